@@ -23,7 +23,7 @@ def simulate(fetcher, epochs: int, capacities: Sequence[int]) -> list[list[float
 
 def belady(blocks: list[int], pieces: list[int], sizes: list[int], capacity: int) -> int:
     """Return the bytes that are fetched if what is used last is kept least, and all is known."""
-    from tfshards.loader.fetching.belady import NEVER, Kept
+    from tfshards.loader.fetching.schedule import NEVER, Kept
 
     next_uses, seen = [NEVER] * len(blocks), {}
     for use in reversed(range(len(blocks))):

@@ -143,7 +143,7 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
     import tensorflow_datasets as tfds
 
     from tfshards import loader
-    from tfshards.loader.examples.augment import draws_of, random_box
+    from tfshards.loader.examples.images import draws_of, random_box
     from tfshards.schemas import read_manifest
 
     manifest = read_manifest(dataset)

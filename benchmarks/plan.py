@@ -82,8 +82,7 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
     from tfshards.loader.order.assignment import Stored, assign, lane_start
     from tfshards.loader.order.epoch import RunOrder
     from tfshards.loader.order.population import Ranges
-    from tfshards.loader.records.interval_table import interval_table
-    from tfshards.loader.records.record_reader import BLOCK_RUNS, RecordReader
+    from tfshards.loader.records.record_reader import BLOCK_RUNS, RecordReader, interval_table
     from tfshards.loader.records.shards import Shards
 
     none = np.zeros(0, np.int64)

@@ -6,21 +6,19 @@
 
 try:
     from tfshards.loader.distribute import distribute, steps_per_epoch
-    from tfshards.loader.examples.balance import class_weights
+    from tfshards.loader.examples.weights import class_weights
     from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
-    from tfshards.loader.options.boxes import Boxes
-    from tfshards.loader.options.image import Image
-    from tfshards.loader.options.position import Position
+    from tfshards.loader.options.image import Boxes, Image
+    from tfshards.loader.options.position import Position, Shuffle
     from tfshards.loader.options.selection import Mix, Part
-    from tfshards.loader.options.shuffle import Shuffle
     from tfshards.loader.options.worker import Worker
     from tfshards.loader.per_device import DeviceData, per_device
     from tfshards.loader.pipeline import load
     from tfshards.loader.speed.bench import bench
     from tfshards.loader.speed.speeds import Speeds
     from tfshards.loader.training.progress import Progress
-    from tfshards.loader.training.replicate import replicate
     from tfshards.loader.training.resume import Resume
+    from tfshards.loader.training.strategies import replicate
     from tfshards.loader.training.wait import InputWait
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(

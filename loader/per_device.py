@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadKeywords, LoadOptions
+from tfshards.loader.options.position import Shuffle
 from tfshards.loader.options.selection import Mix, Part
-from tfshards.loader.options.shuffle import Shuffle
 from tfshards.loader.options.validation import check_choice
-from tfshards.loader.order.random_bits import order_seed
+from tfshards.loader.order.epoch import order_seed
 from tfshards.loader.pipeline import load_dataset
-from tfshards.loader.training.scope import warn_of_other_workers
+from tfshards.loader.training.strategies import warn_of_other_workers
 from tfshards.schemas import OptionsError
 
 if TYPE_CHECKING:

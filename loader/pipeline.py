@@ -14,15 +14,13 @@ from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
 from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched, with_short_streams
-from tfshards.loader.graph.python_calls import keep_alive
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
-from tfshards.loader.integrity.open import open_shards
-from tfshards.loader.options.boxes import Boxes
-from tfshards.loader.options.image import Image
+from tfshards.loader.graph.stages import keep_alive
+from tfshards.loader.integrity.damaged import open_shards
+from tfshards.loader.options.image import Boxes, Image
 from tfshards.loader.options.load_options import Check, LoadOptions, OnDamage, Remainder, SampleWeights
-from tfshards.loader.options.position import Position
+from tfshards.loader.options.position import Position, Shuffle
 from tfshards.loader.options.selection import Classes, Mix, Part
-from tfshards.loader.options.shuffle import Shuffle
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.order.plan import make_plan, no_steps
@@ -32,7 +30,7 @@ from tfshards.loader.records.streams import read_groups
 from tfshards.loader.resources.budget import ahead_within, forecast
 from tfshards.loader.resources.cache import cached_shards
 from tfshards.loader.training.progress import Progress
-from tfshards.loader.training.scope import warn_of_other_workers, warn_of_uneven_replicas
+from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
 
 # With fewer positions, numbering the records takes less time than tracing the functions that name a damaged
 # record without numbers: 1 microsecond for each, against a tenth of a second.

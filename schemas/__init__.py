@@ -13,12 +13,10 @@ from tfshards.schemas.errors import (
     Problem,
     TfshardsError,
 )
-from tfshards.schemas.feature import Feature
 from tfshards.schemas.manifest import Manifest
 from tfshards.schemas.manifest_file import read_manifest
-from tfshards.schemas.schema import Schema
-from tfshards.schemas.split import Shard, Split
-from tfshards.schemas.totals import Totals
+from tfshards.schemas.schema import Feature, Schema
+from tfshards.schemas.split import Shard, Split, Totals
 
 __all__ = [
     "BuildError",

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from tfshards.schemas.errors import FormatError, Problem
 from tfshards.schemas.files import bytes_digest
-from tfshards.schemas.index import MAX_LINE, IntArray, RecordIndex, index_path, parse_index
-from tfshards.schemas.labels import labels_path, labels_size, parse_labels
+from tfshards.schemas.index import (
+    MAX_LINE,
+    IntArray,
+    RecordIndex,
+    index_path,
+    labels_path,
+    labels_size,
+    parse_index,
+    parse_labels,
+)
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import INDEX, LABELS, Limit, read_whole

@@ -1,9 +1,4 @@
-"""Digests of records, independent of their order, which the manifest holds in addition to those of files.
-
-A record contributes the checksum and the length from its frame, so the data of the records is not needed. The
-digest detects records that were lost, repeated or exchanged by accident; the digests of files also detect
-deliberate changes.
-"""
+"""Checksums and digests of records: CRC-32C of many at once, SplitMix64, digests independent of order."""
 
 from __future__ import annotations
 
@@ -12,7 +7,53 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas.splitmix import STEP, mixed
+STEP = 0x9E3779B97F4A7C15
+# Each round of the finalizer is a shift and a factor; a last shift follows.
+ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+LAST_SHIFT = 31
+
+
+def mixed(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the states, each passed through the finalizer."""
+    for shift, factor in ROUNDS:
+        states = (states ^ (states >> np.uint64(shift))) * np.uint64(factor)
+    found: npt.NDArray[np.uint64] = states ^ (states >> np.uint64(LAST_SHIFT))
+    return found
+
+
+# TFRecord files store a checksum rotated by 15 bits, plus this constant.
+MASK_DELTA = 0xA282EAD8
+
+# Castagnoli's polynomial, reflected.
+_POLYNOMIAL = np.uint32(0x82F63B78)
+
+
+def masked_crc32c_of_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    """Return the CRC-32C of each row, masked as in TFRecord files: rotated, plus a constant.
+
+    Args:
+        rows: uint8 of shape ``(n, num_bytes)``.
+
+    Returns:
+        uint32 of shape ``(n,)``.
+    """
+    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
+    for column in rows.T:
+        crc = _TABLE[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+    crc = ~crc
+    masked: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(MASK_DELTA)
+    return masked
+
+
+def _table() -> npt.NDArray[np.uint32]:
+    entries = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        entries = np.where(entries & np.uint32(1), _POLYNOMIAL, np.uint32(0)) ^ (entries >> np.uint32(1))
+    return entries
+
+
+_TABLE = _table()
+
 
 # Number of a file's last bytes that the manifest holds. In a TFRecord file these are the checksum of the last
 # record and four bytes of its data; in a gzip file the checksum and the length of the uncompressed data.

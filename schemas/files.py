@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
+from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 

@@ -1,13 +1,9 @@
-"""The record index of a shard: the offset and the length of each record.
-
-The text has one line ``offset length`` per record; the length is that of the frame, which is the data and 16
-bytes around it. NVIDIA DALI's ``tfrecord2idx`` writes this format; DALI and TFRecord readers for PyTorch read
-it.
-"""
+"""The companions of a shard: the offsets and lengths of its records, and their labels, as files."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -90,3 +86,46 @@ def parse_index(text: str, subject: str) -> RecordIndex:
         message = f"is {rows[line, 0]} {rows[line, 1]}, but the record starts at {index.offsets[line]}"
         raise FormatError(subject, [Problem(f"line {line + 1}", f"{message} and has at least 16 bytes")])
     return index
+
+
+_DTYPE = np.dtype("<i8")
+
+
+def labels_path(shard_path: str) -> str:
+    """Return the path of a shard's labels, relative to the dataset: in ``index``, as for the index."""
+    path = PurePosixPath(shard_path)
+    return str(path.parent / "index" / f"{path.name}.labels")
+
+
+def labels_bytes(labels: Sequence[int] | npt.NDArray[np.int64]) -> bytes:
+    """Return the content of a file that holds ``labels``."""
+    return np.asarray(labels, dtype=_DTYPE).tobytes()
+
+
+def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.int64]:
+    """Return the labels in ``data``: a read-only array of shape ``(num_examples,)`` int64.
+
+    Args:
+        data: content of the file.
+        num_examples: number of records of the shard.
+        place: path of the file, for error messages.
+
+    Raises:
+        FormatError: the number of labels differs from the number of records.
+    """
+    fault = labels_size_fault(len(data), num_examples)
+    if fault:
+        raise FormatError(place, [Problem(place, fault)])
+    return np.frombuffer(data, dtype=_DTYPE).astype(np.int64, copy=False)
+
+
+def labels_size(num_examples: int) -> int:
+    """Return the size in bytes of a file of labels."""
+    return num_examples * _DTYPE.itemsize
+
+
+def labels_size_fault(num_bytes: int, num_examples: int) -> str | None:
+    """Return what is wrong with the size of a file of labels, or None."""
+    wanted = labels_size(num_examples)
+    found = f"has {num_bytes} bytes; the labels of {num_examples} records have {wanted}"
+    return found if num_bytes != wanted else None

@@ -17,8 +17,7 @@ from tfshards.schemas.errors import FormatError, Problem
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.names import name_fault, view_path_fault
 from tfshards.schemas.schema import Schema
-from tfshards.schemas.split import Shard, Split, digest_fault
-from tfshards.schemas.totals import Totals
+from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 
 FORMAT_VERSION = 1
 # The first release of tfshards that reads FORMAT_VERSION; older releases name it in their error message.

@@ -1,16 +1,103 @@
-"""The summary of a dataset that ``tfshards info`` prints."""
+"""Summaries of datasets for people: text as ``tfshards info`` prints it, and tables of HTML."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
 
 from tfshards.schemas.errors import one_line
-from tfshards.schemas.html import html_lines, html_table
-from tfshards.schemas.losses import remedies
 from tfshards.schemas.manifest import Manifest
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.sizes import size
+
+# Rows of a table; a notebook with more of them is slow.
+MAX_ROWS = 1_000
+
+
+def html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table, of which the first column is the heading of each row; text is escaped.
+
+    Args:
+        caption: text above the table.
+        head: headings of the columns.
+        rows: the cells; of more than ``MAX_ROWS`` rows the first ones are shown, and the others counted.
+    """
+    left = len(rows) - MAX_ROWS
+    more = f"<p>and {left:,} more</p>" if left > 0 else ""
+    return (
+        f"<table><caption>{_safe(caption)}</caption><thead><tr>{_cells('th', head)}</tr></thead><tbody>"
+        + "".join(f"<tr>{_cells('th', row[:1])}{_cells('td', row[1:])}</tr>" for row in rows[:MAX_ROWS])
+        + f"</tbody></table>{more}"
+    )
+
+
+def html_lines(lines: Sequence[str]) -> str:
+    """Return lines as a paragraph; text is escaped."""
+    return f"<p>{'<br>'.join(map(_safe, lines))}</p>"
+
+
+def _cells(tag: str, cells: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{_safe(cell)}</{tag}>" for cell in cells)
+
+
+def _safe(text: str) -> str:
+    return escape(one_line(text))
+
+
+class Loss(NamedTuple):
+    """A conversion that loses something.
+
+    Attributes:
+        conversion: its name, as manifests count it.
+        remedy: how to keep what is lost, with the names of parameters.
+        done: what was done to the images, if a build warns about it; None if it was asked for or is harmless.
+    """
+
+    conversion: str
+    remedy: str
+    done: str | None = None
+
+
+LOSSES = (
+    Loss(
+        "16 bits to 8",
+        "depth=16 keeps their values",
+        "with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits becomes 15",
+    ),
+    Loss(
+        "32 bits to 8",
+        "depth=16 keeps values up to 65535",
+        "with 32 bits per sample: reduced to 8, by dividing values up to 65535 by 256",
+    ),
+    Loss(
+        "float to 8 bits",
+        "'tfshards build arrays' stores arrays of them as they are",
+        "of floating point numbers: reduced to 8 bits",
+    ),
+    Loss(
+        "alpha over white",
+        "alpha='keep' and channels=4 store it, alpha='drop' leaves the colors as they are",
+        "with transparency: drawn over white",
+    ),
+    Loss("alpha dropped", "alpha='keep' and channels=4 store it"),
+    Loss("first frame", "no option stores the others: extract them before the build"),
+    Loss(
+        "color profile ignored",
+        "no option applies it: convert images that are not sRGB before the build",
+    ),
+)
+
+
+def remedies() -> dict[str, str]:
+    """Return the remedy of each lossy conversion, with the flags of the command line."""
+    return {loss.conversion: _PARAMETER.sub(r"--\1 \3", loss.remedy) for loss in LOSSES}
+
+
+_PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")
+
 
 # More classes than these are summed up by those with most and with fewest examples.
 _SHOWN_CLASSES = 20

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.errors import raises
 from tfshards import loader
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import FormatError, read_manifest
@@ -143,5 +142,5 @@ def test_a_shard_truncated_after_the_build_is_named_before_training(dataset, tmp
     shutil.copytree(dataset, copy)
     shard = copy / read_manifest(copy).shards[1].path
     shard.write_bytes(shard.read_bytes()[:-1])
-    with raises(FormatError, "format"):
+    with pytest.raises(FormatError, match=rf"{shard.name}: has \d+ bytes instead of the \d+ in the manifest"):
         loader.load(copy, batch_size=5)

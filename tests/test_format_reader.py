@@ -17,10 +17,9 @@ import tensorflow as tf
 
 from tfshards.prep import verify
 from tfshards.schemas import read_manifest
-from tfshards.schemas.feature import KINDS
-from tfshards.schemas.index import index_path, parse_index
-from tfshards.schemas.labels import labels_path, parse_labels
+from tfshards.schemas.index import index_path, labels_path, parse_index, parse_labels
 from tfshards.schemas.manifest_file import file_problems
+from tfshards.schemas.schema import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "format.md"
 

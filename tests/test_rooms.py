@@ -282,7 +282,7 @@ def test_the_loader_imports_tensorflow_and_the_schemas_only():
     allowed = {"tensorflow", "typing_extensions", "tfshards.loader", "tfshards.schemas", "numpy"}
     allowed |= sys.stdlib_module_names
     # for blocks of object stores, and only there
-    remote = {ROOT / "loader" / "fetching" / "frames.py": {"google_crc32c"}}
+    remote = {ROOT / "loader" / "fetching" / "files.py": {"google_crc32c"}}
     for path in (ROOT / "loader").rglob("*.py"):
         others = {name for name in imported(path) if name not in allowed}
         assert others == remote.get(path, set()), path
@@ -305,7 +305,6 @@ OWN_FILES = {
     "prep/building/preview.py": "what its own processes have measured, and /proc",
     "prep/engines/worker.py": "the token of the build that started it",
     "prep/exporting/folder.py": "parts that were just written, which are read back",
-    "prep/exporting/mds.py": "as before",
     "prep/exporting/webdataset.py": "as before",
     "prep/exporting/write_parts.py": "as before, to flush them",
     "prep/progress/threads.py": "limits of the system",
@@ -313,7 +312,7 @@ OWN_FILES = {
     "prep/sources/arrays/mapped.py": "arrays whose headers were read, by their names",
     "prep/sources/elements/spill.py": "its own temporary files",
     "loader/fetching/folder.py": "the file that it has just made, to lock it",
-    "loader/training/checkpoints.py": "checkpoints that were just written, to flush them",
+    "loader/training/resume.py": "checkpoints that were just written, to flush them",
     "schemas/errors.py": "tables of the package",
     "schemas/storage/remote_path.py": "objects",
     "schemas/storage/writing.py": "objects",

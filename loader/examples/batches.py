@@ -1,8 +1,4 @@
-"""From groups of records to batches: parse, process each example, split into steps.
-
-In every stage, a list of any length is a ``tf.RaggedTensor`` with one more dimension than other values; a
-list of rows has a uniform inner dimension.
-"""
+"""From groups of records to batches: parse, process each example, split into steps, deliver."""
 
 from __future__ import annotations
 
@@ -12,17 +8,117 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from tfshards.loader.examples.content import Content, Values, without_elements
-from tfshards.loader.examples.deliver import delivered, without_padding
+from tfshards.loader.examples.content import Batch, Content, Nest, Values, with_elements, without_elements
 from tfshards.loader.examples.map_fn import check_returned, is_list
-from tfshards.loader.examples.parse import parse_examples
 from tfshards.loader.examples.weights import example_weights
 from tfshards.loader.examples.work import example_randomness, example_work
 from tfshards.loader.graph.stages import mapped, unbatched
+from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.records.explain import check_rows
 from tfshards.loader.records.intervals import PADDING
 from tfshards.loader.records.shards import Shards
+from tfshards.schemas import Feature
+
+
+def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
+    """Return a batch without padding, which only the last batches of an epoch have."""
+    real = extra["real"]
+    everything = (values, {name: value for name, value in extra.items() if name != "real"})
+    kept: Batch = tf.cond(
+        tf.reduce_all(real),
+        lambda: everything,
+        lambda: tf.nest.map_structure(lambda value: _masked(value, real), everything),
+    )
+    return kept
+
+
+def delivered(content: Content, values: Nest, extra: Mapping[str, tf.Tensor]) -> Nest:
+    """Return a batch as it is delivered to the user."""
+    batch = _features(content, values) if content.user_map is None else values
+    if not content.adds_weight:
+        return batch
+    weights = _weights(extra)
+    # check_returned() has rejected anything else.
+    return {**batch, WEIGHT: weights} if isinstance(batch, dict) else (*batch, weights)
+
+
+def _features(content: Content, values: Mapping[str, tf.Tensor]) -> Nest:
+    """Return the features as a dict or a tuple."""
+    batch = with_elements(content, values)
+    return tuple(batch.values()) if content.as_tuple else batch
+
+
+def _weights(extra: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Return the weights of a batch; padding has weight 0."""
+    if "real" not in extra:
+        return extra["weight"]
+    weights = extra.get("weight", tf.ones_like(extra["real"], tf.float32))
+    return tf.where(extra["real"], weights, 0)
+
+
+def _masked(value: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+    mask = tf.ragged.boolean_mask if isinstance(value, tf.RaggedTensor) else tf.boolean_mask
+    return mask(value, real)
+
+
+# tf.io.decode_raw has no kernels for these; the same bits are decoded as the other type.
+_DECODED_AS = {"uint32": "int32", "uint64": "int64"}
+
+
+def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str, tf.Tensor]:
+    """Return the values of ``features`` in serialized ``tf.train.Example`` records.
+
+    Args:
+        records: shape ``(n,)`` string.
+        features: the features to parse; the values of others are not copied.
+
+    Returns:
+        By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
+        for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
+        shape ``(n,)`` string.
+    """
+    spec = {feature.name: _wire_spec(feature) for feature in features}
+    values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
+    return {feature.name: _decode(values[feature.name], feature) for feature in features}
+
+
+def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
+    if feature.is_encoded or feature.kind == "raw":
+        return tf.io.FixedLenFeature([], tf.string)
+    wire_dtype = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}[feature.wire]
+    if feature.is_ragged:
+        # A record without the feature reads as one with an empty list; only verify distinguishes them.
+        return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
+    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
+
+
+def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+    if feature.is_encoded or feature.kind == "bytes":
+        return value
+    if feature.kind != "raw":
+        return _in_rows(tf.cast(value, feature.dtype), feature)
+    elements = tf.io.decode_raw(value, _DECODED_AS.get(feature.dtype, feature.dtype), little_endian=True)
+    if feature.dtype in _DECODED_AS:
+        elements = tf.bitcast(elements, feature.dtype)
+    # without elements, the number of rows cannot be inferred from their number
+    rows = tf.shape(value)[0] if 0 in feature.shape else -1
+    return tf.reshape(elements, [rows, *feature.shape])
+
+
+def _in_rows(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+    """Return lists of elements as lists of rows, if the feature has the shape ``(None, k)``."""
+    length = feature.row_elements
+    if len(feature.shape) != 2 or not feature.is_ragged:
+        return value
+    splits = value.row_splits
+    message = f"the feature {feature.name!r} has values that are not rows of {length}"
+    with tf.control_dependencies(
+        [tf.debugging.assert_equal(splits % length, tf.zeros_like(splits), message)]
+    ):
+        rows = tf.reshape(value.values, [-1, length])
+    return tf.RaggedTensor.from_row_splits(rows, splits // length, validate=False)
+
 
 # Examples are delivered in order: with only one per processor, a slow example would block the others.
 DECODED_PER_CPU = 4

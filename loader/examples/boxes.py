@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.examples.augment import flips_of
-from tfshards.loader.options.boxes import Boxes
-from tfshards.loader.options.image import Image
+from tfshards.loader.examples.images import flips_of
+from tfshards.loader.options.image import Boxes, Image
 from tfshards.schemas import Feature, OptionsError
 
 # The feature with the boxes of annotations, and how each form of annotations stores them.

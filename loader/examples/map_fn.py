@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 
 from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.random_bits import MAP, random_bits
+from tfshards.loader.order.epoch import MAP, random_bits
 from tfshards.schemas import OptionsError
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from tfshards.loader.examples.augment import draws_of
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Batch, Content, Values, with_elements
-from tfshards.loader.examples.images import decode_image, decode_with_region
+from tfshards.loader.examples.images import decode_image, decode_with_region, draws_of
 from tfshards.loader.examples.map_fn import map_seeds
 from tfshards.loader.graph.raw_ops import without_autograph
 

@@ -19,11 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfshards.loader.fetching.blocks import BlockTable, Piece
-from tfshards.loader.fetching.files import BlockFile, BlockFiles
+from tfshards.loader.fetching.files import NUM_THREADS, BlockFile, BlockFiles
 from tfshards.loader.fetching.folder import BlockFolder
-from tfshards.loader.fetching.passes import Pass, epoch_after
-from tfshards.loader.fetching.schedule import STREAMS_AHEAD, schedule
-from tfshards.loader.fetching.threads import NUM_THREADS
+from tfshards.loader.fetching.schedule import STREAMS_AHEAD, Pass, epoch_after, schedule
 from tfshards.loader.order.plan import Plan
 from tfshards.loader.records.intervals import PADDING
 from tfshards.loader.records.record_reader import RecordReader

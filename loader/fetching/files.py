@@ -1,24 +1,148 @@
-"""The files of a pipeline's blocks: fetched by threads, counted, and removed when nobody uses them."""
+"""The files of a pipeline's blocks: fetched by threads, checked, counted, and removed."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import queue
+import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tfshards.loader.fetching.belady import NEVER, Kept
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
 from tfshards.loader.fetching.blocks import BlockTable, Piece
-from tfshards.loader.fetching.faults import Faults
 from tfshards.loader.fetching.folder import BlockFolder
-from tfshards.loader.fetching.frames import sound_records
-from tfshards.loader.fetching.threads import start
-from tfshards.schemas.storage import AnyPath, read_range
+from tfshards.loader.fetching.schedule import NEVER, Kept
+from tfshards.loader.integrity.files import REMOTE_REMEDY
+from tfshards.loader.records.explain import REMEDY
+from tfshards.loader.records.shards import Shards
+from tfshards.schemas.digests import MASK_DELTA, masked_crc32c_of_rows
+from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
+from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, read_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
+
+NUM_THREADS = 32
+
+_numbers = itertools.count()
+_lock = threading.Lock()
+_queues: dict[int, queue.PriorityQueue[tuple[int, int, Callable[[], None]]]] = {}
+
+
+def start(urgency: int, call: Callable[[], None]) -> None:
+    """Run ``call``, which raises nothing, in another thread; the lowest ``urgency`` is started first."""
+    with _lock:
+        # a process that was forked has none of the threads
+        waiting = _queues.get(os.getpid())
+        if waiting is None:
+            waiting = _queues[os.getpid()] = queue.PriorityQueue()
+            for index in range(NUM_THREADS):
+                name = f"tfshards-fetching-{index}"
+                threading.Thread(target=_work, args=(waiting,), name=name, daemon=True).start()
+    waiting.put((urgency, next(_numbers), call))
+
+
+def _work(waiting: queue.PriorityQueue[tuple[int, int, Callable[[], None]]]) -> None:
+    while True:
+        call = waiting.get()[2]
+        call()
+        # while it waits, a thread must not keep alive what the call refers to
+        del call
+
+
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
+
+
+def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Return how many records are sound at the start of ``data``, and their bytes; all bytes if all are.
+
+    Args:
+        data: the frames of consecutive records.
+        known: int64, ascending: offsets in ``data`` at which records must start.
+    """
+    starts, at, is_sound = [], 0, True
+    while is_sound and at + HEADER_BYTES + FOOTER_BYTES <= len(data):
+        end = at + HEADER_BYTES + _LENGTH.unpack_from(data, at)[0]
+        if end + FOOTER_BYTES > len(data):
+            break
+        crc = google_crc32c.value(data[at + HEADER_BYTES : end])
+        is_sound = ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF == _CHECKSUM.unpack_from(data, end)[0]
+        starts.append(at)
+        at = end + FOOTER_BYTES
+    found = np.array(starts, np.int64)
+    num_sound = len(starts) - (not is_sound)
+    # A wrong length leads to a wrong place, from which nothing is read.
+    rows = np.frombuffer(data, np.uint8)[found[:, np.newaxis] + np.arange(HEADER_BYTES)]
+    stated = np.ascontiguousarray(rows[:, 8:]).view("<u4")[:, 0]
+    wrong = np.flatnonzero(stated != masked_crc32c_of_rows(rows[:, :8]))
+    num_sound = min(num_sound, int(wrong[0])) if len(wrong) else num_sound
+    # The record before a known offset at which none starts has a length that differs from the index.
+    reached = known[known < at]
+    missed = reached[found[np.searchsorted(found, reached, side="right") - 1] != reached]
+    if len(missed):
+        num_sound = min(num_sound, max(0, int(np.searchsorted(found, missed[0])) - 1))
+    if num_sound == len(starts):
+        return num_sound, at
+    return num_sound, int(found[num_sound])
+
+
+class Faults:
+    """The faults of the shards of a split."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._ends = np.cumsum(shards.sizes)
+        self._lock = threading.Lock()
+        self._damage: dict[int, dict[int, int]] = {}
+        self._failures: dict[int, OSError] = {}
+
+    def note_damage(self, shard: int, record: int, offset: int) -> None:
+        """Note that a record is damaged, which starts at a byte of its shard."""
+        with self._lock:
+            self._damage.setdefault(shard, {})[record] = offset
+
+    def note_failure(self, shard: int, error: OSError) -> None:
+        """Note that a piece of a shard could not be fetched."""
+        with self._lock:
+            self._failures[shard] = error
+
+    def explain(self, number: int, paths: Sequence[AnyPath]) -> str:
+        """Return the message about the first fault at the example ``number`` or after it, in its shard."""
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        record = number - int(self._ends[shard - 1] if shard else 0)
+        subject = f"shard {paths[shard]}"
+        with self._lock:
+            damage, failure = dict(self._damage.get(shard, {})), self._failures.get(shard)
+        if damage:
+            first = min((each for each in damage if each >= record), default=max(damage))
+            what_to_do = f"; {REMOTE_REMEDY}" if isinstance(paths[shard], RemotePath) else REMEDY
+            return f"{subject} is damaged at record {first}, offset {damage[first]}{what_to_do}"
+        if isinstance(failure, ChangedError):
+            return (
+                f"{subject} was changed after it was opened: it {failure.strerror}; load the dataset again, "
+                "since the rest may not belong to what was read"
+            )
+        if failure is not None:
+            # a file of the cache, or the shard itself
+            where = str(failure.filename or paths[shard])
+            why = f"{failure.strerror or failure}"
+            if where != str(paths[shard]):
+                why = f"{where}: {why}"
+            return (
+                f"{subject} cannot be read: {why}; once that is fixed, the "
+                "run can be resumed from its position"
+            )
+        return (
+            f"{subject}: its blocks in the cache were removed or damaged while they were read; load the "
+            "dataset again"
+        )
 
 
 @dataclass(eq=False)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tfshards.loader.fetching.blocks import BlockTable
 from tfshards.loader.fetching.fetcher import BlockFetcher, Room
+from tfshards.loader.fetching.files import NUM_THREADS
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD
-from tfshards.loader.fetching.threads import NUM_THREADS
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.assignment import RUN_BYTES
 from tfshards.loader.order.plan import Plan

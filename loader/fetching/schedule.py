@@ -1,8 +1,10 @@
-"""When a worker reads which records of an epoch: the arithmetic of ``records/streams.py``, run ahead."""
+"""When a worker reads which records of an epoch, ahead of time, and which blocks are kept for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,95 @@ from tfshards.loader.order.epoch import Epoch
 from tfshards.loader.order.plan import Plan
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import ranks_of_lanes
+
+# The next use of a block that the known order does not need again.
+NEVER = 1 << 62
+
+
+class Kept:
+    """The blocks that are kept, of bounded size together.
+
+    A block whose next use is later than that of all kept ones is not kept (bypass): it would be evicted
+    before them. For blocks of one size, no other rule fetches fewer (Belady 1966, doi:10.1147/sj.52.0078).
+
+    Attributes:
+        capacity: the bytes of all kept blocks together.
+        num_bytes: the bytes of the blocks that are kept now.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity: int = capacity
+        self.num_bytes: int = 0
+        self._blocks: dict[int, tuple[int, int]] = {}
+        # (-next use, block); entries that differ from _blocks are out of date
+        self._latest: list[tuple[int, int]] = []
+
+    def __contains__(self, block: int) -> bool:
+        return block in self._blocks
+
+    def use(self, block: int, num_bytes: int, next_use: int) -> tuple[bool, list[int]]:
+        """Note that ``block`` is used.
+
+        Args:
+            block: the block.
+            num_bytes: its size.
+            next_use: when it is used again; ``NEVER`` if it is not known to be.
+
+        Returns:
+            Whether it is kept from now on, and the blocks that are evicted for it.
+        """
+        if block in self._blocks:
+            self._put(block, num_bytes, next_use)
+            return True, []
+        victims: dict[int, tuple[int, int]] = {}
+        while self.num_bytes + num_bytes > self.capacity:
+            found = self._last()
+            if found is None or found[0] <= next_use:
+                # evicting all that are used later is not enough
+                for victim, (size, when) in victims.items():
+                    self._put(victim, size, when)
+                return False, []
+            victims[found[1]] = self._blocks[found[1]]
+            self.drop(found[1])
+        self._put(block, num_bytes, next_use)
+        return True, list(victims)
+
+    def shrink(self, capacity: int) -> list[int]:
+        """Set the capacity, and return the blocks that are evicted for it."""
+        self.capacity = capacity
+        victims: list[int] = []
+        while self.num_bytes > capacity and (found := self._last()):
+            victims.append(found[1])
+            self.drop(found[1])
+        return victims
+
+    def drop(self, block: int) -> None:
+        """Keep this block no longer, if it was kept."""
+        if block in self._blocks:
+            self.num_bytes -= self._blocks.pop(block)[0]
+
+    def replan(self, next_uses: Mapping[int, int]) -> None:
+        """Set when each kept block is used next; those that are not named never are."""
+        for block, (num_bytes, _) in list(self._blocks.items()):
+            self._blocks[block] = (num_bytes, next_uses.get(block, NEVER))
+        self._latest = [(-when, block) for block, (_, when) in self._blocks.items()]
+        heapq.heapify(self._latest)
+
+    def _put(self, block: int, num_bytes: int, next_use: int) -> None:
+        if block not in self._blocks:
+            self.num_bytes += num_bytes
+        self._blocks[block] = (num_bytes, next_use)
+        heapq.heappush(self._latest, (-next_use, block))
+
+    def _last(self) -> tuple[int, int] | None:
+        """Return when the block is used that is used last, and the block."""
+        while self._latest:
+            when, block = -self._latest[0][0], self._latest[0][1]
+            if self._blocks.get(block, (0, None))[1] == when:
+                return when, block
+            heapq.heappop(self._latest)
+        return None
+
 
 IntArray = npt.NDArray[np.int64]
 
@@ -136,3 +227,87 @@ def _by_steps(
 
 def _pieces(reader: RecordReader, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> list[IntArray]:
     return [each.numpy() for each in reader.run_intervals(epoch, starts, counts)]
+
+
+# Uses are numbered along all passes: those of a pass start at a multiple of this number.
+_WIDTH = 1 << 40
+
+
+@dataclass(eq=False)
+class Pass:
+    """One pass over an epoch.
+
+    Attributes:
+        index: the number of passes before it.
+        epoch: the epoch that is read.
+        uses: the uses of blocks, in order.
+        blocks: shape ``(n,)`` int64: the block of each use.
+        by_lanes: whether the uses are those of lanes, rather than of streams.
+        num_before: the number of streams of all passes before it.
+        next_uses: shape ``(n,)`` int64: when the block of each use is used next, as ``when`` counts.
+        done: shape ``(n,)`` int64: the number of the last example that was read in each use.
+        cursor: the first use that may not be planned yet.
+    """
+
+    index: int
+    epoch: int
+    uses: Schedule
+    blocks: npt.NDArray[np.int64]
+    by_lanes: bool
+    num_before: int
+    next_uses: npt.NDArray[np.int64] = field(init=False)
+    done: npt.NDArray[np.int64] = field(init=False)
+    cursor: int = 0
+
+    def __post_init__(self) -> None:
+        self.next_uses = np.full(len(self.uses), NEVER, np.int64)
+        self.done = self.uses.numbers - 1
+        self._left = np.bincount(self.uses.lanes, minlength=self.uses.num_lanes)
+
+    def when(self, use: int) -> int:
+        """Return the number of a use along all passes."""
+        return self.index * _WIDTH + use
+
+    def first_uses(self) -> dict[int, int]:
+        """Return when each block is used first in this pass."""
+        blocks, rows = np.unique(self.blocks, return_index=True)
+        return dict(zip(blocks.tolist(), (self.index * _WIDTH + rows).tolist(), strict=True))
+
+    def precede(self, following: Pass) -> None:
+        """Set ``next_uses``, given the pass that follows."""
+        later = np.concatenate([self.blocks, following.blocks])
+        when = np.concatenate([each.index * _WIDTH + np.arange(len(each.uses)) for each in (self, following)])
+        order = np.argsort(later, kind="stable")
+        follows = later[order][1:] == later[order][:-1]
+        found = np.full(len(later), NEVER, np.int64)
+        found[order[:-1][follows]] = when[order[1:][follows]]
+        self.next_uses = found[: len(self.uses)]
+
+    def reader_of(self, use: int) -> int:
+        """Return the lane of a use, or the number of its stream along all passes."""
+        return int(self.uses.lanes[use]) + (0 if self.by_lanes else self.num_before)
+
+    def read(self, use: int, number: int) -> None:
+        """Note that a use has reached an example."""
+        if self.done[use] < self.uses.numbers[use]:
+            self._left[self.uses.lanes[use]] -= 1
+        self.done[use] = number
+
+    def is_abandoned(self, lane: int) -> bool:
+        """Return whether this pass is not read on, given that ``lane`` reads the pass after it."""
+        if self.by_lanes:
+            return bool(self._left[lane])
+        # a stream is opened while earlier ones are still read
+        return bool(self._left[: max(0, len(self._left) + lane - STREAMS_AHEAD)].any())
+
+
+def epoch_after(plan: Plan, epoch: int) -> tuple[int, bool]:
+    """Return the epoch that is expected to follow, and whether the same iteration reads it.
+
+    After its last epoch, a dataset is expected to be iterated again.
+    """
+    if plan.is_next_epoch_each_time:
+        return epoch + 1, False
+    if plan.epochs is not None and epoch + 1 >= plan.epochs:
+        return plan.begin.epoch, False
+    return epoch + 1, True

@@ -1,4 +1,4 @@
-"""Find the unreadable records of a split by reading the whole split (``on_damage="skip"``)."""
+"""Find the unreadable records of a split, and open its shards after checking them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ import tensorflow as tf
 
 from tfshards.loader.graph.raw_ops import tfrecord_dataset
 from tfshards.loader.graph.stages import flat_mapped, mapped
-from tfshards.loader.integrity.files import REMEDY, Inspected, inspect_shards
-from tfshards.loader.integrity.headers import digest_fault, frame_faults
-from tfshards.loader.order.source import split_name
-from tfshards.loader.records.shards import COMPRESSIONS
+from tfshards.loader.integrity.files import (
+    REMEDY,
+    Inspected,
+    digest_fault,
+    frame_faults,
+    header_problems,
+    inspect_shards,
+    remedy,
+)
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.source import Source, split_name
+from tfshards.loader.records.shards import COMPRESSIONS, Shards, shards_of
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
 from tfshards.schemas.index import FRAME_OVERHEAD
 from tfshards.schemas.manifest import Compression
-from tfshards.schemas.storage import any_path, is_remote
+from tfshards.schemas.storage import RemotePath, any_path, is_remote
 
 _LISTED = 3
 _READ_TOGETHER = 4096
@@ -188,3 +196,29 @@ def _runs(wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Yield the half-open ranges in which all elements are true."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]])))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def open_shards(source: Source, options: LoadOptions) -> Shards:
+    """Return the shards of the split, checked as ``options`` require.
+
+    Raises:
+        FormatError: shards differ from the manifest; the error lists the problems of each.
+        InputError: ``on_damage`` is "skip" and all records are damaged.
+    """
+    root, split, compression = source.root, source.split, source.manifest.compression
+    inspected = inspect_shards(root, split)
+    indexes = [seen.index for seen in inspected]
+    if options.on_damage == "skip":
+        # not in an object store, see fetching/open.py
+        assert isinstance(root, Path)
+        damage = find_damage(root, split, inspected, compression)
+        warn_of_damage(root, source.name, split, damage)
+        return shards_of(root, split, indexes, compression, damage)
+    problems = [problem for seen in inspected for problem in (*seen.file_problems, *seen.index_problems)]
+    if options.check == "headers" and not problems:
+        assert isinstance(root, Path)
+        problems = header_problems(root, split.shards, indexes, compression)
+    if problems:
+        raise FormatError(f"{root}: the shards of split {source.name!r} ({remedy(root)})", problems)
+    versions = [seen.version for seen in inspected] if isinstance(root, RemotePath) else ()
+    return shards_of(root, split, indexes, compression, versions=versions)

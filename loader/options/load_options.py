@@ -16,11 +16,9 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
 
-from tfshards.loader.options.boxes import Boxes
-from tfshards.loader.options.image import Image, check_images
-from tfshards.loader.options.position import Position, Tracker
+from tfshards.loader.options.image import Boxes, Image, check_images
+from tfshards.loader.options.position import Position, Shuffle, Tracker
 from tfshards.loader.options.selection import Classes, Mix, Part, check_classes, check_take
-from tfshards.loader.options.shuffle import Shuffle
 from tfshards.loader.options.validation import (
     check_choice,
     check_integer,
@@ -30,8 +28,8 @@ from tfshards.loader.options.validation import (
 )
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
-from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.files import local_path
+from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import parse_size
 
 Remainder: TypeAlias = Literal["drop", "pad", "keep"]

@@ -1,18 +1,8 @@
-"""The order of an epoch as arithmetic in the graph: which member of the population is at which position.
-
-A population is a circle of members in stored order. Shuffled, the circle is entered at a random member and
-cut into runs of equal length, which are permuted: the run order, in which a member has a rank. Runs of one
-member make it a permutation of all members. No epoch depends on an earlier one, so reading can start at any
-position.
-
-The positions of an epoch are cut into lanes (see ``assignment.py``). A lane is also a circle of ranks,
-entered at a random rank: otherwise, if the length of the lanes is a multiple of the run length, all lanes
-would always be at the same point of their runs, and two examples whose distance is a multiple of the run
-length would meet in a hundred times as many batches.
-"""
+"""The order of an epoch as arithmetic in the graph, and all randomness of the loader."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +11,58 @@ import tensorflow as tf
 
 from tfshards.loader.graph.intervals import cut_at_multiples
 from tfshards.loader.graph.raw_ops import gather
-from tfshards.loader.order.random_bits import LANES, ROTATION, RUNS, as_bits, hashed
+from tfshards.schemas.digests import LAST_SHIFT, ROUNDS, STEP
+
+# The uses of a hash; each is the first word after the seed, so that no two uses get the same bits.
+RUNS, ROTATION, CROP, FLIP, MAP, LANES = range(6)
+
+
+def order_seed(seed: int, build_id: str) -> int:
+    """Return the seed of a dataset's order, 63 bits, so that different datasets have different orders."""
+    digest = hashlib.sha256(f"{seed} {build_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def random_bits(seed: int, *words: tf.Tensor | int) -> tf.Tensor:
+    """Return 63 random bits (int64, not negative) for each combination of the broadcast ``words`` (int64).
+
+    Each word is added to the state, and the state is mixed by the finalizer of SplitMix64 (Steele, Lea and
+    Flood, doi:10.1145/2660193.2660195), after Vigna's public-domain ``splitmix64.c``.
+    """
+    return as_bits(hashed(seed % 2**64, *words))
+
+
+def hashed(state: tf.Tensor | int, *words: tf.Tensor | int) -> tf.Tensor | int:
+    """Return the state after these words: a Python integer if all of them are integers."""
+    for word in words:
+        if isinstance(state, int) and isinstance(word, int):
+            state = _splitmix64_of_number(state + word)
+        else:
+            word = tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64)
+            state = _splitmix64(tf.convert_to_tensor(state, tf.uint64) + word)
+    return state
+
+
+def as_bits(state: tf.Tensor | int) -> tf.Tensor:
+    """Return the upper 63 bits of a state, int64."""
+    if isinstance(state, int):
+        return tf.constant(state >> 1, tf.int64)
+    return tf.cast(tf.bitwise.right_shift(state, tf.constant(1, tf.uint64)), tf.int64)
+
+
+def _splitmix64_of_number(state: int) -> int:
+    state = (state + STEP) % 2**64
+    for shift, factor in ROUNDS:
+        state = (state ^ state >> shift) * factor % 2**64
+    return state ^ state >> LAST_SHIFT
+
+
+def _splitmix64(state: tf.Tensor) -> tf.Tensor:
+    state = state + tf.constant(STEP, tf.uint64)
+    for shift, factor in ROUNDS:
+        shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+        state = (state ^ shifted) * tf.constant(factor, tf.uint64)
+    return state ^ tf.bitwise.right_shift(state, tf.constant(LAST_SHIFT, tf.uint64))
 
 
 class Epoch(NamedTuple):

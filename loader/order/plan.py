@@ -1,27 +1,203 @@
-"""``Plan``: which examples one worker reads, in which order and at which steps."""
+"""``Plan``: which examples one worker reads, in which order; and whether a run can be resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
 
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.options.position import Facts, Position
-from tfshards.loader.options.shuffle import Shuffle
-from tfshards.loader.order.assignment import Assignment, Stored, assign
-from tfshards.loader.order.choose import choose_population
-from tfshards.loader.order.continuation import (
-    check_same_order,
-    check_start,
-    check_workers,
-    kept_shuffle,
-    order_facts,
+from tfshards.loader.options.position import ORDER_FACTS, Facts, Position, Shuffle
+from tfshards.loader.options.selection import Mix, Part
+from tfshards.loader.options.worker import Worker
+from tfshards.loader.order.assignment import Assignment, Stored, assign, divisors
+from tfshards.loader.order.epoch import RunOrder, order_seed
+from tfshards.loader.order.population import (
+    Groups,
+    Members,
+    Population,
+    Ranges,
+    grouped,
+    quotas_of,
+    ranges_of,
+    taken,
 )
-from tfshards.loader.order.epoch import RunOrder
-from tfshards.loader.order.population import Population, Ranges
-from tfshards.loader.order.random_bits import order_seed
 from tfshards.loader.order.source import Source
 from tfshards.schemas import OptionsError
+
+
+def order_facts(
+    source: Source, population: Population, assignment: Assignment, shuffle: Shuffle | None
+) -> Facts:
+    """Return the facts that the order of a run depends on, except the number of workers, as JSON values."""
+    digest = sha256()
+    for field in fields(population):
+        digest.update(np.ascontiguousarray(getattr(population, field.name), np.int64).data)
+    return {
+        "build_id": source.manifest.build_id,
+        "split": source.name,
+        "examples": f"{assignment.num_positions} {digest.hexdigest()[:16]}",
+        "global_batch_size": assignment.global_batch_size,
+        "remainder": assignment.remainder,
+        "how": "stored" if shuffle is None else shuffle.how,
+        "seed": 0 if shuffle is None else shuffle.seed,
+        "run": assignment.run,
+        "lanes": assignment.lanes,
+    }
+
+
+def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None:
+    """Return ``shuffle`` with run and lanes from the position's order, unless they are given."""
+    if shuffle is None or order is None or shuffle.how != "runs" or order["how"] != "runs":
+        return shuffle
+    return replace(
+        shuffle,
+        run=int(order["run"]) if shuffle.run is None else shuffle.run,
+        lanes=int(order["lanes"]) if shuffle.lanes is None else shuffle.lanes,
+    )
+
+
+def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
+    """Raise unless this number of workers can resume a run.
+
+    Raises:
+        OptionsError: they do not divide its global batch, or its lanes.
+    """
+    if order is None:
+        return
+    whole, lanes = int(order["global_batch_size"]), int(order["lanes"])
+    if (lanes or whole) % worker.count:
+        what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
+        raise OptionsError("resume-workers", count=worker.count, what=what, divisors=divisors(lanes or whole))
+    if batch_size * worker.count != whole:
+        workers = "1 worker" if worker.count == 1 else f"{worker.count} workers"
+        raise OptionsError(
+            "resume-batch",
+            batch_size=batch_size * worker.count,
+            batch_size2=batch_size,
+            workers=workers,
+            whole=whole,
+            whole2=whole // worker.count,
+        )
+
+
+def check_same_order(then: Facts | None, now: Facts) -> None:
+    """Raise unless the order is that of the run to resume.
+
+    Raises:
+        OptionsError: it differs; the message names the first difference.
+    """
+    if then is None:
+        return
+    for name in [*ORDER_FACTS, *(name for name in then if name not in ORDER_FACTS)]:
+        if then.get(name) != now.get(name):
+            what, remedy = ORDER_FACTS.get(name, (repr(name), "use the release that wrote the position"))
+            raise OptionsError(
+                "resume-order", what=what, get=then.get(name), get2=now.get(name), remedy=remedy
+            )
+
+
+def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
+    """Raise unless the epoch and the step of ``start`` exist in the run.
+
+    Raises:
+        OptionsError: it does not, or the order before ``start`` is not known.
+    """
+    if epochs is not None and epochs < 1:
+        raise OptionsError("epochs-range", epochs=epochs)
+    # A finished run that is started again has no steps left.
+    is_done = start.order is not None and (start.epoch, start.step) == (epochs, 0)
+    if epochs is not None and start.epoch >= epochs and not is_done:
+        raise OptionsError("start-after-end", start=start, epochs=epochs, epoch=start.epoch + 1)
+    if start.step and start.step >= assignment.num_steps:
+        raise OptionsError("start-step", start=start, num_steps=assignment.num_steps)
+    if assignment.lanes and shuffle is not None and shuffle.lanes is None and start != Position():
+        usual = assignment.usual_lanes
+        if assignment.lanes != usual:
+            raise OptionsError(
+                "resume-lanes",
+                count=assignment.worker.count,
+                usual=usual,
+                divisors=divisors(usual),
+                lanes=assignment.lanes,
+            )
+
+
+def choose_population(options: LoadOptions, source: Source) -> Population:
+    """Return the population of an epoch: which examples of ``source`` it contains, and how often.
+
+    Raises:
+        OptionsError: a class does not exist, or there are too few examples.
+        FormatError: the labels that are needed differ from the manifest.
+    """
+    take, classes = options.take, options.classes
+    part = take if isinstance(take, Part) else None
+    if isinstance(options.path, Mix):
+        bases = np.cumsum([0, *source.sizes[:-1]])
+        members = [
+            taken(np.arange(base, base + size), part) for base, size in zip(bases, source.sizes, strict=True)
+        ]
+        ratios = {str(path): weight for path, weight in options.path.weights.items()}
+        return _resampled(members, ratios, take, source)
+    num_examples = source.split.num_examples
+    if classes is None:
+        _check_take_fits(take, num_examples, source.label)
+        return ranges_of(num_examples, take)
+    if source.manifest.schema.label is None:
+        raise OptionsError("classes-no-label", label=source.label)
+    numbers = [_class_number(source, name) for name in classes]
+    labels = source.labels()
+    if isinstance(classes, Mapping):
+        members = [taken(np.flatnonzero(labels == number), part) for number in numbers]
+        return _resampled(members, classes, take, source)
+    chosen = np.flatnonzero(np.isin(labels, numbers))
+    if not len(chosen):
+        raise OptionsError("classes-no-examples", label=source.label, classes=list(classes))
+    _check_take_fits(take, len(chosen), f"{source.label} with classes={list(classes)!r}")
+    return Members(tf.constant(taken(chosen, take), tf.int64))
+
+
+def _resampled(
+    members: Sequence[npt.NDArray[np.int64]],
+    ratios: Mapping[str, float] | Mapping[int, float],
+    take: int | Part | None,
+    source: Source,
+) -> Groups:
+    """Return groups in these ratios, with ``take`` positions per epoch; by default the number of examples.
+
+    Raises:
+        OptionsError: a group has no examples, or no positions.
+    """
+    for name, numbers in zip(ratios, members, strict=True):
+        if not len(numbers):
+            raise OptionsError("ratio-no-examples", label=source.label, name=name)
+    num_positions = int(take) if isinstance(take, (int, np.integer)) else sum(map(len, members))
+    quotas = quotas_of(list(ratios.values()), num_positions)
+    for name, quota in zip(ratios, quotas, strict=True):
+        if not quota:
+            raise OptionsError("ratio-no-positions", name=name, num_positions=num_positions)
+    return grouped(members, quotas)
+
+
+def _check_take_fits(take: int | Part | None, num_examples: int, what: str) -> None:
+    if isinstance(take, (int, np.integer)) and take > num_examples:
+        raise OptionsError("take-too-many", take=take, num_examples=num_examples, what=what)
+
+
+def _class_number(source: Source, name: object) -> int:
+    names = source.manifest.schema.class_names
+    if isinstance(name, str) and name in names:
+        return names.index(name)
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+        number = int(name)
+        if not names or 0 <= number < len(names):
+            return number
+    known = ", ".join(map(repr, names)) if names else "numbers only"
+    raise OptionsError("classes-unknown", name=name, known=known)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfshards.loader.graph.intervals import found
-from tfshards.loader.graph.python_calls import call_method
 from tfshards.loader.graph.raw_ops import (
     fail,
     gather,
@@ -19,7 +18,7 @@ from tfshards.loader.graph.raw_ops import (
     tfrecord_dataset,
     without_autograph,
 )
-from tfshards.loader.graph.stages import mapped
+from tfshards.loader.graph.stages import call_method, mapped
 from tfshards.loader.records.intervals import is_missing, missing_number
 from tfshards.loader.records.shards import BUFFER_BYTES, Shards
 from tfshards.schemas.index import FRAME_OVERHEAD

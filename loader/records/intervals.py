@@ -10,9 +10,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfshards.loader.graph.intervals import repeated
-from tfshards.loader.graph.python_calls import call_method
 from tfshards.loader.graph.raw_ops import gather, tfrecord_dataset
-from tfshards.loader.graph.stages import flat_mapped
+from tfshards.loader.graph.stages import call_method, flat_mapped
 from tfshards.loader.records.shards import Shards
 
 # Used instead of an example's number for a record that only pads a batch.

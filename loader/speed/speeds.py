@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from tfshards.schemas.html import html_lines, html_table
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import table
+from tfshards.schemas.summary import html_lines, html_table, table
 
 Limit: TypeAlias = Literal["disk", "store", "records", "parsing", "decoding", "Python"]
 

@@ -1,10 +1,16 @@
-"""Facts about a ``tf.distribute`` strategy: its hosts, replicas and parameter servers."""
+"""Facts about ``tf.distribute`` strategies, warnings where ``load`` does not fit them, ``replicate``."""
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Mapping
+
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import num_server_workers
+from tfshards.loader.graph.raw_ops import num_server_workers, values_by_replica
+from tfshards.loader.options.worker import TF_CONFIG, cluster_task
+from tfshards.schemas import OptionsError
 
 
 def has_several_hosts(strategy: tf.distribute.Strategy) -> bool:
@@ -23,3 +29,100 @@ def num_shares(strategy: tf.distribute.Strategy) -> int:
 def has_servers(strategy: tf.distribute.Strategy) -> bool:
     """Return whether ``strategy`` uses parameter servers."""
     return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def replicate(strategy: tf.distribute.Strategy, static: object) -> object:
+    """Copy ``static`` to the device of each replica of ``strategy``.
+
+    Pass the result to ``strategy.run`` as an argument in addition to the batch. The copies are made once,
+    here.
+
+    Args:
+        strategy: any strategy except ``ParameterServerStrategy``, for one device or several.
+        static: tensors or array-like values, alone or in dicts and tuples; a list becomes one array.
+
+    Returns:
+        A distributed value with the structure of ``static``.
+
+    Raises:
+        OptionsError: a value cannot be converted to a tensor, or the strategy has no replicas that hold
+            values.
+    """
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise OptionsError("strategy-type", strategy=strategy)
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        raise OptionsError("replicate-servers")
+    with tf.device("CPU:0"):
+        tensors = _converted(static, "static")
+    try:
+        devices = iter(strategy.extended.worker_devices)
+    except RuntimeError:
+        # The default strategy lets TensorFlow choose the device.
+        devices = iter([None])
+
+    def copy() -> object:
+        with tf.device(next(devices)):
+            return tf.nest.map_structure(tf.identity, tensors)
+
+    return values_by_replica(strategy, copy)
+
+
+def _converted(value: object, name: str) -> object:
+    if isinstance(value, Mapping):
+        return {key: _converted(part, f"{name}[{key!r}]") for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_converted(part, f"{name}[{index}]") for index, part in enumerate(value))
+    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
+        return value
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise OptionsError("replicate-type", name=name, kind=type(value).__name__, error=error) from error
+
+
+def warn_of_other_workers() -> None:
+    """Warn, at the line that called ``load``, if each of several hosts would read the whole split."""
+    surroundings = _surroundings()
+    if surroundings is not None:
+        warnings.warn(
+            f"{surroundings}, but load() without worker= reads the whole split in each of them, so all would "
+            "train on the same examples: use loader.distribute(strategy, ...), or pass "
+            "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended",
+            stacklevel=3,
+        )
+
+
+def warn_of_uneven_replicas(batch_size: int) -> None:
+    """Warn, at the line that called ``load``, if Keras cannot split the batches over the replicas in scope.
+
+    With TensorFlow 2.21 and Keras 3.15 ``fit`` and ``evaluate`` then fail in the operation AddN, with an
+    error that names no batch. ``predict`` works, and so does a smaller last batch.
+    """
+    replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
+    if batch_size % replicas and _surroundings() is None:
+        lower = batch_size - batch_size % replicas
+        warnings.warn(
+            f"batch_size={batch_size} cannot be divided evenly among the {replicas} replicas of the strategy "
+            "in scope, and fit and evaluate of Keras would end with an error of the operation AddN: use "
+            f"{f'{lower} or ' if lower else ''}{lower + replicas}, or pass worker=loader.Worker() if this is "
+            "intended",
+            stacklevel=3,
+        )
+
+
+def _surroundings() -> str | None:
+    strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        return "this is the scope of a ParameterServerStrategy"
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+        count = sum(len(cluster.get(kind, ())) for kind in ("chief", "master", "worker"))
+        if count > 1:
+            return f"this is the scope of a MultiWorkerMirroredStrategy of {count} workers"
+    try:
+        _, count = cluster_task(os.environ) or (0, 1)
+    except OptionsError:
+        # TF_CONFIG describes parameter servers, whose coordinator may read for itself, or is not
+        # TensorFlow's.
+        return None
+    return f"{TF_CONFIG} names {count} workers" if count > 1 else None

@@ -19,8 +19,8 @@ from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.sources.classes import check_class_names, read_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.index import labels_bytes, labels_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.labels import labels_bytes, labels_path
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath

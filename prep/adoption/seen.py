@@ -15,8 +15,7 @@ from tfshards.prep.records.example import Decoded, decode_example, empty_wires
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.keys import hash_key
 from tfshards.schemas import Feature, OptionsError, Problem
-from tfshards.schemas.argument_types import check_strings
-from tfshards.schemas.option import option
+from tfshards.schemas.option import check_strings, option
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*)?)\]", re.DOTALL)

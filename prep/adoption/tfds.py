@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from tfshards.prep.adoption.seen import FeatureRoles, Seen
 from tfshards.prep.views.tfds import FEATURES_NAME, INFO_NAME, MARK, labels_name
 from tfshards.schemas import Feature, InputError
-from tfshards.schemas.feature import KINDS, feature_faults
 from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.schema import KINDS, feature_faults
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import METADATA, read_whole
 

@@ -11,8 +11,7 @@ import numpy as np
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.inputs_file import has_masks, inputs_content, inputs_of, read_inputs
 from tfshards.prep.building.rejects import REASON, final_layouts, is_still_duplicate
-from tfshards.prep.engines import table as in_process
-from tfshards.prep.engines.table import Work
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan
@@ -66,7 +65,7 @@ def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequenc
         progress.reporter.report(len(rows), sum(row.size for row in rows))
 
     if len(numbers):
-        in_process.run(Work(compare, range(0, len(numbers), _INPUTS), progress, lambda _: None))
+        run_on_threads(Work(compare, range(0, len(numbers), _INPUTS), progress, lambda _: None))
     return numbers[differs]
 
 

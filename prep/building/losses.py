@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tfshards.prep.writing.area import FinishedShard
 from tfshards.schemas.errors import counted
-from tfshards.schemas.losses import LOSSES
+from tfshards.schemas.summary import LOSSES
 
 
 def loss_warnings(shards: Iterable[FinishedShard]) -> Iterator[str]:

@@ -23,13 +23,13 @@ from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.build_area import AREA_NAME, remove, staged_folder, staged_folders
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.names import GENERATIONS_NAME, MANIFEST_NAME, name_fault
+from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 # the time that a command needs to look at the lock, and more

@@ -35,9 +35,9 @@ from tfshards.prep.sources.elements.spill import TABLE_NAME, Description, Spill,
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest
-from tfshards.schemas.argument_types import check_instance
 from tfshards.schemas.build_area import AREA_NAME, remove, staged_folders
 from tfshards.schemas.files import local_path
+from tfshards.schemas.option import check_instance
 
 _LOGGER = logging.getLogger("tfshards")
 

@@ -33,10 +33,10 @@ from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
-from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import class_lines, table

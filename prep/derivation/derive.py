@@ -16,8 +16,7 @@ from tfshards.prep.building.commit import commit, complete, identified, unless_c
 from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
 from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
-from tfshards.prep.engines import table as in_process
-from tfshards.prep.engines.table import Work
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.options import Balance, Options, ShardCounts, check_shard_size
 from tfshards.prep.progress.lines import Log, Progress, Reporter
 from tfshards.prep.verification.checks import shard_problems
@@ -133,7 +132,7 @@ def link_shards(
     log(f"starting merge: {what}")
     progress = Progress(name, num_examples)
     make = partial(_make, area, progress.reporter)
-    in_process.run(Work(make, links, progress, area.stop, area=area))
+    run_on_threads(Work(make, links, progress, area.stop, area=area))
     splits = dict.fromkeys(link.split for link in links)
     return {split: tuple(link.new for link in links if link.split == split) for split in splits}
 

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
-from tfshards.prep.engines import table as in_process
-from tfshards.prep.engines.table import Work
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Progress, Reporter
 from tfshards.prep.records.example import decode_key
@@ -63,7 +62,7 @@ def read_shards(origin: Origin, label: str, pack: Callable[[bytes], bytes]) -> l
     def read(shard: Shard) -> None:
         found[shard.path] = _read_shard(origin, shard, pack, progress.reporter, stop)
 
-    in_process.run(Work(read, origin.manifest.shards, progress, lambda _: stop.set()))
+    run_on_threads(Work(read, origin.manifest.shards, progress, lambda _: stop.set()))
     return [found[shard.path] for shard in origin.manifest.shards]
 
 

@@ -26,12 +26,12 @@ from tfshards.prep.records.example import with_key_prefix
 from tfshards.prep.records.frames import FrameReader, RecordError, frame
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, Totals
-from tfshards.schemas.argument_types import check_path, check_strings
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.option import check_path, check_strings
 from tfshards.schemas.storage import AnyPath
 
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from tfshards.prep.derivation.layout import RewritePlan, SplitPlan
 from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
-from tfshards.prep.engines import table as in_process
-from tfshards.prep.engines.table import Work
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.progress.lines import Log, Progress, Reporter
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.records.frames import FrameReader, RecordError
@@ -208,7 +207,7 @@ def write_missing(plan: RewritePlan, log: Log) -> dict[ShardId, Shard]:
         for group in _groups(plan, [shard for shard in missing if shard.split == split])
     ]
     stop = threading.Event()
-    in_process.run(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set(), area=plan.area))
+    run_on_threads(Work(lambda one: one.run(stop), passes, progress, lambda _: stop.set(), area=plan.area))
     return {shard: done.shard for shard, done in plan.area.finished("first", plan.shards).items()}
 
 

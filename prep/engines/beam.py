@@ -28,7 +28,7 @@ from tfshards.prep.engines.job import Job, JobNote, running
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError
-from tfshards.schemas.argument_types import check_strings
+from tfshards.schemas.option import check_strings
 
 # Beam warns about missing optional packages.
 with quiet_logging():

@@ -13,8 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from tfshards.prep.engines import table as in_process
-from tfshards.prep.engines.table import Work
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.estimate import BYTES_PER_EXAMPLE
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
@@ -157,7 +156,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     count = num_helpers(work.size, len(work.items))
     function = pickled(work.function) if count else None
     if function is None:
-        in_process.run(work)
+        run_on_threads(work)
         return
     # a helper writes one shard at a time
     num_own = num_writers() if work.area and work.area.is_remote else 1
@@ -175,4 +174,4 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
             finally:
                 calls.put(free)
 
-        in_process.run(replace(work, function=call), count + num_own)
+        run_on_threads(replace(work, function=call), count + num_own)

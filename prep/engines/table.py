@@ -96,7 +96,7 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     return engine
 
 
-def run(work: Work, num_threads: int | None = None) -> None:
+def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     """Call the function with every item.
 
     Args:

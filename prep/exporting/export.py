@@ -30,11 +30,11 @@ from tfshards.prep.exporting.write_parts import (
 from tfshards.prep.progress.lines import Log, Meter, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
-from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import local_path, read_once, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
+from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
 
@@ -101,7 +101,7 @@ def export(
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or that of the same export; None for formats that are
             written into the dataset.
-        to: ``"array_record"``, ``"webdataset"``, ``"parquet"``, ``"mds"`` or ``"folder"``; in the dataset
+        to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``; in the dataset
             ``"croissant"`` or ``"tfmd"``.
         select: names of the features to export; by default all.
         log: called with each status line.

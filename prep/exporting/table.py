@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from tfshards.prep.exporting.array_record import ARRAY_RECORD
 from tfshards.prep.exporting.folder import FOLDER
 from tfshards.prep.exporting.format import Format
-from tfshards.prep.exporting.mds import MDS
 from tfshards.prep.exporting.parquet import PARQUET
 from tfshards.prep.exporting.webdataset import WEBDATASET
 from tfshards.prep.views.table import REQUESTED, write_requested
@@ -30,6 +29,4 @@ def describe_in_place(dataset: str | os.PathLike[str], to: str) -> Mapping[str, 
 
 
 # in the order of the help
-FORMATS: dict[str, Format] = {
-    chosen.name: chosen for chosen in (ARRAY_RECORD, WEBDATASET, PARQUET, MDS, FOLDER)
-}
+FORMATS: dict[str, Format] = {chosen.name: chosen for chosen in (ARRAY_RECORD, WEBDATASET, PARQUET, FOLDER)}

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.schemas.digests import STEP, mixed
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.splitmix import STEP, mixed
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 

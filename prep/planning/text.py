@@ -9,10 +9,9 @@ from tfshards.prep.planning.estimate import estimate_json, estimate_lines
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.planning.plan import Plan, label_counts
 from tfshards.schemas.errors import listed, one_line
-from tfshards.schemas.html import html_lines, html_table
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import class_lines, escaped, schema_lines, span, table
+from tfshards.schemas.summary import class_lines, escaped, html_lines, html_table, schema_lines, span, table
 
 # The tail of a build, in which workers have no shard left, is then about a fifth of its time at most.
 _SHARDS_PER_WORKER = 4

@@ -11,7 +11,7 @@ import google_crc32c
 import numpy as np
 
 from tfshards.schemas import InputError, TfshardsError
-from tfshards.schemas.crc32c import MASK_DELTA
+from tfshards.schemas.digests import MASK_DELTA
 from tfshards.schemas.index import (
     FOOTER_BYTES,
     FRAME_OVERHEAD,

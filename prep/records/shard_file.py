@@ -16,8 +16,14 @@ from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Feature, Shard
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
 from tfshards.schemas.files import bytes_digest, read_once
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, index_path
-from tfshards.schemas.labels import labels_bytes, labels_path
+from tfshards.schemas.index import (
+    FRAME_OVERHEAD,
+    IntArray,
+    RecordIndex,
+    index_path,
+    labels_bytes,
+    labels_path,
+)
 from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath, open_sink
 

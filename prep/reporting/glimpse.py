@@ -30,9 +30,9 @@ from tfshards.prep.reporting.options import BoxMeaning, boxes_in
 from tfshards.prep.verification.show import description
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Shard
 from tfshards.schemas.companions import read_index, read_labels
+from tfshards.schemas.digests import STEP, mixed
 from tfshards.schemas.files import file_sizes
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
-from tfshards.schemas.splitmix import STEP, mixed
 from tfshards.schemas.storage import AnyPath
 
 _MASK = (1 << 64) - 1

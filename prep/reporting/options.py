@@ -13,8 +13,7 @@ import numpy.typing as npt
 from tfshards.prep.imaging.stored import Edges
 from tfshards.prep.records.example import Decoded
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema
-from tfshards.schemas.argument_types import check_path
-from tfshards.schemas.option import check_choices, option
+from tfshards.schemas.option import check_choices, check_path, option
 
 # The names are those of ``loader.Boxes``.
 BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]

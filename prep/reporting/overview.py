@@ -14,10 +14,9 @@ from tfshards.prep.reporting.glimpse import Catalog, Glimpse
 from tfshards.schemas import Manifest, Shard, Split
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.losses import remedies
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import escaped, span
+from tfshards.schemas.summary import escaped, remedies, span
 
 # Shards whose rows a page has; its charts show all of them.
 _SHOWN_SHARDS = 200

@@ -22,9 +22,8 @@ from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.files import file_digest, read_once
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, labels_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.labels import labels_path
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of

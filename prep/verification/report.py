@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tfshards.schemas import Problem
 from tfshards.schemas.errors import counted, one_line
-from tfshards.schemas.html import html_lines, html_table
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.summary import html_lines, html_table
 
 # how many problems of one file are printed; all are counted
 _SHOWN_PER_FILE = 20

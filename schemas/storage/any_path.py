@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TypeAlias
 
-from tfshards.schemas.argument_types import check_path
 from tfshards.schemas.errors import OptionsError
+from tfshards.schemas.option import check_path
 from tfshards.schemas.storage.remote_path import RemotePath
 from tfshards.schemas.storage.stores import SCHEMES, require_obstore
 

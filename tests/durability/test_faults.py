@@ -24,8 +24,7 @@ from tfshards.prep.records.frames import frame, read_records
 from tfshards.prep.sources.base import Source
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Problem, TfshardsError, read_manifest
-from tfshards.schemas.index import index_path
-from tfshards.schemas.labels import labels_path
+from tfshards.schemas.index import index_path, labels_path
 
 SEED = 4
 NUM_FLIPS = NUM_CUTS = int(os.environ.get("TORTURE_FLIPS", "20"))

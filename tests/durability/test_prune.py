@@ -198,7 +198,7 @@ def test_a_manifest_that_cannot_be_read_is_reported_and_nothing_is_removed(two_g
     out, *_ = two_generations
     (out / "dataset.json").write_text("{}")
     before = contents(out)
-    with raises(FormatError, "format"):
+    with pytest.raises(FormatError, match=r"dataset\.json"):
         prune(out)
     assert contents(out) == before
 

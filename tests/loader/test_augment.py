@@ -10,8 +10,7 @@ import tensorflow as tf
 from tests.errors import raises
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.examples.augment import draws_of, random_box
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.examples.images import decode_image, draws_of, random_box
 from tfshards.schemas import Feature, OptionsError, Schema
 
 

@@ -13,9 +13,8 @@ from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Boxes, Image, Shuffle
-from tfshards.loader.examples.augment import draws_of
 from tfshards.loader.examples.boxes import moved_boxes
-from tfshards.loader.examples.images import decode_with_region
+from tfshards.loader.examples.images import decode_with_region, draws_of
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
 from tfshards.schemas.manifest_file import write_manifest
 

@@ -7,8 +7,7 @@ import tensorflow as tf
 from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.loader import Image
-from tfshards.loader.examples.augment import draws_of
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.examples.images import decode_image, draws_of
 from tfshards.loader.resources.budget import decoding_bytes
 from tfshards.schemas import Feature, OptionsError, Schema
 

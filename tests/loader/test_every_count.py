@@ -9,7 +9,7 @@ from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
 from tfshards.loader.order.assignment import Stored, assign, num_steps
-from tfshards.loader.records.interval_table import interval_table
+from tfshards.loader.records.record_reader import interval_table
 from tfshards.loader.records.shards import Shards
 
 from .epochs import step_intervals

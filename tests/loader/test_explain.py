@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import pipeline
-from tfshards.loader.integrity.open import open_shards
+from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
 from tfshards.loader.records.explain import explained

@@ -19,9 +19,9 @@ from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader.fetching import fetcher, files
-from tfshards.loader.fetching.belady import NEVER, Kept
+from tfshards.loader.fetching.files import sound_records
 from tfshards.loader.fetching.folder import BlockFolder
-from tfshards.loader.fetching.frames import sound_records
+from tfshards.loader.fetching.schedule import NEVER, Kept
 from tfshards.loader.order import assignment
 from tfshards.schemas import Feature, InputError, OptionsError, Schema, read_manifest
 

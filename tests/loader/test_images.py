@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Image
-from tfshards.loader.examples.augment import center_box, draws_of, random_box
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.examples.images import center_box, decode_image, draws_of, random_box
 from tfshards.schemas import Feature, Schema
 
 NONE = {}

@@ -12,8 +12,8 @@ from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.feature import KINDS
 from tfshards.schemas.manifest import with_digest
+from tfshards.schemas.schema import KINDS
 
 MIXED = Shuffle(seed=5)
 PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()

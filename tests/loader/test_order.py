@@ -12,8 +12,7 @@ from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.loader.order.epoch import RunOrder
-from tfshards.loader.order.random_bits import order_seed, random_bits
+from tfshards.loader.order.epoch import RunOrder, order_seed, random_bits
 from tfshards.schemas import OptionsError
 
 from .epochs import lane_bounds, members_by_position, ranks

@@ -6,11 +6,11 @@ from PIL import Image
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.loader.integrity.open import open_shards
+from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
-from tfshards.loader.resources import pixels as pixels_module
-from tfshards.loader.resources.pixels import most_pixels, record_lengths
+from tfshards.loader.resources import budget as pixels_module
+from tfshards.loader.resources.budget import most_pixels, record_lengths
 from tfshards.prep import ImageFolder, ImageOptions, Options, build
 from tfshards.schemas import Feature, OptionsError, Schema
 

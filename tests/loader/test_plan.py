@@ -7,8 +7,8 @@ import pytest
 from tests.errors import raises
 from tfshards.loader import Part, Position, Progress, Shuffle, Worker
 from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.epoch import order_seed
 from tfshards.loader.order.plan import make_plan, no_steps
-from tfshards.loader.order.random_bits import order_seed
 from tfshards.loader.order.source import Source
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Shard, Split, Totals
 

@@ -13,14 +13,14 @@ from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.loader import Position, Progress, Shuffle, Worker
 from tfshards.loader.order.assignment import Stored, assign, divisors
-from tfshards.loader.order.continuation import (
+from tfshards.loader.order.epoch import RunOrder
+from tfshards.loader.order.plan import (
     check_same_order,
     check_start,
     check_workers,
     kept_shuffle,
     order_facts,
 )
-from tfshards.loader.order.epoch import RunOrder
 from tfshards.loader.order.population import ranges_of
 from tfshards.loader.order.source import Source
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Totals

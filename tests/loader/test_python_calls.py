@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards.loader.graph import python_calls
+from tfshards.loader.graph import stages as python_calls
 
 NUMBER = tf.TensorSpec([], tf.int64)
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
 from tfshards.loader.order.assignment import Stored, assign
-from tfshards.loader.order.epoch import RunOrder
-from tfshards.loader.order.random_bits import order_seed
+from tfshards.loader.order.epoch import RunOrder, order_seed
 
 from .epochs import members_by_position, step_intervals
 

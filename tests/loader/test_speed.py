@@ -16,8 +16,7 @@ from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.command import VERBS
 from tfshards.loader.options.image import IMAGE_DTYPES
-from tfshards.loader.speed.rate import rates_in_turns
-from tfshards.loader.speed.resized import short_side
+from tfshards.loader.speed.bench import rates_in_turns, short_side
 from tfshards.loader.speed.speeds import Larger, Resized, Speeds, limit_of
 from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.prep.cli.main import main

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.loader.examples.parse import parse_examples
+from tfshards.loader.examples.batches import parse_examples
 from tfshards.schemas import Feature, OptionsError, Schema
-from tfshards.schemas.feature import KINDS
+from tfshards.schemas.schema import KINDS
 
 COUNT = 5
 SHAPES = [(), (2, 3), (2, 0)]

@@ -89,16 +89,14 @@ _PLANNED = (
 # The tests of a module, run in this order until one fails.
 TESTS: dict[str, tuple[str, ...]] = {
     "prep/planning/options.py": ("tests/prep/test_shard_counts.py",),
-    "schemas/splitmix.py": ("tests/schemas/test_digests.py",),
-    "schemas/index.py": ("tests/schemas/test_index.py",),
-    "schemas/labels.py": ("tests/schemas/test_labels.py",),
+    "schemas/digests.py": ("tests/schemas/test_digests.py",),
+    "schemas/index.py": ("tests/schemas/test_index.py", "tests/schemas/test_labels.py"),
     "prep/planning/balance.py": ("tests/prep/test_plan.py",),
     "prep/planning/splits.py": ("tests/prep/test_splits.py",),
-    "loader/order/random_bits.py": _BITS,
-    "loader/order/epoch.py": _EPOCH,
+    "loader/order/epoch.py": (*_BITS, *_EPOCH),
     "loader/order/assignment.py": ("tests/loader/test_assign.py",),
     "loader/order/population.py": ("tests/loader/test_population.py",),
-    "loader/order/continuation.py": _RESUMED,
+    "loader/order/plan.py": (*_RESUMED, *_CHOSEN, "tests/loader/test_plan.py"),
     "prep/records/example.py": (
         "tests/prep/test_example.py",
         "tests/prep/test_relabel.py::test_a_label_is_replaced_wherever_it_is_and_nothing_else",
@@ -111,9 +109,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/prep/test_group_splits.py",
     ),
     "prep/records/values.py": (*_CHECKED, *_COMPARED),
-    "loader/order/choose.py": _CHOSEN,
     "prep/planning/plan.py": _PLANNED,
-    "loader/order/plan.py": ("tests/loader/test_plan.py",),
     "prep/records/shard_file.py": (
         "tests/prep/test_shard_file.py",
         "tests/prep/test_golden.py::test_the_bytes_of_a_build_never_change_between_releases",
@@ -170,7 +166,7 @@ _IS_WANTED = "if values and not isinstance(values[0], wanted):"
 _FOUND = 'return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"'
 _BYTES = 'length = len(cast("list[bytes]", values)[0])'
 _ONE_TYPE = "all values of a list have one type"
-_CHOOSE = "loader/order/choose.py"
+_CHOOSE = "loader/order/plan.py"
 _BASES = "taken(np.arange(base, base + size), part) for base, size in zip(bases, source.sizes, strict=True)"
 _RATED = "for name, numbers in zip(ratios, members, strict=True):"
 _QUOTAS = "for name, quota in zip(ratios, quotas, strict=True):"
@@ -213,7 +209,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("prep/records/frames.py", "@lru_cache(maxsize=1024)", "@lru_cache(maxsize= 1025)"): _CACHE,
     ("prep/records/frames.py", "@lru_cache(maxsize=1024)", "@lru_cache(maxsize= 1023)"): _CACHE,
     (
-        "schemas/labels.py",
+        "schemas/index.py",
         "return np.frombuffer(data, dtype=_DTYPE).astype(np.int64, copy=False)",
         "return np.frombuffer(data, dtype=_DTYPE).astype(np.int64, copy=True)",
     ): "a copy has the same values",

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("module", ["prep/planning/options.py", "schemas/splitmix.py"])
+@pytest.mark.parametrize("module", ["prep/planning/options.py", "schemas/digests.py"])
 def test_no_mutant_survives(module):
     uv = Path(sys.executable).parent / "uv"
     command = [uv, "run", "-q", "--no-project", "--python", sys.executable, "--with", "cosmic-ray==8.7.0"]

@@ -21,7 +21,7 @@ from tfshards.prep.sources.arrays.npz import Member
 from tfshards.prep.sources.arrays.reader import ArraysReader
 from tfshards.prep.sources.base import Accepted
 from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
-from tfshards.schemas.feature import ITEM_SIZES
+from tfshards.schemas.schema import ITEM_SIZES
 
 NUMPY_DTYPES = sorted(set(ITEM_SIZES) - {"bfloat16"})
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.errors import fault, raises
 from tfshards.prep.building.decisions import (
     Wanted,
     builds_to_discard,
@@ -94,31 +93,31 @@ REFUSED = {
     "another build": (
         state(BEFORE),
         InputError,
-        fault("dataset-differs", distinction="with other inputs"),
+        "^out holds a dataset with other inputs; give overwrite=True to replace it, or choose another",
     ),
     "damage": (
         replace(state(NOW), damage=(Problem("x", "is missing"),)),
         InputError,
-        "dataset-damaged",
+        r"^out is damaged: x: is missing; give overwrite=True to rebuild it$",
     ),
     "a manifest that cannot be read": (
         replace(state(None), fault=FAULT),
         FormatError,
-        "format",
+        "not readable as JSON",
     ),
 }
 
 
 @pytest.mark.parametrize(("found", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_overwriting_a_dataset_is_refused(found, error, message):
-    with raises(error, message):
+    with pytest.raises(error, match=message):
         is_up_to_date(found, wanted({"seed": 0}), overwrite=False)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_adopted_records_are_never_overwritten(overwrite):
     adopted = replace(state(None), manifest=manifest(BEFORE, source="adopt"))
-    with raises(InputError, "dataset-not-ours"):
+    with pytest.raises(InputError, match="records that tfshards did not write; choose another output"):
         is_up_to_date(adopted, wanted({}), overwrite=overwrite)
     assert outlook(adopted, wanted({})) == [
         "out holds records that tfshards did not write: build requires another output"
@@ -128,12 +127,12 @@ def test_adopted_records_are_never_overwritten(overwrite):
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (OutputState(OUT, is_file=True), "dataset-is-file"),
-        (OutputState(OUT, a_file="x"), fault("folder-not-empty", a_file="x")),
+        (OutputState(OUT, is_file=True), "out is a file; the last argument, dataset=, must be a folder"),
+        (OutputState(OUT, a_file="x"), "out holds files but no dataset, such as 'x'; choose an empty folder"),
     ],
 )
 def test_an_output_that_is_not_for_datasets_is_refused(found, message):
-    with raises(InputError, message):
+    with pytest.raises(InputError, match=message):
         check_usable(found)
 
 
@@ -211,7 +210,7 @@ def test_a_build_names_the_edits_that_it_would_lose(recorded, edits):
 
 def test_other_features_are_named_if_nothing_else_differs():
     build = Wanted("x", Schema((Feature("y", "int", "int64"),)), {"seed": 0}, BEFORE)
-    with raises(InputError, "dataset-differs"):
+    with pytest.raises(InputError, match=r"^out holds a dataset with other features or class names; give"):
         is_up_to_date(state(BEFORE), build, overwrite=False)
 
 

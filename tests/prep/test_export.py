@@ -140,7 +140,7 @@ def test_a_shard_that_was_exchanged_ends_the_export(tmp_path):
     os.replace(tmp_path / "ds" / one.path, tmp_path / "ds" / other.path)
     (tmp_path / "ds" / one.path).write_bytes(b"")
     with raises(InputError, "export-miscounted", num_examples=2):
-        quietly(tmp_path / "ds", tmp_path / "out", to="mds")
+        quietly(tmp_path / "ds", tmp_path / "out", to="webdataset")
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -175,15 +175,21 @@ def test_selected_features_are_exported_alone(every, tmp_path):
 
 
 MISTAKES = [
-    ({"to": "hdf5"}, r"to='hdf5' must be one of array_record, webdataset, parquet, mds, folder"),
-    ({"to": "mds", "directory": None}, r"to='mds' is written into another directory; give directory="),
+    ({"to": "hdf5"}, r"to='hdf5' must be one of array_record, webdataset, parquet, folder"),
     (
-        {"to": "mds", "directory": "gs://bucket/x"},
+        {"to": "webdataset", "directory": None},
+        r"to='webdataset' is written into another directory; give directory=",
+    ),
+    (
+        {"to": "webdataset", "directory": "gs://bucket/x"},
         r"gs://bucket/x is a URL, but only local paths are supported",
     ),
-    ({"to": "mds", "select": "image"}, r"select='image' must be a list of strings"),
-    ({"to": "mds", "select": ["imag"]}, r"select='imag' is not a feature; the features are 'image', 'label'"),
-    ({"to": "mds", "select": []}, r"select=\(\) selects nothing; the features are 'image'"),
+    ({"to": "webdataset", "select": "image"}, r"select='image' must be a list of strings"),
+    (
+        {"to": "webdataset", "select": ["imag"]},
+        r"select='imag' is not a feature; the features are 'image', 'label'",
+    ),
+    ({"to": "webdataset", "select": []}, r"select=\(\) selects nothing; the features are 'image'"),
 ]
 
 
@@ -197,18 +203,18 @@ def test_invalid_arguments_are_named(every, tmp_path, given, message):
 def test_a_directory_with_other_files_is_left_alone(every, tmp_path, contents):
     (tmp_path / "mine.txt").write_text("mine")
     with raises(InputError, "export-not-empty"):
-        quietly(every, tmp_path, to="mds")
+        quietly(every, tmp_path, to="webdataset")
     assert contents(tmp_path).keys() >= {"mine.txt"}
     with raises(InputError, "export-not-empty"):
-        quietly(every, every, to="mds")
+        quietly(every, every, to="webdataset")
 
 
 def test_an_export_to_another_format_is_not_mixed_with_it(every, tmp_path, monkeypatch):
     monkeypatch.setattr("tfshards.prep.exporting.export.write_part", stopped)
     with pytest.raises(KeyboardInterrupt):
-        quietly(every, tmp_path / "out", to="mds")
+        quietly(every, tmp_path / "out", to="webdataset")
     monkeypatch.undo()
-    with raises(InputError, "export-other", get="mds", get2="every"):
+    with raises(InputError, "export-other", get="webdataset", get2="every"):
         quietly(every, tmp_path / "out", to="parquet")
 
 
@@ -221,7 +227,7 @@ def test_two_exports_do_not_write_to_one_directory(every, tmp_path):
     descriptor = os.open(tmp_path / "out", os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with raises(InputError, "export-running"):
-        quietly(every, tmp_path / "out", to="mds")
+        quietly(every, tmp_path / "out", to="webdataset")
     os.close(descriptor)
 
 
@@ -268,16 +274,18 @@ def test_a_damaged_commit_is_another_export(every, tmp_path, damage):
 
 def test_the_command_prints_what_was_written(every, tmp_path, capsys):
     out = str(tmp_path / "out")
-    assert main(["export", str(every), out, "--to", "mds", "--select", "label,key"]) == 0
+    assert main(["export", str(every), out, "--to", "webdataset", "--select", "label,key"]) == 0
     assert capsys.readouterr().out == (
-        f"mds: 9 examples, 7 files, {sized(Path(out))} in {out}; every value was read back\n"
+        f"webdataset: 9 examples, 7 files, {sized(Path(out))} in {out}; every value was read back\n"
     )
-    assert main(["export", str(every), out, "--to", "mds", "--select", "label,key", "--json"]) == 0
+    assert main(["export", str(every), out, "--to", "webdataset", "--select", "label,key", "--json"]) == 0
     printed, status = capsys.readouterr()
     assert json.loads(printed)["num_kept"] == 4
     assert status == f"{out} holds this export already, and its files are unchanged\n"
-    assert main(["export", str(every), "--to", "mds"]) == 2
-    assert capsys.readouterr().err == "tfshards: --to mds is written into another directory; give DIR\n"
+    assert main(["export", str(every), "--to", "webdataset"]) == 2
+    assert (
+        capsys.readouterr().err == "tfshards: --to webdataset is written into another directory; give DIR\n"
+    )
 
 
 def sized(folder):

@@ -200,8 +200,6 @@ def test_torchvision_layout(tmp_path):
 REFUSED = [
     ("parquet", Feature("x", "raw", "complex64"), "x: is complex64, which Parquet does not have"),
     ("parquet", Feature("x", "float", "bfloat16", (2,)), "x: is bfloat16, which Parquet does not have"),
-    ("mds", Feature("x", "float", "bfloat16"), "x: is bfloat16, which MDS has no encoding for"),
-    ("mds", Feature("x", "raw", "complex128"), "x: is complex128, which MDS has no encoding for"),
     ("webdataset", Feature("x", "raw", "bfloat16"), "x: is bfloat16: it has a dtype that NumPy files do not"),
     ("folder", Feature("x", "raw", "complex64"), "x: is complex64, which JSON does not have"),
     ("folder", Feature("file_name", "bytes", "bytes"), "file_name: is a name that metadata.jsonl uses"),
@@ -258,7 +256,7 @@ def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
     }.get(to, {"key", "caption"})
 
 
-@pytest.mark.parametrize("to", ["parquet", "array_record", "mds", "webdataset"])
+@pytest.mark.parametrize("to", ["parquet", "array_record", "webdataset"])
 def test_values_that_are_not_finite_are_kept(to, tmp_path):
     schema = Schema((Feature("x", "float", "float32", (3,)), Feature("y", "raw", "float64")))
     values = {"x": [float("nan"), float("inf"), -0.0], "y": np.array(-np.inf, "<f8").tobytes()}

@@ -7,7 +7,7 @@ import pytest
 from tests.errors import raises
 from tfshards.prep import ImageFolder
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.losses import LOSSES, remedies
+from tfshards.schemas.summary import LOSSES, remedies
 
 COCO = "{} is not read; 'tfshards build table --from coco' stores boxes and classes"
 YOLO = "{} is not read; 'tfshards build table --from yolo' stores boxes and classes"

@@ -43,8 +43,7 @@ from tfshards.schemas import (
     Totals,
     read_manifest,
 )
-from tfshards.schemas.index import index_path
-from tfshards.schemas.labels import labels_path
+from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import build_quietly, in_no_order, records, write_images

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, build, plan, verify
-from tfshards.schemas.html import MAX_ROWS, html_table
+from tfshards.schemas.summary import MAX_ROWS, html_table
 
 CELLS = (
     "import numpy as np\nfrom tfshards import prep\nsource = prep.Arrays({'x': np.arange(3000)})",

@@ -21,8 +21,7 @@ from tfshards.prep.building.restore import restored_options
 from tfshards.prep.cli.main import main
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
-from tfshards.schemas.index import index_path
-from tfshards.schemas.labels import labels_path
+from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.option import recorded_values
 
@@ -414,7 +413,7 @@ def test_a_dataset_that_cannot_be_written_is_reported(dataset, photos):
 def test_a_damaged_manifest_cannot_be_repaired(dataset, photos):
     path = dataset / "dataset.json"
     path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
-    with raises(FormatError, "format"):
+    with pytest.raises(FormatError, match=r"digest: does not match"):
         repair(dataset, photos)
 
 

@@ -38,8 +38,7 @@ from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.build_area import create
-from tfshards.schemas.index import index_path
-from tfshards.schemas.labels import labels_path
+from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import BUILDS, build_arrays, build_quietly, in_no_order, records, repeat_a_record

@@ -16,8 +16,7 @@ from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import RecordError, masked_crc32c, read_records
 from tfshards.prep.records.shard_file import ShardFile, frames_of, scan_shard
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.index import parse_index
-from tfshards.schemas.labels import parse_labels
+from tfshards.schemas.index import parse_index, parse_labels
 
 # in parts, as the encoder returns large examples
 RUNS = [

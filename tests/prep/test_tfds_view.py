@@ -29,7 +29,7 @@ from tfshards.prep.views.tfds import (
     tfds_problems,
 )
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Shard, Split, Totals
-from tfshards.schemas.feature import KINDS
+from tfshards.schemas.schema import KINDS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -37,8 +37,7 @@ from tfshards.schemas import (
     read_manifest,
 )
 from tfshards.schemas.files import file_digest
-from tfshards.schemas.index import RecordIndex, index_path, parse_index
-from tfshards.schemas.labels import labels_bytes, labels_path
+from tfshards.schemas.index import RecordIndex, index_path, labels_bytes, labels_path, parse_index
 from tfshards.schemas.manifest import with_digest
 from tfshards.schemas.manifest_file import write_manifest
 
@@ -327,7 +326,7 @@ def assert_found(report: VerificationReport, patterns: list[str]) -> None:
 
 def test_a_manifest_whose_counts_do_not_add_up_is_invalid(dataset):
     edit_json(dataset, lambda document: document["splits"]["train"].update(num_examples=99))
-    with raises(FormatError, "format"):
+    with pytest.raises(FormatError, match=r"splits\.train\.num_examples: is 99, but the shards hold 9"):
         verify(dataset)
 
 

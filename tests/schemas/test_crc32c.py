@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfshards.schemas.crc32c import masked_crc32c_of_rows
+from tfshards.schemas.digests import masked_crc32c_of_rows
 
 
 def unmasked(crc):

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfshards.schemas import Feature
-from tfshards.schemas.feature import ITEM_SIZES, KINDS
 from tfshards.schemas.json_reader import ObjectReader
+from tfshards.schemas.schema import ITEM_SIZES, KINDS
 
 SOUND = {"name": "image", "kind": "image", "dtype": "uint8", "shape": [None, None, 3]}
 

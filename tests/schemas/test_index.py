@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.errors import raises
 from tfshards.schemas import FormatError
 from tfshards.schemas.index import MAX_LINE, RecordIndex, index_path, parse_index
 
@@ -32,12 +31,12 @@ def test_the_text_has_one_line_of_offset_and_length_per_record():
 def test_the_longest_line_has_max_line_bytes():
     line = f"{10**18 - 1} {10**18 - 1}\n"
     assert len(line) == MAX_LINE
-    with raises(FormatError, "format", subject="x.idx"):
+    with pytest.raises(FormatError, match=r"^x\.idx"):
         parse_index(line, "x.idx")
 
 
 def test_the_first_line_can_be_the_damaged_one():
-    with raises(FormatError, "format"):
+    with pytest.raises(FormatError, match=r"line 1: is 'x', must be two integers"):
         parse_index("x\ny\nz\n", "x.idx")
 
 

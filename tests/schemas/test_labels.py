@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfshards.schemas import FormatError
-from tfshards.schemas.labels import labels_bytes, labels_path, parse_labels
+from tfshards.schemas.index import labels_bytes, labels_path, parse_labels
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

@@ -16,8 +16,7 @@ from tfshards.prep.adoption import adopt as adopted_files
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.frames import frame, read_frames
 from tfshards.schemas import BuildError, InputError, read_manifest
-from tfshards.schemas.index import index_path
-from tfshards.schemas.labels import labels_path
+from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.storage import RemotePath, any_path
 
 

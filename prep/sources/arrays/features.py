@@ -16,9 +16,9 @@ from tfshards.prep.sources.arrays.mapped import AnyArray, ArrayLayout, MappedArr
 from tfshards.prep.sources.classes import MAX_CLASSES, not_classes, usual_order
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import Feature, InputError
-from tfshards.schemas.feature import ITEM_SIZES, KINDS
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.schema import ITEM_SIZES, KINDS
 
 
 def feature_of(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) -> Feature:

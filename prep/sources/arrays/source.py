@@ -24,9 +24,8 @@ from tfshards.prep.sources.arrays.reader import ArraysReader
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.kind import Recorded, SourceKind
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.files import require_space
-from tfshards.schemas.option import option
+from tfshards.schemas.option import check_strings, option
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.image_file import image_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.argument_types import check_instance, check_strings
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.option import check_instance, check_strings
 
 
 @dataclass(frozen=True)

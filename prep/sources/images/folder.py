@@ -47,9 +47,15 @@ from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.tree import Tree, check_patterns, choose_keys
 from tfshards.schemas import InputError, OptionsError, Schema
-from tfshards.schemas.argument_types import check_instance, check_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import changed_values, option, recorded_values, to_json
+from tfshards.schemas.option import (
+    changed_values,
+    check_instance,
+    check_path,
+    option,
+    recorded_values,
+    to_json,
+)
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 

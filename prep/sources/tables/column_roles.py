@@ -18,9 +18,8 @@ from tfshards.prep.sources.tables.images import are_images, is_url
 from tfshards.prep.sources.tables.staging import IMAGE, PATH, SIZE
 from tfshards.prep.sources.tree import looks_like_an_image
 from tfshards.schemas import InputError
-from tfshards.schemas.argument_types import check_strings
 from tfshards.schemas.errors import listed
-from tfshards.schemas.option import option
+from tfshards.schemas.option import check_strings, option
 
 _FILE_NAME = "file_name"
 _SUFFIX = "_file_name"

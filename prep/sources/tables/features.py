@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, InputError
-from tfshards.schemas.feature import ITEM_SIZES
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.schema import ITEM_SIZES
 
 TEXT = pa.large_binary()
 

@@ -42,8 +42,7 @@ from tfshards.prep.sources.tables.rows import (
 )
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
-from tfshards.schemas.argument_types import check_instance, check_path
-from tfshards.schemas.option import check_choices, option
+from tfshards.schemas.option import check_choices, check_instance, check_path, option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 Form: TypeAlias = Literal["table", "coco", "yolo"]
