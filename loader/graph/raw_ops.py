@@ -1,19 +1,24 @@
 """The raw, experimental and private parts of TensorFlow that the loader uses, each as one small function.
 
-No other file of the loader uses such parts. tests/loader/test_raw_ops.py compares each function with its
-public equivalent, so that a release of TensorFlow that changes one of them fails the test; pyproject.toml
-lists the releases that were tested.
+No other file of the loader uses such parts. Where a release of TensorFlow lacks a raw operation, or gives it
+other arguments, its public equivalent runs instead, which is slower, and a warning names the operation.
+tests/loader/test_raw_ops.py compares both; tests/packaging/test_tensorflow.py reads the same batches with the
+oldest supported release, the newest, and some in between.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+
+from tfshards.schemas.index import FRAME_OVERHEAD
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
 
@@ -25,6 +30,26 @@ _RUN_AS_TRACED: Mapping[str, object] = {"experimental_ints_on_device": True}
 # A variable with this name is a separate resource, which is freed with its last user
 # (ResourceHandle::ANONYMOUS_NAME in tensorflow/core/framework/resource_handle.h).
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+
+
+def _raw(operation: str, arguments: Mapping[str, object], public: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """Return the result of ``tf.raw_ops.<operation>``, or of its public equivalent if that fails."""
+    try:
+        return getattr(tf.raw_ops, operation)(**arguments)
+    except (AttributeError, TypeError, ValueError):
+        result = public()
+    # If the arguments were at fault, the public equivalent has raised its own error.
+    _warn_without(operation)
+    return result
+
+
+@cache
+def _warn_without(operation: str) -> None:
+    warnings.warn(
+        f"TensorFlow {tf.__version__} has no tf.raw_ops.{operation} with the expected arguments; "
+        "tfshards uses its public equivalent, which gives the same examples and is slower",
+        stacklevel=2,
+    )
 
 
 # Functions
@@ -52,10 +77,7 @@ def traced(function: Callable[..., object], signature: Sequence[tf.TypeSpec]) ->
         function: a function of TensorFlow operations.
         signature: the specification of each argument.
     """
-    marked = tf.function(
-        function, input_signature=signature, autograph=False, experimental_attributes=_RUN_AS_TRACED
-    )
-    concrete: ConcreteFunction = marked.get_concrete_function()
+    concrete: ConcreteFunction = _function(function, signature, _RUN_AS_TRACED).get_concrete_function()
     return concrete
 
 
@@ -67,13 +89,19 @@ def not_inlined(
     Without the attribute, the caller's graph would contain and prepare all of its operations, even if they
     run only after a failure.
     """
-    rare: Callable[..., tf.Tensor] = tf.function(
-        function,
-        input_signature=signature,
-        autograph=False,
-        experimental_attributes={"_noinline": True},
-    )
+    rare: Callable[..., tf.Tensor] = _function(function, signature, {"_noinline": True})
     return rare
+
+
+def _function(
+    function: Callable[..., object], signature: Sequence[tf.TypeSpec], attributes: Mapping[str, object]
+) -> tf.types.experimental.PolymorphicFunction:
+    arguments = {"input_signature": signature, "autograph": False}
+    try:
+        return tf.function(function, **arguments, experimental_attributes=attributes)
+    except (TypeError, ValueError):
+        # The attributes only save time.
+        return tf.function(function, **arguments)
 
 
 # Stages of a pipeline
@@ -100,6 +128,19 @@ class Call(NamedTuple):
             "other_arguments": self.function.captured_inputs,
             **_outputs(self.specs),
         }
+
+    def given(self) -> tf.data.Dataset:
+        """Return the dataset whose elements the function is called with, as a dataset of tuples."""
+        (signature, _) = self.function.structured_input_signature
+        return from_variant(self.dataset, tuple(signature))
+
+    def returned(self, *components: tf.Tensor) -> tf.data.Dataset:
+        """Return the dataset that the function returns for an element, from a variant tensor."""
+        return from_variant(_only(self.function(*components)), tuple(self.specs))
+
+
+def _only(results: tf.Tensor | Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.nest.flatten(results)[0]
 
 
 def _outputs(specs: Sequence[tf.TypeSpec]) -> dict[str, object]:
@@ -128,9 +169,15 @@ def map_dataset(call: Call, num_parallel_calls: int | None = None) -> tf.Tensor:
     """
     arguments = {**call.arguments(), "preserve_cardinality": True}
     if num_parallel_calls is None:
-        return tf.raw_ops.MapDataset(**arguments)
+        return _raw("MapDataset", arguments, lambda: _mapped(call, None))
     calls = tf.constant(num_parallel_calls, tf.int64)
-    return tf.raw_ops.ParallelMapDatasetV2(**arguments, num_parallel_calls=calls, deterministic="true")
+    arguments |= {"num_parallel_calls": calls, "deterministic": "true"}
+    return _raw("ParallelMapDatasetV2", arguments, lambda: _mapped(call, num_parallel_calls))
+
+
+def _mapped(call: Call, num_parallel_calls: int | None) -> tf.Tensor:
+    deterministic = None if num_parallel_calls is None else True
+    return to_variant(call.given().map(call.function, num_parallel_calls, deterministic))
 
 
 def map_in_calling_thread(call: Call) -> tf.Tensor:
@@ -138,12 +185,13 @@ def map_in_calling_thread(call: Call) -> tf.Tensor:
 
     Passing the call to another thread would cost more than opening a file.
     """
-    return tf.raw_ops.MapDataset(**call.arguments(), use_inter_op_parallelism=False)
+    arguments = {**call.arguments(), "use_inter_op_parallelism": False}
+    return _raw("MapDataset", arguments, lambda: _mapped(call, None))
 
 
 def flat_map_dataset(call: Call) -> tf.Tensor:
     """Return ``Dataset.flat_map`` with a function that runs as traced and returns a variant tensor."""
-    return tf.raw_ops.FlatMapDataset(**call.arguments())
+    return _raw("FlatMapDataset", call.arguments(), lambda: to_variant(call.given().flat_map(call.returned)))
 
 
 def interleave_dataset(
@@ -162,21 +210,33 @@ def interleave_dataset(
         "cycle_length": tf.constant(cycle_length, tf.int64),
         "block_length": tf.constant(block_length, tf.int64),
     }
+
+    def public() -> tf.Tensor:
+        parallel = {} if num_parallel_calls is None else {"deterministic": True}
+        return to_variant(
+            call.given().interleave(call.returned, cycle_length, block_length, num_parallel_calls, **parallel)
+        )
+
     if num_parallel_calls is None:
-        return tf.raw_ops.InterleaveDataset(**arguments)
+        return _raw("InterleaveDataset", arguments, public)
     ahead = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    return tf.raw_ops.ParallelInterleaveDatasetV4(
-        **arguments,
-        buffer_output_elements=ahead,
-        prefetch_input_elements=ahead,
-        num_parallel_calls=tf.constant(num_parallel_calls, tf.int64),
-        deterministic="true",
-    )
+    arguments |= {
+        "buffer_output_elements": ahead,
+        "prefetch_input_elements": ahead,
+        "num_parallel_calls": tf.constant(num_parallel_calls, tf.int64),
+        "deterministic": "true",
+    }
+    return _raw("ParallelInterleaveDatasetV4", arguments, public)
 
 
 def unbatch_dataset(dataset: tf.Tensor, specs: Sequence[tf.TypeSpec]) -> tf.Tensor:
     """Return ``Dataset.unbatch()`` of tensors, without the function that tf.data maps over the result."""
-    return tf.raw_ops.UnbatchDataset(input_dataset=dataset, **_outputs(specs))
+
+    def public() -> tf.Tensor:
+        batches = tuple(tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs)
+        return to_variant(from_variant(dataset, batches).unbatch())
+
+    return _raw("UnbatchDataset", {"input_dataset": dataset, **_outputs(specs)}, public)
 
 
 def tfrecord_dataset(
@@ -196,11 +256,27 @@ def tfrecord_dataset(
     """
     common = {"filenames": path, "compression_type": compression}
     common["buffer_size"] = tf.constant(buffer_bytes, tf.int64)
+
+    def public() -> tf.Tensor:
+        records = tf.data.TFRecordDataset(path, compression, buffer_bytes)
+        return to_variant(records if offset is None else _from_offset(records, offset))
+
     if offset is None:
-        variant = tf.raw_ops.TFRecordDataset(**common)
+        variant = _raw("TFRecordDataset", common, public)
     else:
-        variant = tf.raw_ops.TFRecordDatasetV2(**common, byte_offsets=offset)
+        variant = _raw("TFRecordDatasetV2", {**common, "byte_offsets": offset}, public)
     return from_variant(variant, tf.TensorSpec([], tf.string))
+
+
+def _from_offset(records: tf.data.Dataset, offset: tf.Tensor) -> tf.data.Dataset:
+    """Return the records from a byte offset on, by reading all before it."""
+
+    def located(at: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, tf.Tensor]]:
+        end = at + tf.cast(tf.strings.length(record), tf.int64) + FRAME_OVERHEAD
+        return end, (at >= offset, record)
+
+    found = records.scan(tf.constant(0, tf.int64), located)
+    return found.filter(lambda is_wanted, _: is_wanted).map(lambda _, record: record)
 
 
 def with_cardinality(dataset: tf.data.Dataset, cardinality: int | tf.Tensor) -> tf.data.Dataset:
@@ -244,7 +320,8 @@ def pipeline_options() -> tf.data.Options:
 
 def gather(values: npt.NDArray[np.generic] | Sequence[str] | tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
     """Return ``tf.gather(values, indices)``, in one operation instead of three."""
-    return tf.raw_ops.Gather(params=values, indices=indices, validate_indices=False)
+    arguments = {"params": values, "indices": indices, "validate_indices": False}
+    return _raw("Gather", arguments, lambda: tf.gather(values, indices))
 
 
 def upper_bound(sorted_rows: npt.NDArray[np.int64] | tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -257,7 +334,8 @@ def upper_bound(sorted_rows: npt.NDArray[np.int64] | tf.Tensor, values: tf.Tenso
     Returns:
         Shape ``(m, k)`` int64: the number of elements of the row that are less than or equal to the value.
     """
-    return tf.raw_ops.UpperBound(sorted_inputs=sorted_rows, values=values, out_type=tf.int64)
+    arguments = {"sorted_inputs": sorted_rows, "values": values, "out_type": tf.int64}
+    return _raw("UpperBound", arguments, lambda: tf.searchsorted(sorted_rows, values, "right", tf.int64))
 
 
 def new_counter() -> tf.Tensor:
@@ -265,9 +343,19 @@ def new_counter() -> tf.Tensor:
 
     A ``tf.Variable`` belongs to a Python object, and would be freed with the function that created it.
     """
-    counter = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=_ANONYMOUS)
-    tf.raw_ops.AssignVariableOp(resource=counter, value=tf.constant(-1, tf.int64))
+    start = tf.constant(-1, tf.int64)
+
+    def public() -> tf.Tensor:
+        _VARIABLES.append(tf.Variable(start, trainable=False))
+        return _VARIABLES[-1].handle
+
+    counter = _raw("VarHandleOp", {"dtype": tf.int64, "shape": [], "shared_name": _ANONYMOUS}, public)
+    tf.raw_ops.AssignVariableOp(resource=counter, value=start)
     return counter
+
+
+# The public equivalents of counters, which the process keeps.
+_VARIABLES: list[tf.Variable] = []
 
 
 def count_up(counter: tf.Tensor) -> tf.Tensor:
@@ -283,7 +371,8 @@ def fail(text: tf.Tensor) -> tf.Operation:
 
     ``tf.debugging.Assert`` would wrap it in a ``tf.cond``.
     """
-    return tf.raw_ops.Assert(condition=False, data=[text])
+    arguments = {"condition": False, "data": [text]}
+    return _raw("Assert", arguments, lambda: tf.debugging.Assert(False, [text]))
 
 
 # Strategies and checkpoints

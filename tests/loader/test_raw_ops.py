@@ -2,12 +2,15 @@
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.loader.conftest import NUMBERS
+from tfshards import loader
 from tfshards.loader.graph import raw_ops
 
 LOADER = Path(__file__).parents[2] / "loader"
@@ -16,6 +19,24 @@ RAW_OPS = LOADER / "graph" / "raw_ops.py"
 KERAS_HOOKS = LOADER / "training" / "keras_hooks.py"
 NUMBER = tf.TensorSpec([], tf.int64)
 VARIANT = tf.TensorSpec([], tf.variant)
+WITH_FALLBACK = sorted(set(re.findall(r'_raw\("(\w+)"', RAW_OPS.read_text())))
+
+
+@pytest.fixture(autouse=True, params=["raw", "missing", "with other arguments"])
+def operations(request, monkeypatch):
+    """Run each test with TensorFlow's raw operations, and as with a release that lacks or has changed them."""
+    raw_ops._warn_without.cache_clear()
+    if request.param == "raw":
+        yield
+        return
+    for name in WITH_FALLBACK:
+        if request.param == "missing":
+            monkeypatch.delattr(tf.raw_ops, name)
+        else:
+            monkeypatch.setattr(tf.raw_ops, name, lambda *, renamed: renamed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TensorFlow .* has no tf.raw_ops")
+        yield
 
 
 def call_of(dataset, function, specs):
@@ -306,3 +327,37 @@ def test_every_function_of_raw_ops_is_tested():
     # only a cluster has parameter servers
     used |= set(re.findall(r"raw_ops\.(\w+)", Path(__file__).with_name("server_cluster.py").read_text()))
     assert defined - used == set()
+
+
+def test_a_missing_operation_is_named_once(operations, monkeypatch):
+    monkeypatch.delattr(tf.raw_ops, "Gather", raising=False)
+    raw_ops._warn_without.cache_clear()
+    with pytest.warns(UserWarning, match=r"has no tf\.raw_ops\.Gather .* is slower") as warned:
+        for _ in range(2):
+            raw_ops.gather([1, 2], tf.constant(1))
+    assert len(warned) == 1
+
+
+def test_a_call_at_fault_fails_as_the_public_equivalent_does_without_a_warning(operations):
+    with warnings.catch_warnings(), pytest.raises((TypeError, ValueError)):
+        warnings.simplefilter("error")
+        raw_ops.gather(object(), object())
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_load_gives_the_same_batches_without_raw_operations(
+    operations, tmp_path, monkeypatch, write_dataset, compression
+):
+    shards = [[{"number": 10 * shard + each} for each in range(size)] for shard, size in enumerate((8, 9, 1))]
+    path = write_dataset(tmp_path / "d", NUMBERS, {"train": shards}, compression=compression)
+    every = [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "pad"}]
+
+    def delivered():
+        return [
+            [tf.nest.map_structure(lambda each: each.numpy().tolist(), batch) for batch in batches]
+            for batches in (loader.load(path, "train", batch_size=4, **options) for options in every)
+        ]
+
+    found = delivered()
+    monkeypatch.undo()
+    assert found == delivered()
