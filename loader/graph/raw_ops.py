@@ -2,7 +2,7 @@
 
 No other file of the loader uses such parts. Where a release of TensorFlow lacks a raw operation, or gives it
 other arguments, its public equivalent runs instead, which is slower, and a warning names the operation.
-tests/loader/test_raw_ops.py compares both; tests/packaging/test_tensorflow.py reads the same batches with the
+tests/loader/test_raw_ops.py compares both; tests/packaging/test_versions.py reads the same batches with the
 oldest supported release, the newest, and some in between.
 """
 

@@ -35,6 +35,10 @@ _COARSE_BITS = 64
 # About two minutes on one core, and 300 MB for the pairs; a million random hashes take a sixth of that.
 _MAX_CANDIDATES = 3_000_000_000
 _MAX_PAIRS = 5_000_000
+# The number of bits set in each uint16.
+_BITS_SET = np.unpackbits(np.arange(1 << 16, dtype=np.uint16)[:, np.newaxis].view(np.uint8), axis=1).sum(
+    axis=1, dtype=np.uint8
+)
 
 Hashes = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
@@ -107,12 +111,12 @@ def near_pairs(hashes: Hashes, distance: int) -> Pairs:
         others = [masks[band] for band in range(choice[-1]) if band not in choice]
         for first, second in _of_equal(hashes[:, 0] & chosen):
             differing = hashes[first, 0] ^ hashes[second, 0]
-            is_near = np.bitwise_count(differing) <= coarse_distance
+            is_near = _num_bits(differing) <= coarse_distance
             for other in others:
                 # otherwise an earlier choice has found the pair
                 is_near &= (differing & other) != 0
             first, second = first[is_near], second[is_near]
-            bits = np.bitwise_count(hashes[first] ^ hashes[second]).sum(axis=1, dtype=np.int64)
+            bits = _num_bits(hashes[first] ^ hashes[second]).sum(axis=1, dtype=np.int64)
             kept = bits <= distance
             parts.append((first[kept], second[kept], bits[kept]))
             num_pairs += int(kept.sum())
@@ -125,6 +129,14 @@ def near_pairs(hashes: Hashes, distance: int) -> Pairs:
     empty = np.zeros(0, np.int64)
     joined = [np.concatenate([empty, *column]) for column in zip(*parts, strict=True)] or [empty] * 3
     return Pairs(joined[0], joined[1], joined[2], is_complete)
+
+
+def _num_bits(words: Hashes) -> npt.NDArray[np.uint8]:
+    """Return the number of bits that are set in each uint64."""
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(words)
+    # NumPy 1
+    return _BITS_SET[words[..., np.newaxis].view(np.uint16)].sum(axis=-1, dtype=np.uint8)
 
 
 def _of_equal(keys: Hashes) -> Iterator[tuple[Integers, Integers]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,8 @@ except Exception as error:
 """
 
 
-def new_environment(folder: Path, python: str, extra: str, wheel: Path) -> Path:
-    """Install the wheel with an extra into an environment of its own, and return its programs' folder.
+def new_environment(folder: Path, python: str, extra: str, wheel: Path, others: Sequence[str] = ()) -> Path:
+    """Install the wheel with an extra, and others, into a new environment, and return its programs' folder.
 
     Skips the test, with uv's reason, if this Python cannot be had.
     """
@@ -56,7 +57,7 @@ def new_environment(folder: Path, python: str, extra: str, wheel: Path) -> Path:
     if made.returncode:
         pytest.skip(f"no Python {python}: {made.stderr.strip().splitlines()[-1].strip()}")
     requirement = f"{wheel}[{extra}]" if extra else str(wheel)
-    run([UV, "pip", "install", "-q", "--python", folder / "bin" / "python", requirement])
+    run([UV, "pip", "install", "-q", "--python", folder / "bin" / "python", requirement, *others])
     run([UV, "pip", "check", "-q", "--python", folder / "bin" / "python"])
     return folder / "bin"
 
