@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from tfshards.prep.building.prune import Pruned, prune, restore
     from tfshards.prep.building.write_shards import WriteShards
     from tfshards.prep.comparison.diff import Diff, diff
-    from tfshards.prep.derivation.append import append
-    from tfshards.prep.derivation.derive import ShardOptions
-    from tfshards.prep.derivation.merge import merge
-    from tfshards.prep.derivation.relabel import relabel
-    from tfshards.prep.derivation.remove import remove
-    from tfshards.prep.derivation.reshard import reshard
     from tfshards.prep.exporting.export import Export, export
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options, ShardCounts
     from tfshards.prep.progress.threads import limited_jobs
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
+    from tfshards.prep.rewriting.append import append
+    from tfshards.prep.rewriting.commit import ShardOptions
+    from tfshards.prep.rewriting.merge import merge
+    from tfshards.prep.rewriting.relabel import relabel
+    from tfshards.prep.rewriting.remove import remove
+    from tfshards.prep.rewriting.repair import repair
+    from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.images.folder import ImageFolder
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
     from tfshards.prep.sources.tables.source import Table
-    from tfshards.prep.verification.repair import repair
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
@@ -135,12 +135,12 @@ _MODULES = {
     "RepairReport": "tfshards.prep.verification.report",
     "ReportOptions": "tfshards.prep.reporting.options",
     "ShardCounts": "tfshards.prep.planning.options",
-    "ShardOptions": "tfshards.prep.derivation.derive",
+    "ShardOptions": "tfshards.prep.rewriting.commit",
     "Table": "tfshards.prep.sources.tables.source",
     "VerificationReport": "tfshards.prep.verification.report",
     "WriteShards": "tfshards.prep.building.write_shards",
     "adopt": "tfshards.prep.adoption.adopt",
-    "append": "tfshards.prep.derivation.append",
+    "append": "tfshards.prep.rewriting.append",
     "audit": "tfshards.prep.auditing.audit",
     "build": "tfshards.prep.building.build",
     "diff": "tfshards.prep.comparison.diff",
@@ -148,14 +148,14 @@ _MODULES = {
     "generations": "tfshards.schemas.generations",
     "info": "tfshards.schemas",
     "limited_jobs": "tfshards.prep.progress.threads",
-    "merge": "tfshards.prep.derivation.merge",
+    "merge": "tfshards.prep.rewriting.merge",
     "plan": "tfshards.prep.building.preview",
     "prune": "tfshards.prep.building.prune",
-    "relabel": "tfshards.prep.derivation.relabel",
-    "remove": "tfshards.prep.derivation.remove",
-    "repair": "tfshards.prep.verification.repair",
+    "relabel": "tfshards.prep.rewriting.relabel",
+    "remove": "tfshards.prep.rewriting.remove",
+    "repair": "tfshards.prep.rewriting.repair",
     "report": "tfshards.prep.reporting.report",
-    "reshard": "tfshards.prep.derivation.reshard",
+    "reshard": "tfshards.prep.rewriting.reshard",
     "restore": "tfshards.prep.building.prune",
     "verify": "tfshards.prep.verification.verify",
 }

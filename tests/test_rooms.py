@@ -191,7 +191,7 @@ LAYERS = {
         "exporting",
         "reporting",
         "comparison",
-        "derivation",
+        "rewriting",
         "adoption",
         "auditing",
         "verification",

@@ -134,9 +134,12 @@ def near_pairs(hashes: Hashes, distance: int) -> Pairs:
 def _num_bits(words: Hashes) -> npt.NDArray[np.uint8]:
     """Return the number of bits that are set in each uint64."""
     if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(words)
+        found: npt.NDArray[np.uint8] = np.bitwise_count(words)
+        return found
     # NumPy 1
-    return _BITS_SET[words[..., np.newaxis].view(np.uint16)].sum(axis=-1, dtype=np.uint8)
+    parts: npt.NDArray[np.uint8] = _BITS_SET[words[..., np.newaxis].view(np.uint16)]
+    counts: npt.NDArray[np.uint8] = parts.sum(axis=-1, dtype=np.uint8)
+    return counts
 
 
 def _of_equal(keys: Hashes) -> Iterator[tuple[Integers, Integers]]:

@@ -14,7 +14,7 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 def add_derived_shards(parser: argparse.ArgumentParser) -> None:
     """Add the options of a dataset that is derived from others."""
     # imported late, because most commands do not need it
-    from tfshards.prep.derivation.derive import ShardOptions
+    from tfshards.prep.rewriting.commit import ShardOptions
 
     add_shards(parser, "as many as before")
     add_options(parser, ShardOptions)
@@ -32,7 +32,7 @@ def run_derived(
 ) -> Result:
     """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and return its manifest."""
     # imported late, because it is not needed to print help
-    from tfshards.prep.derivation.derive import ShardOptions
+    from tfshards.prep.rewriting.commit import ShardOptions
 
     made = derive(
         origins,
@@ -54,7 +54,7 @@ def _add_reshard_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_reshard(args: argparse.Namespace) -> Result:
-    from tfshards.prep.derivation.reshard import reshard
+    from tfshards.prep.rewriting.reshard import reshard
 
     return run_derived(reshard, args.source, args)
 
@@ -92,7 +92,7 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_merge(args: argparse.Namespace) -> Result:
-    from tfshards.prep.derivation.merge import merge
+    from tfshards.prep.rewriting.merge import merge
 
     if args.as_splits:
         return run_derived(merge, _by_split(args.sources), args)

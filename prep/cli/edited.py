@@ -68,7 +68,7 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_append(args: argparse.Namespace) -> Result:
-    from tfshards.prep.derivation.append import append
+    from tfshards.prep.rewriting.append import append
 
     return run_edit(
         args,
@@ -115,7 +115,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_remove(args: argparse.Namespace) -> Result:
-    from tfshards.prep.derivation.remove import remove
+    from tfshards.prep.rewriting.remove import remove
 
     return run_edit(
         args,
@@ -153,7 +153,7 @@ def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_relabel(args: argparse.Namespace) -> Result:
-    from tfshards.prep.derivation.relabel import relabel
+    from tfshards.prep.rewriting.relabel import relabel
 
     return run_edit(
         args,

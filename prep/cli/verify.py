@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace) -> Result:
 
 
 def _repair(args: argparse.Namespace) -> Result:
-    from tfshards.prep.verification.repair import repair
+    from tfshards.prep.rewriting.repair import repair
 
     for option in ("deep", "decode"):
         if getattr(args, option):

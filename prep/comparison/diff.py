@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.building.restore import builds_of
-from tfshards.prep.derivation.keys import has_keys, read_shards
-from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.records.example import ParsedExample, decode_key
+from tfshards.prep.rewriting.keys import read_shards
+from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.sources.keys import KEY_FEATURE, hash_key, to_text
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.errors import counted
@@ -166,7 +166,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     if _are_equal(*origins):
         return Diff(origins[0].manifest.num_examples, options=options)
     for origin in origins:
-        if not has_keys(origin):
+        if not origin.has_keys:
             raise InputError("diff-no-keys", root=origin.root)
     num_all = origins[0].manifest.num_examples
     origins = _without_shared(*origins), _without_shared(*origins[::-1])

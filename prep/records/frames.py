@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -178,13 +178,19 @@ def read_frames(
         yield Frame(number, offset, None, fault=fault, is_last=True)
 
 
-class FrameReader:
-    """Read single frames of a shard by record number; ascending order is fastest."""
+# Returns the new data of a record, given its number and its data; raises ValueError if they are damaged.
+Change: TypeAlias = Callable[[int, bytes], bytes]
 
-    def __init__(self, path: AnyPath, compression: Compression, index: RecordIndex) -> None:
+
+class FrameReader:
+    """Read single frames of a shard by record number, with a change if one is given; ascending is fastest."""
+
+    def __init__(
+        self, path: AnyPath, compression: Compression, index: RecordIndex, change: Change | None = None
+    ) -> None:
         # memoryviews return Python integers one at a time; lists would hold all of them
         self._offsets, self._lengths = index.offsets.data, index.lengths.data
-        self._path = path
+        self._path, self._change = path, change
         self._file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
         self._at = 0
 
@@ -208,7 +214,13 @@ class FrameReader:
         header, _, footer = frame(found[HEADER_BYTES:-FOOTER_BYTES])
         if not (found.startswith(header) and found.endswith(footer) and len(found) == length):
             raise RecordError(self._path, record, offset, "a checksum of its frame does not match")
-        return found, footer
+        if self._change is None:
+            return found, footer
+        try:
+            parts = frame(self._change(record, found[HEADER_BYTES:-FOOTER_BYTES]))
+        except ValueError as error:
+            raise RecordError(self._path, record, offset, str(error)) from None
+        return b"".join(parts), parts[-1]
 
     def close(self) -> None:
         """Close the file."""

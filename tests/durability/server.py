@@ -32,9 +32,9 @@ from tfshards.prep.cli import main as cli
 MODULES = (
     "numpy.ma",
     "tfshards.prep.building.build",
-    "tfshards.prep.derivation.append",
-    "tfshards.prep.derivation.relabel",
-    "tfshards.prep.derivation.remove",
+    "tfshards.prep.rewriting.append",
+    "tfshards.prep.rewriting.relabel",
+    "tfshards.prep.rewriting.remove",
     "tfshards.prep.engines.local",
     "tfshards.prep.sources.tables.source",
 )

@@ -1,4 +1,6 @@
-"""The ends of the ranges of versions in pyproject.toml: the same bytes are built, the same batches delivered."""
+"""The ends of the ranges of versions in pyproject.toml: they build the same bytes and deliver the same."""
+
+from functools import cache
 
 import pytest
 
@@ -80,6 +82,7 @@ def delivered(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tensorflow")
     build(new_environment(folder / "env", THIS, "prep", wheel), folder)
 
+    @cache
     def deliver(release, python):
         requirements = [f"tensorflow=={release}"]
         programs = new_environment(folder / release, python, "loader", wheel, requirements)

@@ -42,9 +42,9 @@ from tfshards.prep import append as append_by_any_engine
 from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli.main import main
-from tfshards.prep.derivation import keys as known
 from tfshards.prep.planning.splits import split_by_cuts
 from tfshards.prep.records.example import decode_example, decode_key
+from tfshards.prep.rewriting import keys as known
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.derivation.layout import balanced_counts, edited_layout
+from tfshards.prep.rewriting.layout import SplitLayout, balanced_counts, edited_layout
+from tfshards.prep.rewriting.origin import Origin
+from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
+
+SCHEMA = Schema((Feature("x", "int", "int64"),))
+
+
+def layout_of(sizes: list[int], is_removed: np.ndarray, *, is_balanced: bool) -> SplitLayout:
+    digest = f"sha256:{64 * '0'}"
+    shards = [
+        Shard(
+            f"d-train-0123abcd.tfrecord-{index:05d}",
+            size,
+            16 * size,
+            16 * size,
+            digest,
+            digest,
+            16 * "0",
+            16 * "0",
+            "",
+        )
+        for index, size in enumerate(sizes)
+    ]
+    manifest = Manifest("d", "0123abcd", SCHEMA, {"train": Split(tuple(shards))}, Totals(0, 0))
+    origin = Origin(Path("d"), manifest)
+    return edited_layout(origin, "train", is_removed, None, is_balanced=is_balanced)
 
 
 def numbers(*values: int) -> np.ndarray:
@@ -68,13 +94,13 @@ def test_the_other_records_keep_their_shard_and_order_except_the_moved_ones(data
     is_removed = np.array([data.draw(st.booleans()) for _ in range(sum(sizes))], np.bool_)
     if is_removed.all():
         return
-    made = edited_layout(numbers(*sizes), is_removed, is_balanced=is_balanced)
+    made = layout_of(sizes, is_removed, is_balanced=is_balanced)
     shard_of = np.repeat(np.arange(num_shards), sizes)
-    assert sorted(np.concatenate(made.records).tolist()) == np.flatnonzero(~is_removed).tolist()
-    assert len(made.records) == len(made.kept)
-    homes = [int(np.bincount(shard_of[each], minlength=num_shards).argmax()) for each in made.records]
+    made_records = [made.records_of(index) for index in range(len(made.kept))]
+    assert sorted(np.concatenate(made_records).tolist()) == np.flatnonzero(~is_removed).tolist()
+    homes = [int(np.bincount(shard_of[each], minlength=num_shards).argmax()) for each in made_records]
     moved = 0
-    for records, kept, home in zip(made.records, made.kept, homes, strict=True):
+    for records, kept, home in zip(made_records, made.kept, homes, strict=True):
         if kept >= 0:
             assert records.tolist() == np.flatnonzero(shard_of == kept).tolist()
             continue
@@ -82,7 +108,7 @@ def test_the_other_records_keep_their_shard_and_order_except_the_moved_ones(data
         assert own == sorted(own)
         moved += len(records) - len(own)
     if is_balanced:
-        counts = [len(each) for each in made.records]
+        counts = [len(each) for each in made_records]
         assert max(counts) - min(counts) <= 1
         assert made.num_moved <= is_removed.sum() + num_shards
     else:

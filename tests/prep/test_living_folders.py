@@ -17,7 +17,7 @@ from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, verify
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
-from tfshards.prep.verification.repair import repair
+from tfshards.prep.rewriting.repair import repair
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, read_manifest

@@ -27,10 +27,10 @@ from tfshards.prep import (
     verify,
 )
 from tfshards.prep.building.decisions import up_to_date
-from tfshards.prep.derivation import keys
-from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import ShardFile, frames_of
+from tfshards.prep.rewriting import keys
+from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import (
     BuildError,
@@ -374,7 +374,7 @@ def test_a_killed_merge_can_be_repeated(three, tmp_path, contents):
     before = [contents(root) for root in three]
     code = (
         "import os, sys; from tfshards.prep import merge\n"
-        "from tfshards.prep.derivation import derive as linking\n"
+        "from tfshards.prep.rewriting import write as linking\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
         # after the first shards were linked
         "linking.shard_problems = die\n"

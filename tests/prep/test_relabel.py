@@ -19,10 +19,10 @@ from tests.errors import raises
 from tfshards.loader import load
 from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, reshard, verify
 from tfshards.prep.cli.main import main
-from tfshards.prep.derivation import relabel as relabel_module
-from tfshards.prep.derivation.layout import label_counts
-from tfshards.prep.derivation.relabel import new_labels
 from tfshards.prep.records.example import decode_example, example_encoder, with_label
+from tfshards.prep.rewriting import relabel as relabel_module
+from tfshards.prep.rewriting.layout import label_counts
+from tfshards.prep.rewriting.relabel import new_labels
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
 
 from .derived import build_arrays, build_images, build_table, records, write_images

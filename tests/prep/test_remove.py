@@ -35,10 +35,10 @@ from tfshards.prep import (
 from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.cli.main import main
-from tfshards.prep.derivation.keys import are_removed
-from tfshards.prep.derivation.origin import open_origin
 from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.records.frames import read_records
+from tfshards.prep.rewriting.keys import are_removed
+from tfshards.prep.rewriting.origin import open_origin
 from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
@@ -416,7 +416,7 @@ def test_a_dataset_with_another_content_than_its_digests_is_not_edited(tmp_path)
     repeat_a_record(shard)
     held = [os.fsdecode(decode_key(data) or b"") for _, data in read_records(shard, "none")]
     one = next(key for key in held if held.count(key) == 1)
-    with raises(BuildError, "edit-differs", name="train"):
+    with raises(BuildError, "copies-differ", name="train"):
         remove(tmp_path / "old", [one], log=quiet)
 
 
@@ -439,7 +439,7 @@ def test_a_killed_remove_resumes_to_the_same_bytes(moment, origins, tmp_path, co
     root = Path(shutil.copytree(folder / "old", tmp_path / "old"))
     before = contents(root)
     steps = {
-        "plan": "from tfshards.prep.derivation import edit; edit.write_missing = die",
+        "plan": "from tfshards.prep.rewriting import commit; commit.write_shards = die",
         "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write = die",
         "rename": "from tfshards.prep.building import commit; commit.write_manifest = die",
         "commit": "from tfshards.prep.building import commit; commit.complete = die",

@@ -28,12 +28,13 @@ from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
 from tfshards.prep.building.output_state import inspect_output
-from tfshards.prep.derivation import rewrite
-from tfshards.prep.derivation.layout import RewritePlan, assign, interleave, plan_split
-from tfshards.prep.derivation.origin import open_origin
-from tfshards.prep.derivation.rewrite import ShardPass
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import scan_shard
+from tfshards.prep.rewriting import write as rewrite
+from tfshards.prep.rewriting.commit import NewShards
+from tfshards.prep.rewriting.layout import assign, interleave
+from tfshards.prep.rewriting.origin import open_origin
+from tfshards.prep.rewriting.write import ShardPass
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
@@ -431,8 +432,8 @@ def one_pass(old: Path, out: Path) -> ShardPass:
     """Return a pass that writes the first of two shards."""
     area = BuildArea(out, "01234567")
     area.open()
-    plan = RewritePlan(area, "new", [open_origin(old)], {"train": 2}, "count", "none")
-    return ShardPass(plan, plan_split(plan, "train"), plan.shards[:1], Reporter())
+    plan = NewShards([open_origin(old)], {"train": 2}, "count", "none").rewrite(area, "new")
+    return ShardPass(plan, "train", plan.shards[:1], Reporter())
 
 
 def test_a_pass_ends_early_after_another_has_failed(old, tmp_path):

@@ -27,9 +27,8 @@ from tfshards.prep import (
     reshard,
     verify,
 )
-from tfshards.prep.derivation import append as append_module
-from tfshards.prep.derivation import derive as derive_module
-from tfshards.prep.derivation import edit as edit_module
+from tfshards.prep.rewriting import append as append_module
+from tfshards.prep.rewriting import commit as commit_module
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.storage import RemotePath, any_path
@@ -149,7 +148,7 @@ def test_an_edit_that_is_interrupted_in_a_bucket_resumes(bucket, tmp_path, monke
         raise OSError(None, "the network is down")
 
     with monkeypatch.context() as patched:
-        patched.setattr(edit_module, "commit", fail)
+        patched.setattr(commit_module, "commit", fail)
         with pytest.raises(BuildError, match="the network is down; once that is fixed, run the same"):
             remove(root, ["cat/00.bmp"], log=quiet)
     copied: list[object] = []
@@ -195,7 +194,7 @@ def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_pa
         raise BuildError("the power failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(derive_module, "commit", fail)
+        patch.setattr(commit_module, "commit", fail)
         with raises(BuildError, "the power failed"):
             reshard(source, out, shards=4, log=quiet)
     shards = sorted(path for path, _ in any_path(out).walk() if path.name.endswith("-of-00004"))

@@ -9,14 +9,19 @@ from dataclasses import replace
 from tfshards.prep.building.commit import complete
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import claimed, dataset_name
-from tfshards.prep.derivation.derive import ShardOptions, derive, digest_of_origins, new_dataset
-from tfshards.prep.derivation.layout import RewritePlan
-from tfshards.prep.derivation.origin import open_origin
-from tfshards.prep.derivation.rewrite import rewrite_shards
-from tfshards.prep.planning.options import Options, ShardCounts, Shards, size_warnings
-from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.planning.options import Options, ShardCounts, Shards
+from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.rewriting.commit import (
+    NewShards,
+    ShardOptions,
+    commit_new,
+    digest_of_origins,
+    new_dataset,
+)
+from tfshards.prep.rewriting.layout import Rewrite
+from tfshards.prep.rewriting.origin import open_origin
 from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, read_manifest
+from tfshards.schemas import InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath, any_path, is_same
 
@@ -56,25 +61,16 @@ def reshard(
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
     origin = open_origin(source)
-    of = origin.manifest
-    is_in_place = is_same(origin.root, any_path(dataset))
+    of, folder = origin.manifest, any_path(dataset)
+    is_in_place = is_same(origin.root, folder)
     if is_in_place and not overwrite:
-        raise OptionsError("reshard-onto-itself", dataset=any_path(dataset))
+        raise OptionsError("reshard-onto-itself", dataset=folder)
     if is_in_place:
-        folder = any_path(dataset)
         name = dataset_name(folder, Options(name=options.name or of.name))
     else:
         folder, name = new_dataset(dataset, options.name, [origin])
-    num_shards = options.num_shards(of.splits, asked)
-    num_examples = {split: held.num_examples for split, held in of.splits.items()}
-    for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
-        log(as_warning(warning))
-    compression = options.compression or of.compression
-    recorded: dict[str, Json] = {
-        "source": "reshard",
-        **options.to_json(num_shards, compression),
-        "origin": origin.to_json(),
-    }
+    new = NewShards.of([origin], of.splits, asked, options, log)
+    recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
     if is_in_place and _is_done(of, name, recorded):
         return _complete(folder, of, log)
     outline = replace(
@@ -84,16 +80,15 @@ def reshard(
         splits={split: Split((), held.label_counts) for split, held in of.splits.items()},
         options=recorded,
         inputs_digest=digest_of_origins([origin]),
-        compression=compression,
+        compression=new.compression,
     )
 
-    def write(area: BuildArea) -> Mapping[str, tuple[Shard, ...]]:
+    def plan(area: BuildArea) -> Rewrite:
         if is_in_place:
             _check_unchanged(folder, of)
-        balance = options.balance or "count"
-        return rewrite_shards(RewritePlan(area, name, [origin], num_shards, balance, compression), log)
+        return new.rewrite(area, name)
 
-    return derive(outline, [origin], folder, write, overwrite=overwrite, log=log)
+    return commit_new(outline, [origin], folder, plan, overwrite=overwrite, log=log)
 
 
 def _is_done(of: Manifest, name: str, wanted: Mapping[str, Json]) -> bool:

@@ -10,22 +10,22 @@ import numpy as np
 
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.derivation.edit import (
-    Edit,
-    digest_without,
-    edit,
-    edits_of,
-    numbers_by_split,
-    plan_lines,
-    record_lengths,
-    split_labels,
-    touched_shards,
-)
-from tfshards.prep.derivation.keys import OPTION, KnownExamples, are_removed, read_known, with_removed
-from tfshards.prep.derivation.layout import edited_layout, label_counts
-from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.rewriting.commit import Edit, commit_next, edits_of, plan_lines
+from tfshards.prep.rewriting.keys import (
+    OPTION,
+    KnownExamples,
+    are_removed,
+    digest_without,
+    numbers_by_split,
+    read_known,
+    record_lengths,
+    touched_shards,
+    with_removed,
+)
+from tfshards.prep.rewriting.layout import edited_layout, label_counts
+from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.sources.keys import hash_key, read_keys, to_bytes, to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import InputError, Manifest, OptionsError
@@ -74,7 +74,7 @@ def remove(
     def find(origin: Origin) -> Edit | None:
         return _find(origin, wanted, log, skip_unknown=skip_unknown)
 
-    return edit(folder, find, dry_run=dry_run, log=log)
+    return commit_next(folder, find, dry_run=dry_run, log=log)
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
@@ -168,7 +168,7 @@ def _is_of(reject: Reject, keys: Collection[bytes]) -> bool:
 
 def _edit(origin: Origin, known: KnownExamples, found: _Found) -> Edit:
     manifest = origin.manifest
-    layouts, labels, digests = {}, {}, {}
+    layouts, digests = {}, {}
     for name, numbers in numbers_by_split(manifest).items():
         split, is_removed = manifest.splits[name], found.is_removed[numbers]
         if len(numbers) and is_removed.all():
@@ -178,8 +178,8 @@ def _edit(origin: Origin, known: KnownExamples, found: _Found) -> Edit:
         sizes = np.array([shard.num_examples for shard in split.shards], np.int64)
         is_by_count = manifest.options.get("balance", "count") == "count"
         is_balanced = is_by_count and len(numbers) > 0 and int(sizes.max() - sizes.min()) <= 1
-        layouts[name] = edited_layout(sizes, is_removed, is_balanced=is_balanced)
-        labels[name] = split_labels(origin, name)
+        labels = origin.split_labels(name)
+        layouts[name] = edited_layout(origin, name, is_removed, labels, is_balanced=is_balanced)
         removed = numbers[is_removed]
         gone = examples_digest(record_lengths(known, removed), known.checksums[removed])
         digests[name] = digest_without(split.examples_digest, gone)
@@ -187,7 +187,6 @@ def _edit(origin: Origin, known: KnownExamples, found: _Found) -> Edit:
         verb="remove",
         origin=origin,
         layouts=layouts,
-        labels=labels,
         digests=digests,
         schema=manifest.schema,
         options={**edits_of(manifest), OPTION: with_removed(manifest.options, found.hashes)},
@@ -209,14 +208,14 @@ def _lines(made: Edit, known: KnownExamples, found: _Found) -> Iterator[str]:
     touched = touched_shards(known, np.flatnonzero(found.is_removed))
     yield from plan_lines(made.layouts, touched, "removed examples")
     for name, layout in made.layouts.items():
-        if len(layout.records) < len(manifest.splits[name].shards):
+        if len(layout.kept) < len(manifest.splits[name].shards):
             yield as_warning(
-                f"the split {name!r} will have {counted(len(layout.records), 'shard')} instead of "
+                f"the split {name!r} will have {counted(len(layout.kept), 'shard')} instead of "
                 f"{len(manifest.splits[name].shards):,}, since a shard without examples is left out"
             )
-        before, labels = manifest.splits[name].label_counts, made.labels[name]
-        if labels is not None and before:
-            after = label_counts(labels[np.concatenate(layout.records)], made.schema)
+        before = manifest.splits[name].label_counts
+        if layout.labels is not None and before:
+            after = label_counts(layout.new_labels, made.schema)
             lost = [repr(name) for name, count in before.items() if count and not after.get(name)]
             if lost:
                 classes = f"class{'es' if len(lost) > 1 else ''} {listed(lost, _SHOWN)}"

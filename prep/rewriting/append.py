@@ -21,15 +21,14 @@ from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.building.planned_build import LayoutWriter
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
-from tfshards.prep.derivation.derive import join_splits, verify_examples
-from tfshards.prep.derivation.keys import has_keys
-from tfshards.prep.derivation.new_examples import NewExamples, find_new_examples
-from tfshards.prep.derivation.origin import Origin, open_origin
 from tfshards.prep.engines.table import Engine, EngineName, find_engine
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Plan, label_counts, make_plan
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.rewriting.commit import expected_examples, join_splits, verify_examples
+from tfshards.prep.rewriting.new_examples import NewExamples, find_new_examples
+from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
@@ -243,7 +242,7 @@ def _write(
     added = identified(manifest_of(writer, written))
     rejects = [*new.rejects, *written.rejects]
     manifest = _appended(old, added, new, rejects)
-    verify_examples(manifest, [old, added])
+    verify_examples(manifest, expected_examples(manifest, [old, added]))
     manifest = commit(manifest, rejects, inputs_of(writer.plan), writer.area, state, log)
     log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
     return manifest
@@ -261,7 +260,7 @@ def _preview(request: _Request, source: Source, origin: Origin) -> Manifest:
 def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExamples, Plan | None]:
     """Return the new examples and the plan of their shards, or None if there are none, and log of them."""
     folder, log = request.folder, request.log
-    if not has_keys(origin):
+    if not origin.has_keys:
         raise InputError("append-no-keys", folder=folder)
     new = find_new_examples(reader, origin, log, new_classes=request.new_classes, checksum=request.checksum)
     for line in difference_lines(new, origin):

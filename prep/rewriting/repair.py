@@ -12,9 +12,9 @@ from tfshards.prep.building.output import locked, remove_staged
 from tfshards.prep.building.restore import Inputs, source_or_paths
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.shard_file import scan_shard
+from tfshards.prep.rewriting.rebuild import rebuild
 from tfshards.prep.sources.base import Source
 from tfshards.prep.verification.checks import rejects_problems, shard_problems
-from tfshards.prep.verification.rebuild import rebuild
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import refresh_views, view_problems

@@ -13,23 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.building.output import output_folder
-from tfshards.prep.derivation.edit import (
-    Edit,
-    digest_without,
-    edit,
-    edits_of,
-    numbers_by_split,
-    plan_lines,
-    record_lengths,
-    split_labels,
-    touched_shards,
-)
-from tfshards.prep.derivation.keys import KnownExamples, read_known
-from tfshards.prep.derivation.layout import EditedLayout, RelabeledOrigin, label_counts
-from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.records.example import decode_example, with_label
 from tfshards.prep.records.frames import masked_crc32c
+from tfshards.prep.rewriting.commit import Edit, commit_next, edits_of, plan_lines
+from tfshards.prep.rewriting.keys import (
+    KnownExamples,
+    digest_without,
+    numbers_by_split,
+    read_known,
+    record_lengths,
+    touched_shards,
+)
+from tfshards.prep.rewriting.layout import edited_layout, label_counts
+from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.digests import digest_together, examples_digest
@@ -182,7 +179,7 @@ def relabel(
     def find(origin: Origin) -> Edit | None:
         return _find(origin, wanted, log, new_classes=new_classes, skip_unknown=skip_unknown)
 
-    return edit(folder, find, dry_run=dry_run, log=log)
+    return commit_next(folder, find, dry_run=dry_run, log=log)
 
 
 def _find(
@@ -191,7 +188,7 @@ def _find(
     manifest, root = origin.manifest, origin.root
     if manifest.schema.label is None:
         raise InputError("relabel-no-label", root=root)
-    old = {split: split_labels(origin, split) for split in manifest.splits}
+    old = {split: origin.split_labels(split) for split in manifest.splits}
     joined = np.concatenate([labels for labels in old.values() if labels is not None])
     schema, numbers_of = _classes(manifest.schema, joined, {*wanted.values()}, root, new_classes=new_classes)
     known = read_known(origin)
@@ -267,7 +264,8 @@ def _edit(
         record = example - int(known.ends[index]) + shards[index].num_examples
         new.setdefault(shards[index].path, {})[record] = target
     lengths, checksums = _new_records(origin, new)
-    layouts, digests, by_split = {}, {}, {}
+    relabeled_origin = replace(origin, new_labels=new)
+    layouts, digests = {}, {}
     for name, numbers in numbers_by_split(manifest).items():
         split = manifest.splits[name]
         is_in = np.isin(examples, numbers)
@@ -275,17 +273,14 @@ def _edit(
         before = examples_digest(record_lengths(known, changed), known.checksums[changed])
         after = examples_digest(lengths[is_in], checksums[is_in])
         digests[name] = digest_together([digest_without(split.examples_digest, before), after])
-        ends = np.cumsum([shard.num_examples for shard in split.shards])
-        kept = [-1 if shard.path in new else index for index, shard in enumerate(split.shards)]
-        layouts[name] = EditedLayout(np.split(numbers - numbers[:1].sum(), ends[:-1]), kept, 0)
-        by_split[name] = labels[numbers]
+        none = np.zeros(len(numbers), np.bool_)
+        layouts[name] = edited_layout(relabeled_origin, name, none, labels[numbers], is_balanced=False)
     relabeled = manifest.options.get("relabeled", 0)
     assert isinstance(relabeled, int)
     return Edit(
         verb="relabel",
-        origin=RelabeledOrigin(origin.root, manifest, new),
+        origin=relabeled_origin,
         layouts=layouts,
-        labels=by_split,
         digests=digests,
         schema=schema,
         options={**edits_of(manifest), "relabeled": relabeled + len(examples)},
@@ -337,8 +332,8 @@ def _lines(
     if added:
         yield f"new class{'es' if len(added) > 1 else ''}: {listed([repr(name) for name in added], _SHOWN)}"
     yield from plan_lines(made.layouts, touched_shards(known, examples), "relabeled examples")
-    for split, labels in made.labels.items():
-        before, after = (label_counts(of, made.schema) for of in (old[split], labels))
+    for split, layout in made.layouts.items():
+        before, after = (label_counts(of, made.schema) for of in (old[split], layout.labels))
         lost = [repr(name) for name, count in before.items() if count and after and not after.get(name)]
         if lost:
             classes = f"class{'es' if len(lost) > 1 else ''} {listed(lost, _SHOWN)}"

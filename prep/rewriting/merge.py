@@ -5,96 +5,27 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfshards.prep.building.commit import rejects_text
-from tfshards.prep.derivation.derive import (
+from tfshards.prep.planning.options import ShardCounts, Shards
+from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.rewriting.commit import (
+    NewShards,
     ShardOptions,
-    derive,
+    commit_new,
     digest_of_origins,
     join_splits,
-    link_shards,
     new_dataset,
 )
-from tfshards.prep.derivation.keys import check_keys_differ, has_keys
-from tfshards.prep.derivation.layout import RewritePlan
-from tfshards.prep.derivation.origin import Origin, class_difference, feature_difference, open_origin
-from tfshards.prep.derivation.rewrite import rewrite_shards
-from tfshards.prep.planning.options import ShardCounts, Shards, size_warnings
-from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.records.example import with_key_prefix
-from tfshards.prep.records.frames import FrameReader, RecordError, frame
-from tfshards.prep.writing.area import BuildArea, Reject
-from tfshards.schemas import InputError, Manifest, OptionsError, Shard, Split, Totals
+from tfshards.prep.rewriting.keys import check_keys_differ
+from tfshards.prep.rewriting.layout import Rewrite, linked_layout
+from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference, open_origin
+from tfshards.prep.writing.area import BuildArea
+from tfshards.schemas import InputError, Manifest, OptionsError, Split, Totals
 from tfshards.schemas.files import bytes_digest
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, RecordIndex
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import Compression
-from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import check_path, check_strings
-from tfshards.schemas.storage import AnyPath
-
-
-@dataclass(frozen=True)
-class SplitOrigin(Origin):
-    """A committed dataset as one split of a new one.
-
-    Attributes:
-        manifest: manifest of the dataset, in which its split has the new name.
-        split: the new name; each key of the new dataset is this name, ``/`` and the key of the example.
-    """
-
-    split: str
-
-    def frames(self, shard: Shard) -> FrameReader:
-        """Return a reader of single frames of a shard, with the new keys."""
-        if not has_keys(self):
-            return super().frames(shard)
-        path, compression = self.root / shard.path, self.manifest.compression
-        return _PrefixedReader(path, compression, self.index(shard), f"{self.split}/".encode())
-
-    def rejects(self) -> list[Reject]:
-        """Return the rejected inputs, with the new keys."""
-        return [reject._replace(key=f"{self.split}/{reject.key}") for reject in super().rejects()]
-
-    def to_json(self) -> dict[str, Json]:
-        """Return what the manifest of the new dataset records about this one."""
-        return {**super().to_json(), "split": self.split}
-
-
-def open_split_origin(root: str | os.PathLike[str], split: str) -> SplitOrigin:
-    """Return the dataset in ``root``, which has one split, as the split of this name.
-
-    Raises:
-        OptionsError: the name is not allowed for a split.
-        InputError: the dataset has several splits, or see ``open_origin``.
-    """
-    fault = name_fault(split)
-    if fault:
-        raise OptionsError("split-name", fault=fault)
-    origin = open_origin(root)
-    splits = origin.manifest.splits
-    if len(splits) > 1:
-        raise InputError("as-splits-several", root=root, splits=splits, split=split)
-    manifest: Manifest = replace(origin.manifest, splits={split: next(iter(splits.values()))})
-    return SplitOrigin(origin.root, manifest, split)
-
-
-class _PrefixedReader(FrameReader):
-    """Read frames with a prefix before the key of each record."""
-
-    def __init__(self, path: AnyPath, compression: Compression, index: RecordIndex, prefix: bytes) -> None:
-        super().__init__(path, compression, index)
-        self._shard, self._prefix, self._starts = path, prefix, index.offsets
-
-    def read(self, record: int) -> tuple[bytes, bytes]:
-        """Return the new frame of a record, and its last 4 bytes."""
-        found, _ = super().read(record)
-        try:
-            parts = frame(with_key_prefix(found[HEADER_BYTES:-FOOTER_BYTES], self._prefix))
-        except ValueError as error:
-            raise RecordError(self._shard, record, int(self._starts[record]), str(error)) from None
-        return b"".join(parts), parts[-1]
 
 
 def merge(
@@ -137,45 +68,47 @@ def merge(
     asked.check_shard_size(options.shard_size)
     as_splits = [*sources] if isinstance(sources, Mapping) else []
     check_strings("sources", as_splits)
-    _check_sources([*sources.values()] if isinstance(sources, Mapping) else sources)
-    origins: list[Origin]
-    if isinstance(sources, Mapping):
-        origins = [open_split_origin(root, split) for split, root in sources.items()]
-    else:
-        origins = [open_origin(root) for root in sources]
+    roots = [*sources.values()] if isinstance(sources, Mapping) else sources
+    _check_sources(roots)
+    names = as_splits or [""] * len(roots)
+    origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
     folder, name = new_dataset(dataset, options.name, origins)
     for other in origins[1:]:
         _check_same(origins[0], other)
-    splits = _splits(origins)
-    has_new_keys = bool(as_splits) and has_keys(origins[0])
-    is_linked = options.keeps_shards and asked == ShardCounts() and not has_new_keys
+    has_keys = origins[0].has_keys
+    is_linked = options.keeps_shards and asked == ShardCounts() and not (as_splits and has_keys)
     if is_linked:
         _check_compression(origins)
-    num_shards = {} if is_linked else options.num_shards(splits, asked)
-    num_examples = {split: held.num_examples for split, held in splits.items()}
-    for warning in size_warnings(asked, num_shards, num_examples, options.shard_size):
-        log(as_warning(warning))
-    compression = options.compression or origins[0].manifest.compression
+    splits = _splits(origins)
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     if as_splits:
         recorded["as_splits"] = [*as_splits]
-    if not is_linked:
-        recorded |= options.to_json(num_shards, compression)
+    new = None if is_linked else NewShards.of(origins, splits, asked, options, log)
+    if new:
+        recorded |= new.to_json()
+    compression = new.compression if new else origins[0].manifest.compression
     outline = replace(_outline(origins, name, splits, recorded), compression=compression)
 
-    def write(area: BuildArea) -> Mapping[str, tuple[Shard, ...]]:
-        if has_keys(origins[0]):
-            # with the splits before them, keys of different datasets differ
-            if not has_new_keys:
-                check_keys_differ(origins)
-        else:
+    def plan(area: BuildArea) -> Rewrite:
+        # with the splits before them, keys of different datasets differ
+        if has_keys and not as_splits:
+            check_keys_differ(origins)
+        if not has_keys:
             log(as_warning("the examples have no keys, so repeated examples cannot be found"))
-        if is_linked:
-            return link_shards(area, name, origins, log)
-        balance = options.balance or "count"
-        return rewrite_shards(RewritePlan(area, name, origins, num_shards, balance, compression), log)
+        if new:
+            return new.rewrite(area, name)
+        return Rewrite(
+            verb="merge",
+            area=area,
+            name=name,
+            origins=origins,
+            splits={split: linked_layout(origins, split) for split in splits},
+            in_order=True,
+            compression=compression,
+            verifies_kept=True,
+        )
 
-    return derive(outline, origins, folder, write, overwrite=overwrite, log=log, has_new_keys=has_new_keys)
+    return commit_new(outline, origins, folder, plan, overwrite=overwrite, log=log)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:

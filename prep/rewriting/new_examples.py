@@ -10,14 +10,14 @@ import numpy as np
 
 from tfshards.prep.building.contents import differing
 from tfshards.prep.building.restore import added_membership, builds_of
-from tfshards.prep.derivation.changed_inputs import find_changed, recorded_inputs
-from tfshards.prep.derivation.keys import KnownExamples, are_removed, read_known
-from tfshards.prep.derivation.origin import Origin, class_difference, feature_difference
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.values import content_digest
+from tfshards.prep.rewriting.changed_inputs import find_changed, recorded_inputs
+from tfshards.prep.rewriting.keys import KnownExamples, are_removed, read_known
+from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference
 from tfshards.prep.sources.base import Accepted, Listing, Reader
 from tfshards.prep.sources.keys import RowKeys, hash_key, to_text
 from tfshards.prep.writing.area import Reject

@@ -10,10 +10,10 @@ import numpy as np
 
 from tfshards.prep.building.contents import comparison_line, differing
 from tfshards.prep.building.inputs_file import RecordedInputs, read_inputs
-from tfshards.prep.derivation.keys import KnownExamples
-from tfshards.prep.derivation.origin import Origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Log
+from tfshards.prep.rewriting.keys import KnownExamples
+from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.shard_names import build_of

@@ -1,20 +1,25 @@
-"""Datasets from which others are derived: manifests, records, rejects, and comparison of schemas."""
+"""Choose and change: the datasets whose records are rewritten, and what changes in a record."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from tfshards.prep.building.commit import read_rejects, rejects_text
-from tfshards.prep.records.frames import FrameReader
+from tfshards.prep.records.example import with_key_prefix, with_label
+from tfshards.prep.records.frames import Change, FrameReader
+from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.writing.area import Reject
-from tfshards.schemas import Feature, InputError, Manifest, Schema, Shard, read_manifest
+from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_labels
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems
-from tfshards.schemas.names import rejects_name
+from tfshards.schemas.names import name_fault, rejects_name
 from tfshards.schemas.storage import AnyPath, any_path
 
 # Appended to every message about damage.
@@ -23,15 +28,25 @@ SEE_VERIFY = "tfshards verify lists all damage"
 
 @dataclass(frozen=True)
 class Origin:
-    """A committed dataset.
+    """A committed dataset whose records are copied, perhaps with changes.
 
     Attributes:
         root: folder of the dataset, or its URL.
         manifest: manifest of the dataset.
+        split: name of the split that the whole dataset becomes; each new key is this name, ``/`` and the key
+            of the example. Empty to keep splits and keys.
+        new_labels: new labels by number of the record, by path of the shard.
     """
 
     root: AnyPath
     manifest: Manifest
+    split: str = ""
+    new_labels: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the examples have keys."""
+        return KEY_FEATURE in self.manifest.schema.features
 
     def index(self, shard: Shard) -> RecordIndex:
         """Return the offsets of the records of a shard.
@@ -45,13 +60,35 @@ class Origin:
         return index
 
     def frames(self, shard: Shard) -> FrameReader:
-        """Return a reader of single frames of a shard.
+        """Return a reader of single frames of a shard, with the changes.
 
         Raises:
             InputError: the index is missing or damaged.
             OSError: the shard cannot be read.
         """
-        return FrameReader(self.root / shard.path, self.manifest.compression, self.index(shard))
+        path, index = self.root / shard.path, self.index(shard)
+        return FrameReader(path, self.manifest.compression, index, self._change(shard))
+
+    def _change(self, shard: Shard) -> Change | None:
+        """Return the function that changes the records of a shard."""
+        label, labels = self.manifest.schema.label, self.new_labels.get(shard.path, {})
+        if self.split and self.has_keys:
+            prefix = f"{self.split}/".encode()
+            return lambda _, data: with_key_prefix(data, prefix)
+        if label is not None and labels:
+            name = label.name
+            return lambda record, data: with_label(data, name, labels[record]) if record in labels else data
+        return None
+
+    def split_labels(self, split: str) -> IntArray | None:
+        """Return the label of each record of a split, shape ``(num_examples,)``; None if there are no labels.
+
+        Raises:
+            InputError: a file of labels is missing or damaged.
+        """
+        found = [self.labels(shard) for shard in self.manifest.splits[split].shards]
+        labels = [of_shard for of_shard in found if of_shard is not None]
+        return np.concatenate(labels) if labels else None
 
     def labels(self, shard: Shard) -> IntArray | None:
         """Return the label of each record of a shard, shape ``(num_examples,)``; None if there are no labels.
@@ -67,7 +104,7 @@ class Origin:
         return labels
 
     def rejects(self) -> list[Reject]:
-        """Return the rejected inputs.
+        """Return the rejected inputs, with their new keys.
 
         Raises:
             InputError: the file that lists them is missing or damaged.
@@ -78,29 +115,46 @@ class Origin:
         rejects = read_rejects(self.root / name)
         if bytes_digest(rejects_text(rejects)) != self.manifest.rejects_digest:
             raise self._damaged(f"{name}: its digest differs from the manifest's")
-        return rejects
+        prefix = f"{self.split}/" if self.split else ""
+        return [reject._replace(key=prefix + reject.key) for reject in rejects]
 
     def to_json(self) -> dict[str, Json]:
         """Return what the manifest of a derived dataset records about this one."""
         manifest = self.manifest
-        return {"name": manifest.name, "build_id": manifest.build_id, "options": dict(manifest.options)}
+        split: dict[str, Json] = {"split": self.split} if self.split else {}
+        options = dict(manifest.options)
+        return {"name": manifest.name, "build_id": manifest.build_id, "options": options, **split}
 
     def _damaged(self, problem: str) -> InputError:
         return InputError("origin-damaged", root=self.root, fault=problem, see_verify=SEE_VERIFY)
 
 
-def open_origin(root: str | os.PathLike[str] | AnyPath) -> Origin:
+def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Origin:
     """Return the dataset in ``root`` after checking the sizes of its shards.
 
+    Args:
+        root: folder of the dataset.
+        split: name of the split that its only split becomes; empty to keep splits and keys.
+
     Raises:
-        InputError: ``root`` is not a dataset, or a shard is missing or has another size.
+        OptionsError: the name is not allowed for a split.
+        InputError: ``root`` is not a dataset, a shard is missing or has another size, or the dataset has
+            several splits and is to become one.
         FormatError: the manifest is damaged.
     """
-    origin = Origin(any_path(root), read_manifest(root))
+    fault = name_fault(split) if split else None
+    if fault:
+        raise OptionsError("split-name", fault=fault)
+    origin = Origin(any_path(root), read_manifest(root), split)
     problems = file_problems(origin.manifest, root)
     if problems:
         raise origin._damaged(str(problems[0]))
-    return origin
+    splits = origin.manifest.splits
+    if not split:
+        return origin
+    if len(splits) > 1:
+        raise InputError("as-splits-several", root=root, splits=splits, split=split)
+    return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
 
 
 def feature_difference(one: Schema, one_name: str, other: Schema, other_name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The keys of the examples of datasets: read, searched, and those that were removed."""
+"""Choose: the keys of the examples of datasets, read and searched, and those that were removed."""
 
 from __future__ import annotations
 
@@ -13,25 +13,21 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.derivation.origin import SEE_VERIFY, Origin
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Progress, Reporter
 from tfshards.prep.records.example import decode_key
 from tfshards.prep.records.frames import RecordError, masked_crc32c, read_records
+from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
 from tfshards.prep.sources.base import Listing
-from tfshards.prep.sources.keys import KEY_FEATURE, KeyHashes, hash_array, hash_key, to_bytes, to_text
-from tfshards.schemas import BuildError, InputError, Shard
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
+from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
+from tfshards.schemas import BuildError, InputError, Manifest, Shard
+from tfshards.schemas.digests import digest_together
+from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray
 from tfshards.schemas.json_reader import Json
 
 # Records between two reports of progress.
 _RECORDS = 1 << 10
-
-
-def has_keys(origin: Origin) -> bool:
-    """Return whether the examples of a dataset have keys."""
-    return KEY_FEATURE in origin.manifest.schema.features
 
 
 def read_keys(origin: Origin, label: str) -> list[KeyHashes]:
@@ -244,6 +240,46 @@ def read_known(origin: Origin) -> KnownExamples:
     found = np.frombuffer(packed, _DTYPE)
     columns = (np.ascontiguousarray(found[name]) for name in ("key", "checksum"))
     return KnownExamples(origin, *columns)
+
+
+def numbers_by_split(manifest: Manifest) -> dict[str, IntArray]:
+    """Return the numbers of the examples of each split, counted through all shards."""
+    ends = np.cumsum([split.num_examples for split in manifest.splits.values()]).tolist()
+    return {
+        name: np.arange(end - split.num_examples, end, dtype=np.int64)
+        for (name, split), end in zip(manifest.splits.items(), ends, strict=True)
+    }
+
+
+def touched_shards(known: KnownExamples, numbers: IntArray) -> dict[str, int]:
+    """Return for each split the number of shards that hold some of these examples."""
+    touched = {*known.shard_of(numbers).tolist()}
+    found, first = {}, 0
+    for name, split in known.origin.manifest.splits.items():
+        indices = range(first, first + len(split.shards))
+        found[name] = len(touched.intersection(indices))
+        first = indices.stop
+    return found
+
+
+def record_lengths(known: KnownExamples, numbers: IntArray) -> IntArray:
+    """Return the number of bytes of the records of some examples, which are ascending.
+
+    Raises:
+        InputError: an index is missing or damaged.
+    """
+    shards, indices = known.origin.manifest.shards, known.shard_of(numbers)
+    lengths = np.empty(len(numbers), np.int64)
+    for index in np.unique(indices).tolist():
+        shard, is_in = shards[index], indices == index
+        records = numbers[is_in] - (int(known.ends[index]) - shard.num_examples)
+        lengths[is_in] = known.origin.index(shard).lengths[records] - FRAME_OVERHEAD
+    return lengths
+
+
+def digest_without(digest: str, other: str) -> str:
+    """Return the digest of a set of examples without those of another digest."""
+    return digest_together([digest, f"{-int(other, 16) % (1 << 64):016x}"])
 
 
 # The option in which a manifest holds the hashes, in hex and sorted.
