@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass, replace
 
 import tensorflow as tf
 
@@ -14,7 +13,7 @@ from tfshards.loader.graph.raw_ops import (
     num_server_workers,
     without_autograph,
 )
-from tfshards.loader.options.load_options import LoadKeywords, LoadOptions, Remainder
+from tfshards.loader.options.load_options import LoadOptions, ReadOptions, Remainder, takes
 from tfshards.loader.options.selection import Classes, Mix, Part
 from tfshards.loader.options.validation import check_least
 from tfshards.loader.options.worker import Worker
@@ -25,9 +24,6 @@ from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.training.strategies import has_servers, has_several_hosts, num_shares
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import is_remote
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +83,26 @@ def distribute_over_hosts(
     return strategy.distribute_datasets_from_function(without_autograph(host_dataset))
 
 
-def distribute(
-    strategy: tf.distribute.Strategy,
-    path: str | os.PathLike[str] | Mix,
-    split: str | None = None,
-    *,
-    global_batch_size: int,
-    **options: Unpack[LoadKeywords],
-) -> tf.distribute.DistributedDataset:
+@dataclass(frozen=True)
+class DistributeOptions(ReadOptions):
+    """The parameters of ``distribute``.
+
+    Attributes:
+        strategy: any strategy of ``tf.distribute``.
+        path: the directory with ``dataset.json``, which every host can read under this name.
+        split: its name; may be left out if there is only one.
+        global_batch_size: the number of examples in each batch of all replicas of all workers together.
+    """
+
+    strategy: tf.distribute.Strategy
+    path: str | os.PathLike[str] | Mix
+    split: str | None = None
+    _: KW_ONLY
+    global_batch_size: int
+
+
+@takes(DistributeOptions)
+def distribute(options: DistributeOptions) -> tf.distribute.DistributedDataset:
     """Return the batches of one split, divided among the replicas of ``strategy``.
 
     Each element holds one global batch: every replica has ``global_batch_size / num_replicas_in_sync`` of its
@@ -109,13 +117,10 @@ def distribute(
     ``W`` workers each has its own part of the split, in ``steps_per_epoch(...)`` batches of
     ``global_batch_size / W`` examples, so that an epoch is ``W * steps_per_epoch(...)`` steps.
 
+    ``remainder="keep"`` is refused, since it would leave replicas without examples.
+
     Args:
-        strategy: any strategy of ``tf.distribute``.
-        path: the directory with ``dataset.json``, which every host can read under this name.
-        split: its name; may be left out if there is only one.
-        global_batch_size: the number of examples in each batch of all replicas of all workers together.
-        options: those of ``load``, except for ``worker``; ``remainder="keep"`` is refused, since it would
-            leave replicas without examples.
+        {options}
 
     Raises:
         OptionsError: the replicas do not divide the batch, there are no steps, workers of parameter servers
@@ -123,10 +128,17 @@ def distribute(
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
+    strategy, global_batch_size = options.strategy, options.global_batch_size
     check_least("global_batch_size", global_batch_size, 1)
     if not isinstance(strategy, tf.distribute.Strategy):
         raise OptionsError("strategy-type", strategy=strategy)
-    whole = LoadOptions(path=path, split=split, batch_size=global_batch_size, worker=Worker(), **options)
+    whole = LoadOptions(
+        options.path,
+        options.split,
+        batch_size=global_batch_size,
+        worker=Worker(),
+        **options.read_options(),
+    )
     if whole.remainder == "keep":
         raise OptionsError("distribute-keep")
     shares = num_shares(strategy)

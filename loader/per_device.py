@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Literal, get_args
 
 import tensorflow as tf
 
 from tfshards.loader.options.image import Image
-from tfshards.loader.options.load_options import LoadKeywords, LoadOptions
+from tfshards.loader.options.load_options import LoadOptions, ReadOptions, takes
 from tfshards.loader.options.position import Shuffle
 from tfshards.loader.options.selection import Mix, Part
 from tfshards.loader.options.validation import check_choice
@@ -18,9 +18,6 @@ from tfshards.loader.order.epoch import order_seed
 from tfshards.loader.pipeline import load_dataset
 from tfshards.loader.training.strategies import warn_of_other_workers
 from tfshards.schemas import OptionsError
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 How = Literal["all", "parts", "folds"]
 
@@ -40,18 +37,11 @@ class DeviceData:
     validation: tf.data.Dataset | None = None
 
 
-def per_device(
-    devices: Sequence[str],
-    path: str | os.PathLike[str] | Mix,
-    split: str | None = None,
-    *,
-    batch_size: int,
-    how: How = "all",
-    **options: Unpack[LoadKeywords],
-) -> list[DeviceData]:
-    """Return independent datasets for separate models on ``devices``, one each, in their order.
+@dataclass(frozen=True)
+class DeviceOptions(ReadOptions):
+    """The parameters of ``per_device``.
 
-    Args:
+    Attributes:
         devices: names such as ``"GPU:0"``; a name may occur several times, for several models on one device.
         path: the directory with ``dataset.json``, or a ``Mix`` of several.
         split: its name; may be left out if there is only one.
@@ -60,8 +50,24 @@ def per_device(
             ensembles and searches; "parts" gives each an equal part; "folds" cross-validates: model ``i``
             trains on all but the ``i``-th of ``len(devices)`` parts, and is validated on that part, without
             random crops and flips, each example once.
-        options: those of ``load``, except for ``worker``. Without ``shuffle`` the order is that of
-            ``Shuffle()``.
+    """
+
+    devices: Sequence[str]
+    path: str | os.PathLike[str] | Mix
+    split: str | None = None
+    _: KW_ONLY
+    batch_size: int
+    how: How = "all"
+
+
+@takes(DeviceOptions)
+def per_device(options: DeviceOptions) -> list[DeviceData]:
+    """Return independent datasets for separate models on ``devices``, one each, in their order.
+
+    Without ``shuffle`` the order is that of ``Shuffle()``.
+
+    Args:
+        {options}
 
     Raises:
         OptionsError: there are no devices, TensorFlow does not see one of them, ``how`` is not allowed,
@@ -70,12 +76,13 @@ def per_device(
         InputError: as for ``load``.
         FormatError: as for ``load``.
     """
+    devices, how = options.devices, options.how
     if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
         raise OptionsError("devices-type", devices=devices)
     for device in devices:
         _check_device(device)
     check_choice("how", how, get_args(How))
-    whole = LoadOptions(path=path, split=split, batch_size=batch_size, **options)
+    whole = LoadOptions(options.path, options.split, batch_size=options.batch_size, **options.read_options())
     if how != "all" and whole.take is not None:
         raise OptionsError("devices-take", how=how)
     if len(devices) > 1 and (whole.tracker is not None or whole.begin.order is not None):

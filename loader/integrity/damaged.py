@@ -134,7 +134,7 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
         f"{root}: {number} of the {split.num_examples} records of split {name!r} {are} damaged and {get} "
         f"weight 0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
         # the line that called load()
-        stacklevel=5,
+        stacklevel=6,
     )
 
 

@@ -1,18 +1,19 @@
-"""The options of one ``load`` as a value, checked as far as no file is needed for it.
+"""The options of one ``load`` as a value, and how they become the parameters of functions.
 
-A new option is a field and a keyword here, and a parameter of ``load``.
+A new option is a field here: ``load``, ``distribute`` and ``per_device`` have it as a parameter.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -37,6 +38,10 @@ Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
 SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"
 
+P = ParamSpec("P")
+Options = TypeVar("Options")
+Result = TypeVar("Result")
+
 # The name under which weights are delivered.
 WEIGHT = "sample_weight"
 BALANCED = "balanced"
@@ -48,39 +53,57 @@ _LEAST_BUDGET = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadOptions:
-    """The options of one ``load``; its documentation describes what each one does.
+class ReadOptions:
+    """What the functions that deliver batches have in common: a field here is a parameter of each.
 
     Attributes:
-        path: a dataset's directory, or several datasets with weights.
-        split: None for the only one.
-        batch_size: batch size of one worker, at least 1.
-        worker: index and count; None for the only one.
-        shuffle: the order of each epoch; None for the stored order.
-        epochs: the epoch to stop before; None for no end.
-        remainder: what happens to examples that do not fill a global batch.
-        take: the number of examples, or which part of them; None for all.
-        classes: the classes to read, or their ratios; None for all.
-        select: the features to deliver, in order; None for all, by name.
-        image: how all images are decoded, or some by name; None leaves them encoded.
-        boxes: the boxes that move with an image; None for no boxes.
-        start: the position at which the run begins, or an object that tracks it; None for the first batch.
-        sample_weights: "balanced", weights by class, or the name of a feature; None for no weights.
-        map_fn: function called with each example and its seed; None for no function.
-        class_names: the classes that the dataset must have, in order; None for any.
-        check: how the shards are compared with the manifest.
-        on_damage: what happens at a damaged record.
-        cache: ``"disk:PATH"`` or ``"disk:PATH, SIZE"``; None reads the dataset's own files.
-        memory_budget: a size with a unit, or bytes; None for no limit.
-
-    Raises:
-        OptionsError: a value is not allowed, or contradicts another one.
+        shuffle: a different order in each epoch; None keeps the stored order.
+        epochs: the epoch to stop before, or None for no end. With the default, one epoch, each iteration
+            of the result is the next epoch if epochs differ in anything, as ``model.fit(dataset, epochs=90)``
+            expects and ``tf.data``'s own ``shuffle`` does; otherwise every iteration gives the same batches.
+        remainder: "drop" leaves out the last ``n % G`` positions of the epoch's order; "keep" makes the last
+            step smaller, perhaps empty, as ``evaluate`` and ``predict`` on one host need it; "pad" fills the
+            last step with the split's first example, of weight 0, for custom loops and several hosts.
+        take: the number of examples to read, the first ones in stored order; or ``Part(index, count)``, one
+            of several parts of the split. With ratios, the positions of an epoch.
+        classes: the classes to read, names or numbers; their labels do not change. Ratios by class resample:
+            an epoch holds each class in exactly its share, up to rounding, and over any number of epochs the
+            numbers of times that examples of a class occur differ by at most one; without ``take`` an epoch
+            has as many positions as there are examples of these classes. Ratios are weights in any unit:
+            each share is relative to their sum.
+        select: names of features; the result is then a tuple of them, also for one name.
+        image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
+            come as encoded bytes. Masks are cut, resized and mirrored as their images are.
+        boxes: the feature that holds the boxes of an image, which are moved as the image is cropped, resized
+            and flipped; they come as a ``tf.RaggedTensor`` of shape ``(batch_size, None, 4)``, float32.
+        start: the position at which a run is resumed; for the same order it requires the same options, and a
+            number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position from
+            one, knows these: lanes and runs are taken from it, and a different order is refused.
+        sample_weights: the weight of each example: "balanced" as in ``class_weights``, weights by name or
+            number of the class, or the name of a feature that holds one number for each example.
+        map_fn: called in the graph for each example before batches are made, as ``map_fn(example, seed)``: a
+            dict of the selected features, images decoded, and an int64 tensor of shape ``(2,)`` for
+            ``tf.random.stateless_*``. The seed is a pure function of ``Shuffle``'s seed (0 without), the
+            epoch and the example. The result, a tensor or dicts and tuples of tensors, is put into batches.
+            A tensor that it captures is held once by the graph, and by no batch.
+        class_names: the classes that the dataset must have, in the order of their numbers.
+        check: "files" compares size, last bytes and index of each shard of the split with the manifest;
+            "headers" also compares the length of each record and its checksum, without reading the data.
+        on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
+            requires ``remainder="pad"``, reads all of the split before the first step and delivers the
+            split's first good record, with weight 0, instead of each damaged one.
+        cache: "disk:PATH", a folder on a local disk (or in ``/dev/shm``) to which the split's shards are
+            copied before the first step, each checked by its digest; its parent must exist. Later runs and
+            other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
+            change. "disk:PATH, 200GiB" has at most that many bytes of blocks, about 1 MiB each, which are
+            fetched in the order of the run, checked, and kept by when that order needs them next; processes
+            that use it at the same time divide the bytes. None reads local files as they are; from a
+            bucket, blocks go to a temporary folder until they are read.
+        memory_budget: the memory that reading, decoding and batches ahead may use in addition to TensorFlow
+            and the model, as "2GiB" or in bytes. It decides how far ahead is worked, never the order, and
+            is an error where the least does not fit.
     """
 
-    path: str | os.PathLike[str] | Mix
-    split: str | None = None
-    batch_size: int
-    worker: Worker | None = None
     shuffle: Shuffle | None = None
     epochs: int | None = 1
     remainder: Remainder = "drop"
@@ -97,6 +120,34 @@ class LoadOptions:
     on_damage: OnDamage = "raise"
     cache: str | None = None
     memory_budget: str | int | None = None
+
+    def read_options(self) -> dict[str, Any]:
+        """Return these options by name, as parameters of ``LoadOptions``."""
+        return {field.name: getattr(self, field.name) for field in fields(ReadOptions)}
+
+
+@dataclass(frozen=True)
+class LoadOptions(ReadOptions):
+    """The parameters of ``load``, checked as far as no file is needed for it.
+
+    Attributes:
+        path: the directory with ``dataset.json``, ``s3://BUCKET/FOLDER``, ``gs://`` or ``az://``; or a
+            ``Mix`` of several local ones. From a bucket, what the order needs next is fetched ahead.
+        split: its name; may be left out if there is only one.
+        batch_size: the number of examples in each batch of this worker.
+        worker: which of several processes this is; each example goes to one of them. If left out, this is the
+            only one, with a warning where ``TF_CONFIG`` or the strategy in scope names several, or where the
+            replicas of the strategy in scope do not divide ``batch_size``.
+
+    Raises:
+        OptionsError: a value is not allowed, or contradicts another one.
+    """
+
+    path: str | os.PathLike[str] | Mix
+    split: str | None = None
+    _: KW_ONLY
+    batch_size: int
+    worker: Worker | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, Mix):
@@ -196,25 +247,53 @@ class LoadOptions:
         return _budget_bytes(self.memory_budget)
 
 
-class LoadKeywords(TypedDict, total=False):
-    """The options that ``distribute`` and ``per_device`` pass on to ``load``, which documents them."""
+def takes(
+    options: Callable[P, Options],
+) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:
+    """Return a decorator that gives a function the fields of its options as parameters.
 
-    shuffle: Shuffle | None
-    epochs: int | None
-    remainder: Remainder
-    take: int | Part | None
-    classes: Classes | None
-    select: Sequence[str] | None
-    image: Image | Mapping[str, Image] | None
-    boxes: Boxes | None
-    start: Position | Tracker | None
-    sample_weights: SampleWeights | None
-    map_fn: Callable[..., object] | None
-    class_names: Sequence[str] | None
-    check: Check
-    on_damage: OnDamage
-    cache: str | None
-    memory_budget: str | int | None
+    A type checker, ``inspect.signature`` and ``help`` see the parameters, their defaults and documentation
+    as if the function listed them.
+
+    Args:
+        options: a dataclass; its attributes, and those of its bases, must be documented.
+    """
+
+    def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
+        own = _signature(options)
+        name = function.__name__
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            try:
+                own.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{name}() {error}") from None
+            return function(options(*args, **kwargs))
+
+        returned = inspect.signature(function).return_annotation
+        call.__signature__ = own.replace(return_annotation=returned)  # type: ignore[attr-defined]
+        call.__annotations__ = {each.name: each.annotation for each in own.parameters.values()}
+        if function.__doc__ is not None:
+            call.__doc__ = function.__doc__.replace("{options}", _documented(options).strip())
+        return call
+
+    return decorate
+
+
+def _signature(options: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a dataclass, with the fields of its bases last."""
+    parameters = inspect.signature(options).parameters
+    classes = [each for each in getattr(options, "__mro__", ()) if is_dataclass(each)]
+    names = [name for each in classes for name in each.__annotations__ if name in parameters]
+    return inspect.Signature([parameters[name] for name in names])
+
+
+def _documented(options: object) -> str:
+    """Return the documentation of the fields of a dataclass, those of its bases last."""
+    classes = [each for each in getattr(options, "__mro__", ()) if is_dataclass(each)]
+    sections = ((each.__doc__ or "").partition("    Attributes:\n")[2] for each in classes)
+    return "\n".join(section.partition("\n\n")[0].rstrip() for section in sections)
 
 
 def _check_sample_weights(sample_weights: object) -> None:

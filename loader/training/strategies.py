@@ -88,7 +88,7 @@ def warn_of_other_workers() -> None:
             f"{surroundings}, but load() without worker= reads the whole split in each of them, so all would "
             "train on the same examples: use loader.distribute(strategy, ...), or pass "
             "worker=loader.Worker.from_environment(), or worker=loader.Worker() if this is intended",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -106,7 +106,7 @@ def warn_of_uneven_replicas(batch_size: int) -> None:
             "in scope, and fit and evaluate of Keras would end with an error of the operation AddN: use "
             f"{f'{lower} or ' if lower else ''}{lower + replicas}, or pass worker=loader.Worker() if this is "
             "intended",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

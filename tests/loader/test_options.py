@@ -1,6 +1,5 @@
 """Invalid options are refused with the given value, the allowed ones and a remedy."""
 
-import dataclasses
 import inspect
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.options.load_options import LoadKeywords, LoadOptions
+from tfshards.loader.options.load_options import LoadOptions
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 
@@ -268,13 +267,14 @@ def test_padding_uses_a_selected_feature_named_sample_weight(mixed):
     assert weights.tolist() == [1, 0, 0]
 
 
-def test_the_parameters_of_load_are_the_fields_of_its_options():
-    parameters = inspect.signature(loader.load).parameters
-    fields = {field.name: field for field in dataclasses.fields(LoadOptions)}
-    assert set(parameters) == set(fields)
-    for name, parameter in parameters.items():
-        left_out = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
-        assert fields[name].default == left_out, name
-    assert set(LoadKeywords.__annotations__) == set(fields) - {"path", "split", "batch_size", "worker"}
-    documented = loader.load.__doc__.partition("Args:")[2].partition("Raises:")[0]
-    assert all(f"\n        {name}: " in documented for name in fields)
+@pytest.mark.parametrize("function", [loader.load, loader.distribute, loader.per_device])
+def test_each_parameter_is_documented(function):
+    documented = function.__doc__.partition("Args:")[2].partition("Raises:")[0]
+    assert all(f"\n        {name}: " in documented for name in inspect.signature(function).parameters)
+
+
+def test_a_misspelled_parameter_is_named_with_the_function():
+    with pytest.raises(TypeError, match=r"^load\(\) got an unexpected keyword argument 'shufle'$"):
+        loader.load("d", "train", batch_size=2, shufle=None)
+    with pytest.raises(TypeError, match=r"^load\(\) missing a required.* argument: 'batch_size'$"):
+        loader.load("d", "train")
