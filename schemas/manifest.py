@@ -11,8 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import cast
 
+from tfshards.schemas.compression import COMPRESSIONS, Compression
 from tfshards.schemas.errors import FormatError, Problem
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
 from tfshards.schemas.names import name_fault, view_path_fault
@@ -23,7 +24,6 @@ FORMAT_VERSION = 1
 # The first release of tfshards that reads FORMAT_VERSION; older releases name it in their error message.
 REQUIRES = "tfshards>=0.1"
 
-Compression = Literal["none", "gzip"]
 
 _DIGEST_MARK = '"digest": "sha256:'
 _NO_DIGEST = "sha256:" + "0" * 64
@@ -163,7 +163,7 @@ class Manifest:
             totals,
             options,
             split_cuts,
-            "gzip" if compression == "gzip" else "none",
+            cast("Compression", compression),
             rejects_digest,
             inputs_digest,
             views,
@@ -263,8 +263,9 @@ def _note_compressed(reader: ObjectReader, splits: Mapping[str, Split]) -> None:
 
 
 def _compression_fault(compression: str) -> str | None:
-    allowed = get_args(Compression)
-    return None if compression in allowed else f"is {shown(compression)}, must be {' or '.join(allowed)}"
+    if compression in COMPRESSIONS:
+        return None
+    return f"is {shown(compression)}, must be {' or '.join(COMPRESSIONS)}"
 
 
 def _build_id_fault(build_id: str) -> str | None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tfshards.schemas.reasons import Reason
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -66,3 +68,8 @@ def test_the_commands_of_the_tutorial_run_in_order(tmp_path):
         r"test-\w+\.tfrecord-00000-of-00002: record \d+ at byte \d+, its key reads '", damaged
     ), damaged
     assert "data/digits: sound" in repaired
+
+
+def test_the_reference_lists_each_reason_of_a_rejection():
+    rows = [f"| `{reason.value}` | {reason.meaning} |" for reason in Reason]
+    assert "\n".join(rows) in (ROOT / "docs" / "reference.md").read_text()

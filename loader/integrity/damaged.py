@@ -26,10 +26,10 @@ from tfshards.loader.integrity.files import (
 )
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import Source, split_name
-from tfshards.loader.records.shards import COMPRESSIONS, Shards, shards_of
+from tfshards.loader.records.shards import Shards, shards_of
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
+from tfshards.schemas.compression import Compression, tensorflow_name
 from tfshards.schemas.index import FRAME_OVERHEAD
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import RemotePath, any_path, is_remote
 
 _LISTED = 3
@@ -158,7 +158,7 @@ def _scan(
         while first < last:
             sound = _num_sound(path, seen.index.lengths[first:last], int(offsets[first]), compression)
             first += sound
-            if first < last and compression == "gzip":
+            if first < last and compression != "none":
                 bad[first:] = True
                 break
             if first < last:
@@ -173,7 +173,7 @@ def _num_sound(
     """Return the number of records from ``offset`` on that can be read and have the length in the index."""
 
     def read(start: tf.Tensor) -> tf.data.Dataset:
-        records = tfrecord_dataset(tf.constant(str(path)), COMPRESSIONS[compression], _BUFFER_BYTES, start)
+        records = tfrecord_dataset(tf.constant(str(path)), tensorflow_name(compression), _BUFFER_BYTES, start)
         return mapped(records, lambda record: tf.strings.length(record))
 
     # Inside a function: see tfrecord_dataset.

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
+from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
 from tfshards.schemas.files import size_and_last_bytes
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
-from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked
+from tfshards.schemas.storage.untrusted import open_unpacked
 
 # More than there are CPUs: the threads mostly wait for storage.
 NUM_THREADS = 16
@@ -185,7 +185,7 @@ def frame_faults(
                     # There are bytes after the last record of the index.
                     sound[-1] = False
                 break
-            except GZIP_ERRORS:
+            except CODEC_ERRORS:
                 continue
     return np.flatnonzero(~sound), examples_digest(lengths, checksums)
 

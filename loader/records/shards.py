@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas import Split
+from tfshards.schemas.compression import Compression, tensorflow_name
 from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath
 
 # Number of offsets kept in memory: 1 MiB. In larger splits only every stride-th record has one, and the few
 # records between it and the requested one are skipped (5 microseconds each).
 MOST_OFFSETS = 1 << 17
-COMPRESSIONS: Mapping[Compression, str] = {"none": "", "gzip": "GZIP"}
 # A larger buffer would only displace other data from the CPU cache.
 BUFFER_BYTES = 1 << 16
 # Larger records are read unbuffered: copying them out of a buffer takes longer than a system call.
@@ -136,7 +135,7 @@ def shards_of(
         offsets=np.concatenate(offsets),
         first_offsets=np.cumsum(lengths) - lengths,
         stride=stride,
-        compression=COMPRESSIONS[compression],
+        compression=tensorflow_name(compression),
         buffer_bytes=BUFFER_BYTES if is_buffered else 0,
         bad_starts=edges[::2],
         bad_ends=edges[1::2],

@@ -69,7 +69,7 @@ def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -
         path = next((root / shard.path for shard in split.shards if shard.num_examples), None)
         if path is None:
             return
-        file, most = open_unpacked(path, "gzip")
+        file, most = open_unpacked(path, source.manifest.compression)
         with file:
             for _ in range(_NUM_LOOKS):
                 header = file.read(HEADER_BYTES)

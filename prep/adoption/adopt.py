@@ -21,8 +21,8 @@ from tfshards.prep.views.table import LABELS_NAME, labels_text
 from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.build_area import foreign, write_files
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.files import bytes_digest
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.manifest_file import is_manifest, manifest_version, write_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path

@@ -16,13 +16,13 @@ from tfshards.prep.adoption.tfds import tfds_folders
 from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.records.frames import parse_header
 from tfshards.schemas import FormatError, InputError, Problem
+from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import HEADER_BYTES
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import MANIFEST_NAME, is_reserved, shard_path_fault
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.reading import in_background
-from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked
+from tfshards.schemas.storage.untrusted import open_unpacked
 
 # What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes
 # compressed with gzip, records compressed with zlib, or something else.
@@ -138,7 +138,7 @@ def _form(path: AnyPath, num_bytes: int) -> Form:
             unpacked, _ = open_unpacked(path, "gzip")
             with unpacked:
                 start = unpacked.read(HEADER_BYTES)
-        except GZIP_ERRORS:
+        except CODEC_ERRORS:
             return "other"
         return "gzip" if _is_header(start) else "other" if start else "empty gzip"
     if head.startswith(_ZLIB_STARTS):

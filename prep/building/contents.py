@@ -10,7 +10,7 @@ import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.inputs_file import has_masks, inputs_content, inputs_of, read_inputs
-from tfshards.prep.building.rejects import REASON, final_layouts, is_still_duplicate
+from tfshards.prep.building.rejects import final_layouts, is_still_duplicate
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
@@ -24,10 +24,11 @@ from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import read_index
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import inputs_name, rejects_name
+from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
 
 # What was written for an input: the masked CRC-32C of its record, or the reason for which it was rejected;
@@ -71,8 +72,10 @@ def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequenc
 
 def _is_rejected_still(reject: Reject, outcome: Outcome, listing: Listing, reader: Reader) -> bool:
     if isinstance(outcome, Accepted):
-        return reject.reason == REASON and is_still_duplicate(reject, outcome, listing, reader)
-    return (outcome.reason, outcome.detail) == (reject.reason, reject.detail)
+        return reject.reason == Reason.DUPLICATE.value and is_still_duplicate(
+            reject, outcome, listing, reader
+        )
+    return (outcome.reason.value, outcome.detail) == (reject.reason, reject.detail)
 
 
 def changed_inputs(

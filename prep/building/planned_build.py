@@ -22,9 +22,9 @@ from tfshards.prep.writing.remote_area import compared
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.prep.writing.tally import AreaMeter
 from tfshards.schemas import BuildError
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import file_digest, system_fault
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, RemotePath
 

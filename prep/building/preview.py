@@ -42,8 +42,8 @@ from tfshards.prep.progress.threads import num_jobs, num_writers
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath
 
 # Each round reads more examples than the one before, until the rounds have taken about this long together.

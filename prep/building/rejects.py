@@ -22,9 +22,9 @@ from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, Manifest
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
 
-REASON = "duplicate"
 _DETAIL = "has the content of "
 
 
@@ -66,7 +66,7 @@ def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject
     return [
         Reject(
             to_text(listing.keys[number]),
-            REASON,
+            Reason.DUPLICATE.value,
             f"{_DETAIL}{to_text(listing.keys[original])!r}",
             int(listing.sizes[number]),
         )
@@ -76,7 +76,7 @@ def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject
 
 def original_of(reject: Reject) -> str | None:
     """Return the key of the example that a reject is a duplicate of; None if it has another reason."""
-    if reject.reason != REASON:
+    if reject.reason != Reason.DUPLICATE.value:
         return None
     return str(ast.literal_eval(reject.detail.removeprefix(_DETAIL)))
 
@@ -170,7 +170,7 @@ def _reasons(rejects: Sequence[Reject]) -> str:
 
 def _first(rejects: Sequence[Reject]) -> list[str]:
     """Return lines that name the first few rejected inputs; duplicates, which are sound, come last."""
-    first = sorted(rejects, key=lambda reject: (reject.reason == REASON, reject))[:_SHOWN]
+    first = sorted(rejects, key=lambda reject: (reject.reason == Reason.DUPLICATE.value, reject))[:_SHOWN]
     return [
         *(
             f"  {reject.key!r} ({reject.reason}): {shorten(reject.detail, _SHOWN_DETAIL, placeholder=' …')}"

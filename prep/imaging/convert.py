@@ -14,6 +14,7 @@ from tfshards.prep.imaging.masks import class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, own_settings
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
+from tfshards.schemas.reasons import Reason
 
 _BITS_PER_SAMPLE = 258
 
@@ -85,13 +86,13 @@ def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.I
     if image.mode == "F":
         note("float to 8 bits")
         if not ((values >= 0) & (values <= 1)).all():
-            raise ImageError("unsupported", "mode F: has values outside of 0 (black) to 1 (white)")
+            raise ImageError(Reason.UNSUPPORTED, "mode F: has values outside of 0 (black) to 1 (white)")
         return Image.fromarray(np.rint(values * 255).astype(np.uint8))
     # a TIFF states how many bits it has; Pillow has PGM with more than 8 in 32
     num_bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, (16,))[0]
     note("16 bits to 8" if num_bits <= 16 else "32 bits to 8")
     if image.mode == "I" and not ((values >= 0) & (values <= 0xFFFF)).all():
-        raise ImageError("unsupported", "mode I: has values outside of 0 (black) to 65535 (white)")
+        raise ImageError(Reason.UNSUPPORTED, "mode I: has values outside of 0 (black) to 65535 (white)")
     # a TIFF may have 12 bits, which Pillow puts into the lower bits
     used = num_bits if image.mode == "I;16" else 16
     gray = Image.fromarray((values >> used - 8).astype(np.uint8))
@@ -187,7 +188,7 @@ def convert_deep(
     check_size(image, options)
     if options.mask:
         if not image.mode.startswith("I"):
-            raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel")
+            raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel")
         values = unscaled(values[:, :, :1], steps.white, depth.WHITE).astype(np.uint16)
     else:
         values = with_deep_channels(values, options, notes.append)

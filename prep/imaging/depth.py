@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.pillow import Image, ImageFile, formats_of, own_settings
 from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.schemas.reasons import Reason
 
 # Shape (height, width, channels): gray, gray and alpha, RGB, RGBA.
 Samples: TypeAlias = "npt.NDArray[np.uint16]"
@@ -113,11 +114,12 @@ def samples_of(image: Image.Image, data: bytes, *, has_colors: bool) -> Samples:
 def _gray(image: Image.Image) -> Samples:
     if image.mode == "F":
         raise ImageError(
-            "unsupported", "mode F: floats do not fit 16 bits; 'tfshards build arrays' stores them as float32"
+            Reason.UNSUPPORTED,
+            "mode F: floats do not fit 16 bits; 'tfshards build arrays' stores them as float32",
         )
     values = np.asarray(image)
     if not ((values >= 0) & (values <= WHITE)).all():
-        raise ImageError("unsupported", f"mode {image.mode}: has values outside of 0 to {WHITE}")
+        raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: has values outside of 0 to {WHITE}")
     tags: dict[int, tuple[int, ...]] = getattr(image, "tag_v2", {})
     if image.mode == "I;16" and tags.get(_BITS_PER_SAMPLE) == (12,):
         # as for PGM, whose header states the value of white, and as for files of 8 bits
@@ -133,7 +135,7 @@ def _colors(data: bytes, image: Image.Image) -> Samples:
         (layout,) = layouts if len(layouts) == 1 else ("",)
         if planes != 1 or layout[:-1] not in ("RGB;16", "RGBA;16", _GRAY_ALPHA[:-1]):
             raise ImageError(
-                "unsupported",
+                Reason.UNSUPPORTED,
                 f"{image.format} of mode {image.mode} with more than 8 bits per sample, in a layout whose "
                 "lower bits cannot be read; convert it to PNG",
             )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.pillow import Image, ImageFile
 from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.schemas.reasons import Reason
 
 # Lossy formats, and icons, in which Pillow scales values and does not tell by which factor.
 _INEXACT = ("AVIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "WEBP")
@@ -60,13 +61,13 @@ def mask_turn(mask: View, images: Sequence[View]) -> int:
     wide, high = size
     if fits:
         raise ImageError(
-            "mismatch",
+            Reason.MISMATCH,
             f"{wide} x {high} pixels fit its image both before and after it is turned upright by its EXIF "
             "tag; if masks fit the pixels as they are in the files, orientation='keep' stores both unturned, "
             "else turn the images before the build",
         )
     sizes = " or ".join(dict.fromkeys("{} x {}".format(*image.upright) for image in images))
-    raise ImageError("mismatch", f"{wide} x {high} pixels, but its image has {sizes}")
+    raise ImageError(Reason.MISMATCH, f"{wide} x {high} pixels, but its image has {sizes}")
 
 
 def check_format(image: Image.Image) -> None:
@@ -74,7 +75,7 @@ def check_format(image: Image.Image) -> None:
     in_tiff = image.info.get("compression") if image.format == "TIFF" else None
     if image.format in _INEXACT or in_tiff in _LOSSY_IN_TIFF:
         name = "TIFF with JPEG inside" if in_tiff else image.format
-        raise ImageError("unsupported", f"{name} does not keep the numbers of a mask; save masks as PNG")
+        raise ImageError(Reason.UNSUPPORTED, f"{name} does not keep the numbers of a mask; save masks as PNG")
 
 
 def white_number(image: Image.Image, data: bytes) -> int | None:
@@ -106,7 +107,7 @@ def _white_of_pnm(image: ImageFile.ImageFile, data: bytes) -> int | None:
         dtype = np.dtype(np.uint8 if white < 256 else ">u2")
         count = min(image.width * image.height, (len(data) - offset) // dtype.itemsize)
         if np.frombuffer(data, dtype, count, offset).max(initial=0) > white:
-            raise ImageError("damaged", f"has values above {white}, the largest according to its header")
+            raise ImageError(Reason.DAMAGED, f"has values above {white}, the largest according to its header")
     return white
 
 
@@ -123,7 +124,7 @@ def class_numbers(image: Image.Image, white: int | None) -> Image.Image:
         values = np.asarray(image.convert("L"))
         return Image.fromarray(unscaled(values, white, 0xFF).astype(np.uint8))
     more = "; depth=16 allows 16" if image.mode.startswith("I") else ""
-    raise ImageError("unsupported", f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
+    raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
 
 
 def unscaled(

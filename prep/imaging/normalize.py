@@ -10,7 +10,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfshards.prep.imaging import depth, fax, jpeg
+from tfshards.prep.imaging import depth, jpeg
 from tfshards.prep.imaging.convert import (
     REDUCING_GAP,
     Steps,
@@ -30,8 +30,11 @@ from tfshards.prep.imaging.pillow import (
     own_settings,
 )
 from tfshards.prep.imaging.whitelist import ImageError, check_limits, check_pixels, is_kept, notes_of
+from tfshards.schemas.reasons import Reason
 
 # The orientation that undoes another; the others undo themselves.
+# The tag of a TIFF for its compression, and the values of it for fax.
+_COMPRESSION, _FAX = 259, (2, 3, 4, 32771)
 _INVERSE = {6: 8, 8: 6}
 
 
@@ -67,7 +70,7 @@ def normalize(
     if options.check == "none":
         return Normalized(data, view=_unchecked_view(data))
     if not data:
-        raise ImageError("empty", "the file has no bytes")
+        raise ImageError(Reason.EMPTY, "the file has no bytes")
     built = jpeg.structure(data) if data.startswith(jpeg.START) else None
     kept = _kept_jpeg(built, data, options, suffix) if built and not options.mask else None
     if kept is not None:
@@ -79,15 +82,17 @@ def normalize(
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
-        raise ImageError("too large", str(error)) from None
+        raise ImageError(Reason.TOO_LARGE, str(error)) from None
     except UnidentifiedImageError:
         if _is_heif(data) and "HEIF" not in allowed:
-            raise ImageError("unsupported", "HEIC; install tfshards[heic] to read it") from None
+            raise ImageError(Reason.UNSUPPORTED, "HEIC; install tfshards[heic] to read it") from None
         known = ", ".join(allowed)
-        raise ImageError("unreadable", f"starts with {data[:8].hex(' ')}, opens as none of {known}") from None
+        raise ImageError(
+            Reason.UNREADABLE, f"starts with {data[:8].hex(' ')}, opens as none of {known}"
+        ) from None
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         detail = f"{type(error).__name__}: {error}".strip()
-        raise ImageError("damaged", detail.encode("unicode_escape").decode()) from None
+        raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
 
 
 def _unchecked_view(data: bytes) -> View | None:
@@ -152,7 +157,7 @@ def _keep_or_convert(
     if options.check == "decode" or not keeps:
         check_pixels(image, data, built)
         with one_at_a_time(image.size):
-            _check_fax(image, data)
+            _check_fax(image)
     if keeps:
         if options.check == "decode":
             # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
@@ -192,30 +197,8 @@ def _turned(image: Image.Image, options: ImageOptions, images: Sequence[View]) -
     return view, 1 if applies else _INVERSE.get(tag, tag)
 
 
-def _check_fax(image: Image.Image, data: bytes) -> None:
-    """Raise ImageError if the image is a fax-compressed TIFF with missing rows."""
+def _check_fax(image: Image.Image) -> None:
+    """Raise ImageError if the image is a fax-compressed TIFF, of which libtiff makes up missing rows."""
     tags: dict[int, object] = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
-    compression = tags.get(fax.COMPRESSION)
-    if compression not in fax.COMPRESSIONS:
-        return
-    if image.mode != "1":
-        raise ImageError("unsupported", f"fax-compressed, mode {image.mode}; only black and white is known")
-    name = fax.COMPRESSIONS[compression]
-
-    def encode(is_white: bool, size: tuple[int, int]) -> bytes:
-        page, encoded = Image.new("1", size, is_white), io.BytesIO()
-        kinds = {tag: tags[tag] for tag in (fax.T4_OPTIONS,) if tag in tags}
-        # so large that the page is one strip
-        page.save(encoded, "TIFF", compression=name, tiffinfo=kinds, strip_size=1 << 30)
-        with Image.open(encoded, formats=("TIFF",)) as saved:
-            (start,), (length,) = (
-                saved.tag_v2[tag]  # type: ignore[attr-defined]
-                for tag in (fax.STRIP_OFFSETS, fax.STRIP_SIZES)
-            )
-        return encoded.getvalue()[start : start + length]
-
-    def decode(page: bytes) -> bytes:
-        with Image.open(io.BytesIO(page), formats=("TIFF",)) as opened:
-            return opened.tobytes()
-
-    fax.check_rows(tags, data, encode, decode)
+    if tags.get(_COMPRESSION) in _FAX:
+        raise ImageError(Reason.UNSUPPORTED, "fax-compressed, so that missing rows go unnoticed; convert it")

@@ -9,6 +9,7 @@ from tfshards.prep.imaging import jpeg
 from tfshards.prep.imaging.formats import SUFFIXES, ImageFormat, format_named
 from tfshards.prep.imaging.opened import Opened
 from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, ImageOptions
+from tfshards.schemas.reasons import Reason
 
 
 @dataclass(eq=False)
@@ -16,12 +17,11 @@ class ImageError(Exception):
     """An image is rejected. Both texts are stored in the rejects file, so their wording does not change.
 
     Attributes:
-        reason: one of ``empty``, ``unreadable``, ``damaged``, ``too large``, ``animated``, ``unsupported``,
-            ``mismatch``.
+        reason: why.
         detail: an explanation without control characters.
     """
 
-    reason: str
+    reason: Reason
     detail: str
 
 
@@ -29,17 +29,17 @@ def check_size(image: Opened, options: ImageOptions) -> None:
     """Raise ImageError if the image has too many pixels."""
     sides = f"{image.size[0]} x {image.size[1]} pixels"
     if image.size[0] * image.size[1] > options.max_pixels:
-        raise ImageError("too large", f"{sides}; at most {options.max_pixels}")
+        raise ImageError(Reason.TOO_LARGE, f"{sides}; at most {options.max_pixels}")
     if max(image.size) > MAX_SIDE:
         # the limit of libpng, which TensorFlow uses
-        raise ImageError("too large", f"{sides}; no side above {MAX_SIDE}")
+        raise ImageError(Reason.TOO_LARGE, f"{sides}; no side above {MAX_SIDE}")
 
 
 def check_side(size: tuple[int, int], name: str) -> None:
     """Raise ImageError if a picture of this width and height cannot be written in the format ``name``."""
     if max(size) > LONGEST[name]:
         sides = f"{size[0]} x {size[1]} pixels"
-        raise ImageError("too large", f"{sides}; no side of a {name} image above {LONGEST[name]}")
+        raise ImageError(Reason.TOO_LARGE, f"{sides}; no side of a {name} image above {LONGEST[name]}")
 
 
 def _num_frames(image: Opened) -> int:
@@ -54,11 +54,11 @@ def check_limits(image: Opened, built: jpeg.Structure | None, options: ImageOpti
     check_size(image, options)
     num_frames = _num_frames(image)
     if num_frames > 1 and options.animation == "reject":
-        raise ImageError("animated", f"has {num_frames} frames")
+        raise ImageError(Reason.ANIMATED, f"has {num_frames} frames")
     if num_frames > options.max_frames:
-        raise ImageError("too large", f"{num_frames} frames; at most {options.max_frames}")
+        raise ImageError(Reason.TOO_LARGE, f"{num_frames} frames; at most {options.max_frames}")
     if built and built.num_scans > options.max_scans:
-        raise ImageError("too large", f"{built.num_scans} scans; at most {options.max_scans}")
+        raise ImageError(Reason.TOO_LARGE, f"{built.num_scans} scans; at most {options.max_scans}")
 
 
 def check_pixels(image: Opened, data: bytes, built: jpeg.Structure | None) -> None:
@@ -66,7 +66,7 @@ def check_pixels(image: Opened, data: bytes, built: jpeg.Structure | None) -> No
     rule = _row(image, built).pixel_fault
     fault = rule(data, built) if rule else None
     if fault:
-        raise ImageError("damaged", fault)
+        raise ImageError(Reason.DAMAGED, fault)
 
 
 def notes_of(image: Opened, suffix: bytes) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,8 +12,8 @@ from typing import Literal, TypeAlias, get_args
 
 from tfshards.prep.planning.splits import check_ratios, parse_ratios
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import check_choices, option, to_json
 from tfshards.schemas.sizes import parse_size, size
@@ -95,12 +94,11 @@ class Options:
         "is the images, or the values of examples without images",
         choices=get_args(Duplicates),
     )
-    # Other releases of zlib may write other bytes.
     compression: Compression = option(
         "none",
         "compression of the shards",
-        choices=get_args(Compression),
-        to_json=lambda _: {"gzip": zlib.ZLIB_RUNTIME_VERSION},
+        choices=COMPRESSIONS,
+        to_json=recorded_release,
     )
 
     def __post_init__(self) -> None:

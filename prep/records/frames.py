@@ -11,6 +11,7 @@ import google_crc32c
 import numpy as np
 
 from tfshards.schemas import InputError, TfshardsError
+from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.digests import MASK_DELTA
 from tfshards.schemas.index import (
     FOOTER_BYTES,
@@ -20,9 +21,8 @@ from tfshards.schemas.index import (
     IntArray,
     RecordIndex,
 )
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import GZIP_ERRORS, open_unpacked, read_gradually
+from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
 
 FOOTER = struct.Struct("<I")
 
@@ -156,7 +156,7 @@ def read_frames(
     try:
         file, end = open_unpacked(path, compression, _BUFFER_BYTES)
         with file:
-            if compression == "gzip" and record_bytes is not None:
+            if compression != "none" and record_bytes is not None:
                 end = min(end, record_bytes)
             bounds = None if index is None else np.append(index.offsets, index.num_bytes)
             while header := file.read(HEADER_BYTES):
@@ -173,7 +173,7 @@ def read_frames(
                 else:
                     number, offset = _next(bounds, offset, end)
                     file.seek(offset)
-    except GZIP_ERRORS as error:
+    except CODEC_ERRORS as error:
         fault = f"the compressed data are damaged: {error}{_REST_IS_LOST}"
         yield Frame(number, offset, None, fault=fault, is_last=True)
 
@@ -207,7 +207,7 @@ class FrameReader:
             if offset != self._at:
                 self._file.seek(offset)
             found = read_gradually(self._file, length)
-        except GZIP_ERRORS as error:
+        except CODEC_ERRORS as error:
             fault = f"the compressed data are damaged: {error}"
             raise RecordError(self._path, record, offset, fault) from None
         self._at = offset + len(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +13,7 @@ import numpy as np
 from tfshards.prep.records.example import SMALL_BYTES, decode_label
 from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Feature, Shard
+from tfshards.schemas.compression import CODECS, Compression
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
 from tfshards.schemas.files import bytes_digest, read_once
 from tfshards.schemas.index import (
@@ -24,14 +24,12 @@ from tfshards.schemas.index import (
     labels_bytes,
     labels_path,
 )
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import AnyPath, open_sink
 
 # Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
 _WRITE_BYTES = 1 << 16
 # Hashing releases the GIL, which costs more time than the hashing itself if buffers are small.
 _HASHED_BYTES = 1 << 20
-_LEVEL = 6
 
 
 class Frames(NamedTuple):
@@ -51,7 +49,7 @@ class Frames(NamedTuple):
 def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> Frames:
     """Return the frames of records, each given in parts.
 
-    Compressed frames are one gzip member (RFC 1952), so that threads can compress several in parallel.
+    Frames are compressed independently of those before them, so that threads can compress in parallel.
     """
     framed = [frame(*record) for record in records]
     lengths = [sum(map(len, parts)) for parts in framed]
@@ -62,8 +60,8 @@ def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> F
 
 def compressed(frames: Frames, compression: Compression) -> Frames:
     """Return uncompressed ``frames`` as they are written to a shard of this compression."""
-    if compression == "gzip" and frames.lengths:
-        return frames._replace(buffers=[_gzip(frames.buffers)])
+    if compression in CODECS and frames.lengths:
+        return frames._replace(buffers=[CODECS[compression].compress(frames.buffers)])
     return frames
 
 
@@ -160,12 +158,6 @@ class ShardFile:
             bytes_digest(companions[labels_path(path)]) if self.has_labels else "",
         )
         return shard, companions
-
-
-def _gzip(buffers: Iterable[bytes]) -> bytes:
-    # 16 selects gzip's header, in which zlib sets the time to 0
-    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    return b"".join([*map(compressor.compress, buffers), compressor.flush()])
 
 
 def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:

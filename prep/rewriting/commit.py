@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,11 +32,11 @@ from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.rewriting.write import write_shards
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import BuildError, InputError, Manifest, Schema, Split, Totals
+from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
 from tfshards.schemas.digests import digest_together
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.option import check_choices, option
 from tfshards.schemas.sizes import parse_size
 from tfshards.schemas.storage import AnyPath
@@ -76,7 +75,7 @@ class ShardOptions:
         choices=get_args(Balance),
     )
     compression: Compression | None = option(
-        None, "compression of the new shards", choices=get_args(Compression), default_text="as before"
+        None, "compression of the new shards", choices=COMPRESSIONS, default_text="as before"
     )
     name: str | None = option(None, "name of the new dataset", default_text="the last part of DATASET")
 
@@ -133,10 +132,10 @@ class NewShards(NamedTuple):
 
     def to_json(self) -> dict[str, Json]:
         """Return the options for the manifest."""
-        # another release of zlib may write different bytes
-        zlib_release: dict[str, Json] = {"gzip": zlib.ZLIB_RUNTIME_VERSION}
         options: dict[str, Json] = {"shards": dict(self.counts), "balance": self.balance}
-        return options if self.compression == "none" else {**options, "compression": zlib_release}
+        if self.compression == "none":
+            return options
+        return {**options, "compression": {**recorded_release(self.compression)}}
 
     def rewrite(self, area: BuildArea, name: str) -> Rewrite:
         """Return the rewrite of all records into the new shards.

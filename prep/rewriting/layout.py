@@ -14,8 +14,8 @@ from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import BuildArea, ShardId
 from tfshards.prep.writing.shard_names import shard_name
 from tfshards.schemas import Schema, Shard
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.manifest import Compression
 
 
 def assign(num_examples: int, num_shards: int, sizes: IntArray | None = None) -> list[IntArray]:

@@ -101,7 +101,7 @@ def _require_space(plan: Rewrite, finished: Mapping[ShardId, FinishedShard]) -> 
     compressions = {origin.manifest.compression for origin in plan.origins}
     if plan.compression == "none":
         needed = sum(shard.record_bytes for shard in shards)
-    elif compressions == {"gzip"}:
+    elif compressions == {plan.compression}:
         needed = sum(shard.num_bytes for shard in shards)
     else:
         # the ratio of compression is unknown

@@ -15,6 +15,7 @@ from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
 
 
@@ -67,7 +68,7 @@ class Accepted(NamedTuple):
 class Rejected(NamedTuple):
     """Why an input is rejected: a pure function of its bytes and the options."""
 
-    reason: str
+    reason: Reason
     detail: str
 
 

@@ -20,6 +20,7 @@ from tfshards.prep.sources.fetching import Content
 from tfshards.prep.sources.tree import Tree
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.reasons import Reason
 
 _MAX_LOOKED = 300
 
@@ -145,7 +146,7 @@ def checked_content(
 
 def too_large(num_bytes: int, options: ImageOptions) -> Rejected:
     """Return the rejection of a file of so many bytes."""
-    return Rejected("too large", f"{num_bytes} bytes; at most {options.max_bytes}")
+    return Rejected(Reason.TOO_LARGE, f"{num_bytes} bytes; at most {options.max_bytes}")
 
 
 def read_unchanged(path: bytes, row: Row) -> bytes:

@@ -24,8 +24,8 @@ from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, 
 from tfshards.prep.writing.shard_names import rows_digest, shard_name
 from tfshards.prep.writing.tally import REMOTE_SECONDS, Tally
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.files import system_fault
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.storage import RemotePath
 
 # Pieces are read a few ahead of the writer, so that the memory of a worker does not depend on the size of the
@@ -196,7 +196,7 @@ def _encoder(task: ShardTask) -> Callable[[Sequence[Row], Sequence[Outcome]], _P
                 for name in outcome.conversions:
                     converted_keys.setdefault(name, row.key)
             else:
-                rejected.append(Reject(row.key, outcome.reason, outcome.detail, row.size))
+                rejected.append(Reject(row.key, outcome.reason.value, outcome.detail, row.size))
         frames = frames_of(map(encode, values), task.compression)
         contents = [content(item) for item in values] if content else []
         labels = [] if label is None else [cast("int", item[label]) for item in values]

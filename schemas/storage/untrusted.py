@@ -5,24 +5,19 @@ A pipe blocks whoever opens it, a device may never end, and a sparse file has te
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import stat
-import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from tfshards.schemas.compression import CODECS
 from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath
 
 if TYPE_CHECKING:
     from tfshards.schemas.storage.any_path import AnyPath
 
-# Raised when damaged compressed data are read.
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-# The maximum ratio of deflate, see zlib.net/zlib_tech.html.
-MAX_DEFLATE_RATIO = 1032
 _PART_BYTES = 1 << 26
 # Windows has neither flag.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -102,7 +97,7 @@ def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple
 
     Args:
         path: the file.
-        compression: ``none`` or ``gzip``.
+        compression: one of ``COMPRESSIONS``.
         buffering: see ``open_regular``.
 
     Raises:
@@ -112,10 +107,8 @@ def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple
     num_bytes = size_of(file)
     if compression == "none":
         return file, num_bytes
-    unpacked = gzip.GzipFile(fileobj=file, mode="rb")
-    # as for a file that it opens itself: it closes this one
-    unpacked.myfileobj = cast("io.FileIO", file)
-    return cast("BinaryIO", unpacked), num_bytes * MAX_DEFLATE_RATIO
+    codec = CODECS[compression]
+    return codec.unpack(file), num_bytes * codec.max_ratio
 
 
 def size_of(file: BinaryIO) -> int:

@@ -19,9 +19,9 @@ import pytest
 import tensorflow as tf
 
 from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import RecordIndex, index_path, labels_bytes, labels_path
-from tfshards.schemas.manifest import Compression
 from tfshards.schemas.manifest_file import write_manifest
 
 Example = Mapping[str, object]

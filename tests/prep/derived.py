@@ -14,7 +14,7 @@ from PIL import Image
 from tfshards.prep import Arrays, ImageFolder, Options, Table, build
 from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import Manifest, read_manifest
-from tfshards.schemas.manifest import Compression
+from tfshards.schemas.compression import Compression
 
 STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}

@@ -23,6 +23,7 @@ from tfshards.prep.writing.area import AREA_NAME, BuildArea, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.index import index_path, parse_index
+from tfshards.schemas.reasons import Reason
 
 ANY_REJECTS = Options(max_rejected=1)
 
@@ -208,14 +209,15 @@ def test_a_build_names_the_first_rejected_inputs_their_reasons_and_the_list(
 
 
 def test_the_five_most_common_reasons_are_reported(tmp_path, quiet_build):
-    # reason a once, reason b twice, and so on up to f
-    reasons = [reason for times, reason in enumerate("abcdef", 1) for _ in range(times)]
+    # the first reason once, the second one twice, and so on
+    given = dict(zip("abcdef", Reason, strict=False))
+    reasons = [reason for times, reason in enumerate(given, 1) for _ in range(times)]
 
     class Rejecting(ImageFolder):
         """Rejects each image for the reason at the start of its name."""
 
         def read(self, rows, schema):
-            return [Rejected(row.key[0], "") for row in rows]
+            return [Rejected(given[row.key[0]], "") for row in rows]
 
     root = tmp_path / "photos"
     root.mkdir()

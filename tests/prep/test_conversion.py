@@ -48,29 +48,29 @@ OFTEN = ["default", "any", "quality", "exact", "16 bits", "resized mask"]
 CODECS = ("libjpeg_turbo", "zlib", "webp", "avif", "jpg_2000", "libtiff")
 VERSIONS = [PIL.__version__, *map(features.version, CODECS)]
 
-GOLDEN_CONVERSION = 1
+GOLDEN_CONVERSION = 2
 GOLDEN_ZLIB = "1.2.13"
 GOLDEN_VERSIONS = ["12.3.0", "3.1.4.1", "1.2.13", "1.6.0", "1.4.2", "2.5.4", "4.7.1"]
 GOLDEN = {
-    "default": "a16c30c29013fb56",
-    "grey": "9b0a5239cdeca6e4",
-    "rgba": "97a7d2d8a126491f",
-    "drop": "48c04b06c9c200c7",
-    "first": "4484e75421936f0b",
-    "as stored": "c1fb46391ae2787c",
-    "any": "365299d87b11213a",
-    "png": "3d10daa7491121ce",
-    "jpeg": "c2dc6766621339db",
-    "quality": "365273a73c9a8463",
-    "webp": "9ae4576db5858d9d",
-    "short": "cc3892d6130df28a",
-    "long": "d939cc55bf21e472",
-    "exact": "cccb1be1bb5eb285",
-    "16 bits": "d918cdd93e59e1ca",
-    "any depth": "e3cda065dccc896c",
-    "header": "9fc0bc403a8a255d",
-    "mask": "83d00552b86e42ba",
-    "resized mask": "238e6c7719b26d93",
+    "default": "c3937d3062d18361",
+    "grey": "2fe8d85fe6ae3c18",
+    "rgba": "75c37a136f77469c",
+    "drop": "5eb5157dd31b83ac",
+    "first": "4b1173635cd9c671",
+    "as stored": "59ca88a567dd5df0",
+    "any": "2de843b91517c233",
+    "png": "f9b6a8efecbaefdc",
+    "jpeg": "a3317fad2a96a752",
+    "quality": "479039503fd11c50",
+    "webp": "8d0d8e25a969847d",
+    "short": "43560d90090af955",
+    "long": "f52fb1c398d8d7c2",
+    "exact": "b28b218c0690cdb1",
+    "16 bits": "2be10bb24b178211",
+    "any depth": "0da01423aaa03d1f",
+    "header": "f17f4183db6af3b8",
+    "mask": "8dc158c8ac408d6e",
+    "resized mask": "5ad0742f955b7d8f",
 }
 
 

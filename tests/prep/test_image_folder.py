@@ -20,6 +20,7 @@ from tfshards.prep.imaging.options import CONVERSION
 from tfshards.prep.imaging.pillow import decoder_versions, formats
 from tfshards.prep.sources.base import Accepted, Listing, Rejected, Row
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.reasons import Reason
 
 
 def listed(root: Path) -> Listing:
@@ -314,8 +315,8 @@ def test_an_example_is_image_label_and_key(image_folder):
     outcomes = ImageFolder(root).read(listing.rows(np.arange(3)), listing.schema)
     assert outcomes == [
         Accepted(((root / "cat/1.png").read_bytes(), 0, b"cat/1.png")),
-        Rejected("unreadable", f"starts with 74 65 78 74, opens as none of {known}"),
-        Rejected("empty", "the file has no bytes"),
+        Rejected(Reason.UNREADABLE, f"starts with 74 65 78 74, opens as none of {known}"),
+        Rejected(Reason.EMPTY, "the file has no bytes"),
     ]
     taken = ImageFolder(root, ImageOptions(check="none")).read(listing.rows(np.arange(3)), listing.schema)
     assert [outcome.values[0] for outcome in taken[1:]] == [b"text", b""]

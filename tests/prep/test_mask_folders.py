@@ -16,6 +16,7 @@ from tfshards.prep import ImageFolder, ImageOptions, Options, append, plan, veri
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.base import Accepted, Listing, Rejected
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError
+from tfshards.schemas.reasons import Reason
 
 from .deep_files import noise, pixels, png
 
@@ -193,7 +194,7 @@ def test_a_mask_that_was_not_listed_is_not_read(link, write, tmp_path):
     if link == "file with another of its name":
         assert np.array_equal(pixels(found.values[1], "uint8")[:, :, 0], mask_of(2))
     else:
-        assert found == Rejected("missing", "there is no mask of the same name")
+        assert found == Rejected(Reason.MISSING, "there is no mask of the same name")
     with_links = ImageFolder(root, follow_links=True)
     if link != "file with another of its name":
         assert_paired(with_links, with_links.listing())
@@ -324,7 +325,7 @@ def test_a_mask_of_colors_is_rejected_with_its_name_and_damaged_images_without(w
     (root / "masks/a1.png").write_bytes(png(photo_of(1)))
     source = ImageFolder(root)
     found = outcome(source, source.listing())
-    assert found == Rejected("unsupported", "mask: mode RGB: a mask has one channel of at most 8 bits")
+    assert found == Rejected(Reason.UNSUPPORTED, "mask: mode RGB: a mask has one channel of at most 8 bits")
     (root / "images/a1.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     assert outcome(source, source.listing()).detail.startswith("starts with 89 50")
 

@@ -17,6 +17,7 @@ from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.base import Accepted, Rejected
+from tfshards.schemas.reasons import Reason
 
 from .deep_files import noise, png, tiff
 
@@ -312,7 +313,7 @@ def test_of_several_images_a_mask_must_fit_one_and_in_one_way(tmp_path):
     assert np.array_equal(masks[0], small(31))
     assert np.array_equal(masks[1], turned(small(31), 6))
     assert rows[2].detail.startswith("mask: 7 x 5 pixels fit its image both before and after")
-    assert rows[3] == Rejected("mismatch", "mask: 7 x 5 pixels, but its image has 4 x 3")
+    assert rows[3] == Rejected(Reason.MISMATCH, "mask: 7 x 5 pixels, but its image has 4 x 3")
 
 
 def test_images_and_masks_inside_of_a_table_are_compared_too(tmp_path):

@@ -18,10 +18,11 @@ from typing import IO, BinaryIO
 from tfshards.prep.sources.arrays.mapped import MappedFile, file_identity, mapped_fields, read_header
 from tfshards.prep.sources.fetching import stamp_of, unreadable
 from tfshards.schemas import InputError
+from tfshards.schemas.compression import CODECS
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reading import RemoteReader
 from tfshards.schemas.storage.remote_path import RemotePath
-from tfshards.schemas.storage.untrusted import MAX_DEFLATE_RATIO, open_regular
+from tfshards.schemas.storage.untrusted import open_regular
 
 _COPY_BYTES = 1 << 20
 
@@ -244,7 +245,7 @@ def _member_fault(info: zipfile.ZipInfo) -> str | None:
             f"is compressed by {method}, but only {allowed} members can be read; use numpy.savez_compressed"
         )
     is_stored = info.compress_type == zipfile.ZIP_STORED
-    most = info.compress_size * (1 if is_stored else MAX_DEFLATE_RATIO)
+    most = info.compress_size * (1 if is_stored else CODECS["gzip"].max_ratio)
     if info.file_size > most or (is_stored and info.file_size < most):
         held = f"its {info.compress_size} bytes, {_METHODS[info.compress_type]}, cannot hold"
         return f"declares {info.file_size} bytes, which {held}"

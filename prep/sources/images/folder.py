@@ -56,6 +56,7 @@ from tfshards.schemas.option import (
     recorded_values,
     to_json,
 )
+from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
@@ -334,7 +335,7 @@ def _outcome(
 ) -> Outcome:
     """Return the values of a row, or why it is rejected; ``reads`` read its image, and its mask."""
     if len(reads) < len(options):
-        return Rejected("missing", "there is no mask of the same name")
+        return Rejected(Reason.MISSING, "there is no mask of the same name")
     values: list[Values] = []
     conversions: list[str] = []
     views: list[View] = []

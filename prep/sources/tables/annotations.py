@@ -16,6 +16,7 @@ from tfshards.prep.sources.base import Rejected
 from tfshards.prep.sources.classes import usual_order
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError
+from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
 
 CATEGORY = "objects/category"
@@ -117,9 +118,6 @@ def relative(path: str | os.PathLike[str], folder: Path) -> bytes:
     return os.fsencode(os.path.relpath(path, folder))
 
 
-_REASON = "boxes do not fit"
-
-
 def fitted_boxes(
     boxes: Sequence[float], stated: tuple[int, int] | None, size: OrientedSize, *, is_turned: bool
 ) -> Sequence[float] | Rejected:
@@ -134,13 +132,14 @@ def fitted_boxes(
     if stated not in (None, size.stored, size.upright):
         assert stated is not None
         return Rejected(
-            _REASON, f"the annotations state {_shown(stated)} pixels, the image has {_shown(size.stored)}"
+            Reason.BOXES,
+            f"the annotations state {_shown(stated)} pixels, the image has {_shown(size.stored)}",
         )
     if not is_turned:
         if stated in (None, size.stored):
             return boxes
         return Rejected(
-            _REASON,
+            Reason.BOXES,
             f"the annotations state {_shown(size.upright)} pixels, as of the upright image, but with "
             f"--orientation keep {_shown(size.stored)} are stored",
         )
@@ -148,7 +147,7 @@ def fitted_boxes(
         return boxes
     if stated is None or size.stored == size.upright:
         return Rejected(
-            _REASON,
+            Reason.BOXES,
             f"the image is turned by its EXIF orientation {size.orientation}, and the annotations do not "
             "show whether their boxes refer to the upright image; --orientation keep stores both as they are",
         )

@@ -49,6 +49,7 @@ from tfshards.prep.sources.tables.staging import (
 )
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import RemotePath
 from tfshards.schemas.storage.reading import NUM_REQUESTS
 
@@ -274,10 +275,10 @@ class TableReader:
             is_embedded = name in self.columns.embedded
             if not path:
                 return Rejected(
-                    "missing", "the row holds no image" if is_embedded else "the row names no file"
+                    Reason.MISSING, "the row holds no image" if is_embedded else "the row names no file"
                 )
             both = "the row holds no image, and " if is_embedded else ""
-            return Rejected("missing", f"{both}there is no file {to_text(path)!r}")
+            return Rejected(Reason.MISSING, f"{both}there is no file {to_text(path)!r}")
         options = mask_options(self.images) if name in self.columns.masks else self.images
         full = os.path.join(os.fsencode(self.root), path)
         if encoded is None:

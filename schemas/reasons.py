@@ -1,0 +1,52 @@
+"""The reasons for which inputs are rejected: one table, which the documentation repeats."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Reason(str, Enum):
+    """A reason; its value is what a rejects file and a manifest hold.
+
+    Attributes:
+        meaning: the condition, for the documentation.
+    """
+
+    def __new__(cls, value: str, meaning: str) -> Reason:
+        """Return the member with its meaning."""
+        reason = str.__new__(cls, value)
+        reason._value_ = value
+        reason.meaning = meaning
+        return reason
+
+    __hash__ = str.__hash__
+    __str__ = str.__str__
+    meaning: str
+
+    def __format__(self, spec: str) -> str:
+        """Return the value."""
+        return format(str(self), spec)
+
+    EMPTY = "empty", "no bytes"
+    UNREADABLE = "unreadable", "not an image of a known format"
+    DAMAGED = "damaged", "truncated, broken, or with more or fewer pixels than its header says"
+    TOO_LARGE = (
+        "too large",
+        "above `--max-pixels` (89,000,000), `--max-bytes` (1GiB), `--max-frames` (10,000), `--max-scans` of "
+        "a progressive JPEG (100), or a side above 1,000,000",
+    )
+    ANIMATED = "animated", "several frames, without `--animation first`"
+    UNSUPPORTED = (
+        "unsupported",
+        "no rule says what its values mean, or the package that reads it is not installed",
+    )
+    MISMATCH = (
+        "mismatch",
+        "a mask has another size than its image, or may belong to it before or after it is turned upright",
+    )
+    BOXES = (
+        "boxes do not fit",
+        "annotations state another size than the image has, or do not show whether the image was upright",
+    )
+    MISSING = "missing", "a table names a file that does not exist, or an image has no mask"
+    DUPLICATE = "duplicate", "`--duplicates drop`; not counted against the limit"
