@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -32,18 +34,22 @@ class Copy:
         assert text.count(before) == 1, (path, before)
         file.write_text(text.replace(before, after))
 
-    def run(self, *arguments: str, cwd: Path) -> str:
-        """Return what Python prints, which must succeed."""
+    def add(self, path: str, text: str) -> None:
+        """Add a file."""
+        (self.folder / "tfshards" / path).write_text(textwrap.dedent(text))
+
+    def run(self, *arguments: str, cwd: Path, status: int | None = 0) -> str:
+        """Return what Python prints; on standard error as well if it is not to succeed."""
         environment = {**os.environ, "PYTHONPATH": str(self.folder)}
         done = subprocess.run(
             [sys.executable, *arguments], env=environment, cwd=cwd, capture_output=True, text=True
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert status is None or done.returncode == status, done.stderr
+        return done.stdout if status == 0 else done.stdout + done.stderr
 
-    def command(self, line: str, cwd: Path) -> str:
+    def command(self, line: str, cwd: Path, status: int | None = 0) -> str:
         """Return what the command ``tfshards`` prints."""
-        return self.run("-m", "tfshards", *line.split(), cwd=cwd)
+        return self.run("-m", "tfshards", *line.split(), cwd=cwd, status=status)
 
 
 @pytest.fixture
@@ -118,3 +124,281 @@ def test_a_new_option_of_build_is_one_field(path, before, after, flag, value, co
     Image.new("RGB", (4, 3), (9, 0, 0)).save(photos / "photos" / "a" / "9.png")
     copy.command("append photos made", photos)
     assert copy.run("-c", READ, "made", cwd=photos) == f"{value}\n"
+
+
+def test_a_new_option_of_load_is_one_field(copy, photos):
+    copy.change(
+        "loader/options/load_options.py",
+        "        epochs: the epoch to stop before",
+        "        toy: a toy\n        epochs: the epoch to stop before",
+    )
+    copy.change(
+        "loader/options/load_options.py",
+        "    epochs: int | None = 1\n",
+        "    toy: int = 3\n    epochs: int | None = 1\n",
+    )
+    copy.command("build images photos data --shards 1", photos)
+    code = (
+        "from tfshards import loader\n"
+        "assert '        toy: a toy' in loader.load.__doc__\n"
+        "print(len(loader.load('data', batch_size=2, toy=5)))"
+    )
+    assert copy.run("-c", code, cwd=photos) == "3\n"
+
+
+def test_a_new_reason_of_a_rejection_is_a_row_and_a_raise(copy, photos):
+    copy.change(
+        "schemas/reasons.py", '    EMPTY = "empty"', '    TOY = "toy", "is a toy"\n    EMPTY = "empty"'
+    )
+    copy.change(
+        "prep/imaging/normalize.py",
+        "    if not data:\n",
+        '    if data:\n        raise ImageError(Reason.TOY, "it is")\n    if not data:\n',
+    )
+    copy.command("build images photos data --shards 1 --max-rejected 1", photos, status=1)
+    printed = copy.command("plan images photos data --shards 1 --estimate", photos, status=None)
+    assert "toy" in printed
+
+
+def test_a_new_error_is_a_line_of_the_table_and_a_raise(copy, photos):
+    copy.change("prep/texts.json", "{\n", '{\n "toy-found": "there are {number:,} toys || put them away",\n')
+    copy.change(
+        "prep/cli/generations.py",
+        "def _run(args: argparse.Namespace) -> Result:\n",
+        "def _run(args: argparse.Namespace) -> Result:\n"
+        "    from tfshards.schemas import InputError\n    raise InputError('toy-found', number=1234)\n",
+    )
+    printed = copy.command("prune data", photos, status=1)
+    assert "there are 1,234 toys" in printed
+    assert '"code": "toy-found"' in copy.command("prune data --json", photos, status=1)
+
+
+def test_a_new_verb_is_a_file_and_a_row(copy, photos):
+    copy.add(
+        "prep/cli/toy.py",
+        """
+        from tfshards.prep.cli.verb import Result, Verb, add_dataset
+
+        TOY = Verb(
+            "toy",
+            "play",
+            add_dataset,
+            lambda args: Result(lambda: f"playing with {args.dataset}", lambda: [args.dataset]),
+        )
+        """,
+    )
+    copy.change(
+        "prep/cli/verbs.py",
+        "from tfshards.prep.cli.verb import Verb",
+        "from tfshards.prep.cli.toy import TOY\nfrom tfshards.prep.cli.verb import Verb",
+    )
+    copy.change("prep/cli/verbs.py", "        COMPLETION,\n    )", "        COMPLETION,\n        TOY,\n    )")
+    assert copy.command("toy data", photos) == "playing with data\n"
+    assert copy.command("toy data --json", photos) == '[\n "data"\n]\n'
+    assert "toy" in copy.command("--help", photos)
+    assert "toy" in copy.command("completion bash", photos)
+
+
+def test_a_new_view_is_a_file_and_a_row(copy, photos):
+    copy.add(
+        "prep/views/toy.py",
+        """
+        def toy_files(manifest):
+            return {"toy.txt": f"{manifest.num_examples} toys".encode()}
+        """,
+    )
+    copy.change(
+        "prep/views/table.py",
+        "from tfshards.schemas import Manifest",
+        "from tfshards.prep.views.toy import toy_files\nfrom tfshards.schemas import Manifest",
+    )
+    copy.change(
+        "prep/views/table.py", "VIEWS = (\n", 'VIEWS = (\n    View("toys", toy_files, lambda _: []),\n'
+    )
+    copy.command("build images photos data --shards 1", photos)
+    assert (photos / "data" / "toy.txt").read_text() == "6 toys"
+    (photos / "data" / "toy.txt").write_text("7 toys")
+    assert "toy.txt" in copy.command("verify data", photos, status=1)
+    copy.command("verify data --repair", photos)
+    assert (photos / "data" / "toy.txt").read_text() == "6 toys"
+
+
+def test_a_new_format_of_export_is_a_file_and_a_row(copy, photos):
+    copy.add(
+        "prep/exporting/toy.py",
+        """
+        from tfshards.prep.exporting.format import Format
+        from tfshards.prep.exporting.request import as_encoded
+        from tfshards.prep.records.example import decode_example
+
+        def _path(part, folder):
+            return folder / f"{part.split}-{part.name}.toy"
+
+        def _write(request, part, folder, examples):
+            _path(part, folder).write_bytes(b"".join(len(each.data).to_bytes(4, "little") + each.data
+                                                     for each in examples))
+
+        def _read(request, part, folder):
+            data = _path(part, folder).read_bytes()
+            while data:
+                end = 4 + int.from_bytes(data[:4], "little")
+                values = decode_example(data[4:end])
+                yield {each.name: as_encoded(each, values[each.name]) for each in request.schema.features}
+                data = data[end:]
+
+        TOY = Format("toy", "toys", lambda _: [], _write, _read, lambda *_: {})
+        """,
+    )
+    copy.change(
+        "prep/exporting/table.py",
+        "from tfshards.prep.exporting.webdataset",
+        "from tfshards.prep.exporting.toy import TOY\nfrom tfshards.prep.exporting.webdataset",
+    )
+    copy.change("prep/exporting/table.py", "PARQUET, FOLDER)}", "PARQUET, FOLDER, TOY)}")
+    copy.command("build images photos data --shards 2", photos)
+    copy.command("export data out --to toy", photos)
+    assert len([*(photos / "out").rglob("*.toy")]) == 2
+    assert "toys" in copy.command("export --help", photos)
+
+
+def test_a_new_compression_is_a_row(copy, photos):
+    path = "schemas/compression.py"
+    copy.change(path, 'Literal["none", "gzip"]', 'Literal["none", "gzip", "fast"]')
+    copy.change(
+        path,
+        'COMPRESSIONS = ("none"',
+        'CODECS["fast"] = replace(CODECS["gzip"], compress=lambda buffers: gzip.compress('
+        'b"".join(buffers), 1, mtime=0))\nCOMPRESSIONS = ("none"',
+    )
+    copy.change(path, "import dataclass", "import dataclass, replace")
+    for name in ("gzip", "fast"):
+        copy.command(f"build images photos {name} --name d --shards 1 --compression {name}", photos)
+    assert '"compression": "fast"' in (photos / "fast" / "dataset.json").read_text()
+    copy.command("verify fast --deep", photos)
+    copy.command("reshard gzip again --compression fast", photos)
+    copy.command("verify again --deep", photos)
+    code = "from tfshards import loader; print(sum(1 for _ in loader.load('fast', batch_size=2)))"
+    assert copy.run("-c", code, cwd=photos) == "3\n"
+
+
+def test_a_new_engine_is_a_file_and_a_row(copy, photos):
+    copy.add(
+        "prep/engines/toy.py",
+        """
+        from tfshards.prep.engines.table import run_on_threads
+
+        def check_arguments(arguments):
+            pass
+
+        def run(work, arguments=()):
+            print("toys write", len(work.items), "shards")
+            run_on_threads(work)
+        """,
+    )
+    path = "prep/engines/table.py"
+    copy.change(path, 'Literal["local", "beam"]', 'Literal["local", "beam", "toy"]')
+    copy.change(path, "_MODULES = {\n", '_MODULES = {\n    "toy": "tfshards.prep.engines.toy",\n')
+    code = "from tfshards import prep; prep.build(prep.ImageFolder('photos'), 'data', shards=3, engine='toy')"
+    assert "toys write 3 shards" in copy.run("-c", code, cwd=photos)
+
+
+def test_locks_are_in_one_file(copy, photos):
+    copy.change(
+        "schemas/locks.py",
+        "    if fcntl is None:\n        return True\n",
+        '    print("locked", is_shared)\n    return not os.environ.get("TOY")\n',
+    )
+    assert "locked False" in copy.command("build images photos data --shards 1", photos)
+    os.environ["TOY"] = "1"
+    try:
+        printed = copy.command("build images photos other --shards 1", photos, status=1)
+    finally:
+        del os.environ["TOY"]
+    assert "another build is writing to it" in printed
+
+
+def test_a_dtype_is_a_row(copy, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((4, 2), np.complex128))
+    copy.command("build arrays x=x.npy data --shards 1", tmp_path)
+    copy.change("schemas/schema.py", '    "complex128": 16,\n', "")
+    printed = copy.command("build arrays x=x.npy other --shards 1", tmp_path, status=1)
+    assert "complex128" in printed
+
+
+def test_a_new_kind_of_source_is_a_file_and_a_row(copy, photos):
+    copy.add(
+        "prep/sources/lines.py",
+        """
+        from dataclasses import dataclass, replace
+        from pathlib import Path
+
+        import numpy as np
+
+        from tfshards.prep.sources.base import Accepted, Listing
+        from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+        from tfshards.prep.sources.kind import SourceKind
+        from tfshards.schemas import Feature, Schema
+
+
+        @dataclass(frozen=True)
+        class Lines:
+            \"\"\"The lines of a file of text.\"\"\"
+
+            path: str
+
+            def stage(self, folder, *, preview=False):
+                return self
+
+            def location(self):
+                return None
+
+            def with_class_names(self, names):
+                return self
+
+            def listing(self):
+                lines = sorted({*Path(self.path).read_bytes().splitlines()})
+                sizes = np.array([*map(len, lines)], np.int64)
+                schema = Schema((Feature("text", "bytes", "bytes"), KEY_FEATURE))
+                return Listing(schema, lines, sizes, np.zeros_like(sizes))
+
+            def read(self, rows, schema):
+                return [Accepted((to_bytes(row.key), to_bytes(row.key))) for row in rows]
+
+            def groups(self, listing, by):
+                return listing.keys
+
+            def options(self):
+                return {"source": "lines"}
+
+
+        LINES = SourceKind(
+            name="lines",
+            help="lines of a file",
+            source_help="a file",
+            group_help="not used",
+            records=lambda: (),
+            make=lambda source, class_names: Lines(source),
+            restore=lambda recorded, inputs: Lines(inputs[0]),
+            recorded=lambda recorded, inputs: {},
+        )
+        """,
+    )
+    copy.change(
+        "prep/sources/registry.py",
+        '"table": _table}',
+        '"table": _table, "lines": _lines}',
+    )
+    copy.change(
+        "prep/sources/registry.py",
+        "KINDS: dict",
+        "def _lines():\n    from tfshards.prep.sources.lines import LINES\n    return LINES\n\nKINDS: dict",
+    )
+    (photos / "names.txt").write_text("ada\nben\ncleo\n")
+    copy.command("plan lines names.txt data --shards 2", photos)
+    copy.command("build lines names.txt data --shards 2", photos)
+    copy.command("verify data --deep", photos)
+    (photos / "names.txt").write_text("ada\nben\ncleo\ndora\n")
+    copy.command("append names.txt data", photos)
+    assert "examples" in copy.command("info data", photos)
+    code = "from tfshards import prep; print(prep.info('data').num_examples)"
+    assert copy.run("-c", code, cwd=photos) == "4\n"

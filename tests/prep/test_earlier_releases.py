@@ -30,6 +30,7 @@ from tfshards.prep import (
     verify,
 )
 from tfshards.prep.cli.main import main
+from tfshards.prep.imaging.options import CONVERSION
 from tfshards.schemas import InputError, read_manifest
 
 EARLIER = Path(__file__).parent / "golden" / "earlier"
@@ -82,7 +83,7 @@ def test_what_was_built_with_an_unknown_conversion_is_not_up_to_date(here, capsy
     built = build(
         ImageFolder("photos", RESIZED), "resized", shards=2, options=OPTIONS, overwrite=True, log=quiet
     )
-    assert built.options["conversion"] == 1
+    assert built.options["conversion"] == CONVERSION
     assert verify("resized", deep=True)
 
 
