@@ -62,7 +62,7 @@ def distribute_over_hosts(
 
     Args:
         strategy: a strategy of several hosts.
-        options: the options for all hosts; ``batch_size`` is that of the global batch.
+        options: the options for all hosts; ``batch_size`` is the size of the global batch.
     """
     global_batch_size = options.batch_size
     per_replica = global_batch_size // num_shares(strategy)

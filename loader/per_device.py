@@ -64,7 +64,7 @@ class DeviceOptions(ReadOptions):
 def per_device(options: DeviceOptions) -> list[DeviceData]:
     """Return independent datasets for separate models on ``devices``, one each, in their order.
 
-    Without ``shuffle`` the order is that of ``Shuffle()``.
+    Without ``shuffle`` the order is as with ``Shuffle()``.
 
     Args:
         {options}

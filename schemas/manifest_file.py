@@ -37,7 +37,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
 
 
 def read_manifest_file(path: AnyPath) -> Manifest:
-    """Read a manifest, which may be that of an earlier generation.
+    """Read a manifest, which may belong to an earlier generation.
 
     Raises:
         FormatError: the manifest violates the format.

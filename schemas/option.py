@@ -46,12 +46,12 @@ class Option:
 
     Attributes:
         help: what it does, as a phrase; the default value is added to it.
-        flag: its name on the command line without dashes; by default that of the field.
+        flag: its name on the command line without dashes; by default the name of the field.
         metavar: placeholder of the value in the help; by default the choices.
         choices: the allowed values, if they are few.
         parse: returns the value of a text, or of all texts of a repeatable flag.
         is_repeatable: whether the flag may be given several times.
-        default_text: the default value as the help prints it; by default derived from that of the field.
+        default_text: the default value as the help prints it; by default derived from the field's default.
         recorded: whether manifests record the value: always, if it differs from the default, or never,
             because the bytes of the dataset do not depend on it.
         to_json: returns the value as manifests record it.

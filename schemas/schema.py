@@ -203,7 +203,7 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
 
 
 def _is_list(shape: tuple[int | None, ...], kind: Kind) -> bool:
-    """Whether a shape is that of a list, or of a list of rows if the kind may have these."""
+    """Whether a shape describes a list, or a list of rows if the kind may have these."""
     return shape == (None,) or (kind.rows and len(shape) == 2 and shape[0] is None and bool(shape[1]))
 
 

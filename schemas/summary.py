@@ -191,7 +191,7 @@ def class_lines(
 ) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    Of many classes, it has those with most and with fewest examples, and the quantiles of all of them.
+    With many classes, it has those with the most and the fewest examples, and the quantiles of all.
 
     Args:
         counts: number of examples of each class, by split.

@@ -1,4 +1,4 @@
-"""The command ``tfshards``: the verbs of prep, and those of the loader, which they import when they run.
+"""The command ``tfshards``: the verbs of prep and of the loader, which they import when they run.
 
 It belongs to neither room, since neither imports the other.
 """
@@ -38,7 +38,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     add(
         "--dtype",
         choices=("uint8", "uint16", "int32", "int64", "float32", "float16", "bfloat16"),
-        help="dtype of decoded images (default: that of the feature)",
+        help="dtype of decoded images (default: the dtype of the feature)",
     )
     add("--channels", type=int, metavar="N", help="channels of decoded images: 1, 3 or 4")
     add("--method", choices=("bilinear", "nearest", "area"), help="method of resizing")

@@ -154,7 +154,7 @@ def _require(values: tf.Tensor, fits: tf.Tensor, shown: tf.Tensor, before: str, 
     Args:
         values: any shape.
         fits: bool of the same shape.
-        shown: integers of the same shape; the error names that of the first value that does not fit.
+        shown: integers of the same shape; the error names the one of the first value that does not fit.
         before: the text of the error before the number.
         after: the text after it.
     """

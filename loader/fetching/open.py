@@ -26,7 +26,7 @@ from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import RemotePath
 
 _BLOCKS = "blocks"
-# Of a small cache, at most these parts are for blocks that are read, or were fetched ahead, and are not kept.
+# At most these parts of a small cache hold blocks that are read or were fetched ahead, and are not kept.
 # Blocks are made smaller for that, down to a size at which round trips take most of the time.
 _READING_PART = 8
 _AHEAD_PART = 16

@@ -22,7 +22,7 @@ NEVER = 1 << 62
 class Kept:
     """The blocks that are kept, of bounded size together.
 
-    A block whose next use is later than that of all kept ones is not kept (bypass): it would be evicted
+    A block that is used next after all kept ones is not kept (bypass): it would be evicted
     before them. For blocks of one size, no other rule fetches fewer (Belady 1966, doi:10.1147/sj.52.0078).
 
     Attributes:
@@ -229,7 +229,7 @@ def _pieces(reader: RecordReader, epoch: Epoch, starts: tf.Tensor, counts: tf.Te
     return [each.numpy() for each in reader.run_intervals(epoch, starts, counts)]
 
 
-# Uses are numbered along all passes: those of a pass start at a multiple of this number.
+# Uses are numbered along all passes; each pass starts at a multiple of this number.
 _WIDTH = 1 << 40
 
 
@@ -242,7 +242,7 @@ class Pass:
         epoch: the epoch that is read.
         uses: the uses of blocks, in order.
         blocks: shape ``(n,)`` int64: the block of each use.
-        by_lanes: whether the uses are those of lanes, rather than of streams.
+        by_lanes: whether lanes use the blocks, rather than streams.
         num_before: the number of streams of all passes before it.
         next_uses: shape ``(n,)`` int64: when the block of each use is used next, as ``when`` counts.
         done: shape ``(n,)`` int64: the number of the last example that was read in each use.

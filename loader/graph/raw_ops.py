@@ -418,5 +418,5 @@ class JsonState(tf.train.experimental.PythonState):  # type: ignore[misc]
         return json.dumps(self.value)
 
     def deserialize(self, text: bytes) -> None:
-        """Replace the value with that of a checkpoint."""
+        """Replace the value with the one in a checkpoint."""
         self.value = json.loads(text)

@@ -50,7 +50,7 @@ class Image:
             size: images of one size in one example, such as a photo and its mask, are cropped alike.
         channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for the channels in the schema,
             or 3 if they differ between images.
-        dtype: None for that of the feature, "uint8" or "uint16", to which resized values are rounded; or
+        dtype: None for the dtype of the feature, "uint8" or "uint16", to which resized values are rounded; or
             "float32", "float16" or "bfloat16", with values from 0 to 255, or to 65,535 if the feature is
             uint16, unless ``normalize`` changes them. For masks "uint8", "uint16", "int32" or "int64".
         seed: seed of the random boxes and flips.
@@ -211,7 +211,7 @@ class Boxes:
     """The feature that holds the boxes of an image, which move as it is cropped, resized and flipped.
 
     Boxes are delivered in their stored format, in pixels of the delivered image, as float32. A crop clips
-    them; those of which less remains than ``min_visible`` are removed, as are boxes outside of the crop and
+    them; boxes of which less remains than ``min_visible`` are removed, as are boxes outside of the crop and
     boxes without an area. Without a crop no box is removed or clipped, also if it reaches out of the image. A
     box with NaN, an infinite number or a negative width or height is an error when it is read.
 

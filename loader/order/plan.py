@@ -86,7 +86,7 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
 
 
 def check_same_order(then: Facts | None, now: Facts) -> None:
-    """Raise unless the order is that of the run to resume.
+    """Raise unless the order is the same as in the run to resume.
 
     Raises:
         OptionsError: it differs; the message names the first difference.

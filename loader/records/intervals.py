@@ -59,7 +59,7 @@ def read_intervals(
     number that ``missing_number`` decodes, because TensorFlow's own error would not name the file.
 
     Without numbers, which take an eighth of the time of small records, an error of TensorFlow takes the place
-    of such a record, and ``MISSING`` that of those after it, and of those after the end of a file.
+    of such a record, and ``MISSING`` the place of all records after it or after the end of a file.
 
     Args:
         shards: the shards of the split.
@@ -116,7 +116,7 @@ def _read_fetched(
 ) -> tf.data.Dataset:
     assert shards.fetcher is not None
     # This waits in the thread that requests the records, as reading a slow file would; the threads of the
-    # fetcher are none of TensorFlow's, so that it never waits for itself.
+    # fetcher are not TensorFlow's, so it never waits for itself.
     wanted = [epoch, shard, first, count, number]
     path, start = call_method(shards.fetcher.locate, wanted, [tf.string, tf.int64])
     return _read_file(shards, path, offset - start, count, number, hop)

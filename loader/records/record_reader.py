@@ -109,7 +109,7 @@ class RecordReader:
     ) -> tf.data.Dataset:
         """Return the records of the ranks ``[start, start + count)`` of an epoch, then of padding.
 
-        The elements are those of ``read_intervals``.
+        The elements are as in ``read_intervals``.
 
         Args:
             epoch: the epoch.

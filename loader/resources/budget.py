@@ -46,7 +46,7 @@ def most_pixels(
 ) -> dict[str, int]:
     """Return the maximum number of pixels of each of the images ``names`` in the longest records.
 
-    Of compressed shards the first records are examined, since compressed shards can only be read from the
+    The first records of compressed shards are examined, since compressed shards can only be read from the
     start.
     """
     found = dict.fromkeys(names, 1)

@@ -134,7 +134,7 @@ def rates_in_turns(measures: Mapping[str, Callable[[float], float]], seconds: fl
 _NUM_IMAGES = 128
 # The usual margin for crops: 256 for 224.
 _MARGIN, _MULTIPLE, _DEFAULT = 8 / 7, 32, 256
-# Of images that are hardly larger, a smaller copy brings nothing.
+# A smaller copy of images that are hardly larger gains nothing.
 _LARGER = 1.1
 # As `tfshards build` stores a resized JPEG.
 _QUALITY = 95
@@ -208,9 +208,9 @@ def short_side(image: Image) -> int:
     return _MULTIPLE * round(min(image.size) * _MARGIN / _MULTIPLE + 0.499)
 
 
-# Of a larger split, the first examples are read again and again, so that they stay in the page cache.
+# In a larger split, the first examples are read repeatedly, so they stay in the page cache.
 _BYTES = 512 << 20
-# Of batches with a quarter of these examples or fewer, larger ones are measured as well.
+# If a batch has at most a quarter of these examples, larger batches are measured as well.
 _LARGE_BATCH = 256
 
 
@@ -229,7 +229,7 @@ def bench(
     """Measure how fast this machine reads a dataset, stage by stage.
 
     The files of a local dataset are first read from the disk, after their pages are taken out of the page
-    cache; all other stages read them from the cache. Of a large split, the first 512 MiB are read.
+    cache; all other stages read them from the cache. In a large split, the first 512 MiB are read.
 
     Args:
         path: the directory or URL of the dataset.

@@ -125,7 +125,7 @@ KEPT = 2
 
 
 class _Variable(Protocol):
-    """A variable of Keras 3; its ``value`` is that of the backend."""
+    """A variable of Keras 3; its ``value`` is a tensor of the backend."""
 
     value: object
 

@@ -87,7 +87,7 @@ def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list
             f"is {value} in {at}, but there are {number} class names, 0 to {number - 1}",
         )
         for value, at in (seen.least_label, seen.greatest_label)
-        # -1 is no class
+        # -1 means no class
         if not -1 <= value < number
     ][:1]
 

@@ -33,10 +33,10 @@ class AdoptOptions:
     """Options that complete or replace what is derived from TFRecord files and their records.
 
     Attributes:
-        name: the dataset's name; by default that of TFDS, or of the folder.
+        name: the dataset's name; by default its name in TFDS, or the name of the folder.
         splits: for each split, the pattern that the paths of its files match (``*`` also matches ``/``);
             by default derived from the paths. Files that match no pattern are skipped.
-        class_names: the names of the classes in label order; by default those of TFDS, if any.
+        class_names: the names of the classes in label order; by default TFDS's, if any.
         roles: roles of features that their values do not show.
         allow_missing: accept files that are missing according to the numbers of the others.
 
@@ -44,7 +44,9 @@ class AdoptOptions:
         OptionsError: a name is not allowed.
     """
 
-    name: str | None = option(None, "name of the dataset", default_text="that of TFDS, or of the folder")
+    name: str | None = option(
+        None, "name of the dataset", default_text="its name in TFDS, or the name of the folder"
+    )
     splits: Mapping[str, str] = option(
         {},
         "files of a split, such as train='train-*'; other files are skipped",
@@ -59,7 +61,7 @@ class AdoptOptions:
         "file with the class names in label order, one per line",
         metavar="FILE",
         parse=read_class_names,
-        default_text="those of TFDS, if any",
+        default_text="TFDS's, if any",
     )
     roles: FeatureRoles = field(default_factory=FeatureRoles)
     allow_missing: bool = option(False, "accept that files of a numbered series are missing")

@@ -85,7 +85,7 @@ class Audit:
     def keys(self, kinds: Collection[Kind] = ("leak", "duplicate")) -> list[str]:
         """Return the keys of the examples that were found, sorted, each once.
 
-        Of equal or similar examples, the best one is left out: that of the largest split, there that with
+        Among equal or similar examples, the best one is left out: in the largest split, the one with
         the most pixels, then that with the most bytes, then the first one. Removing the others leaves one
         of each. Since nothing shows which label of a conflict is right, none of its examples is listed, or
         with the kind ``conflict`` all of them.

@@ -1,7 +1,7 @@
 """Find examples that a dataset holds twice: in two splits, in one split, or with two labels.
 
 Results are linear in the number of examples: an example is paired only with the first of all that are equal
-or similar to it. Of the examples of one split, those with the largest images are the first.
+or similar to it. Within a split, the examples with the largest images come first.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _find(survey: Survey, distance: int | None) -> Repeats:
 
 
 def _same(survey: Survey, groups: Integers, indices: Integers, distance: int) -> Repeats:
-    """Return the repeats among the examples at ``indices``, where those of one group count as equal.
+    """Return the repeats among the examples at ``indices``, where examples of one group count as equal.
 
     Examples are numbered by split, the largest first: the first of a group is in the largest of its splits.
     """

@@ -29,7 +29,7 @@ _FLAT_RANGE = 16
 
 @dataclass(frozen=True)
 class Survey:
-    """All examples of a dataset, those of the largest split first.
+    """All examples of a dataset, the largest split first.
 
     Attributes:
         splits: the names, largest split first.
@@ -115,7 +115,7 @@ def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, t
             raise RecordError(path, number, offset, fault)
         rows.keys.append(_key(values.get("key"), f"record {number} of {shard.path}"))
         number = int(values[label.name][0]) if label else NO_LABEL
-        # among named classes -1 is no class
+        # among named classes -1 means no class
         rows.labels.append(NO_LABEL if number < 0 and manifest.schema.class_names else number)
         rows.digests.append(_digest([values[name] for name in compared]))
         if is_image:

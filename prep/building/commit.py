@@ -90,7 +90,7 @@ def commit(
 def replace_manifest(
     manifest: Manifest, state: OutputState, log: Log, staging: AnyPath | None = None
 ) -> None:
-    """Make a manifest that of the dataset, keep the one that it replaces, and complete the dataset.
+    """Commit a manifest, keep the one that it replaces, and complete the dataset.
 
     Args:
         manifest: the manifest, all of whose files are durable, except the views.
@@ -116,7 +116,7 @@ def replace_manifest(
 
 
 def _keep(old: Manifest, folder: AnyPath) -> None:
-    """Keep the manifest of the dataset as that of an earlier generation."""
+    """Keep the manifest of the dataset as an earlier generation."""
     kept = folder / generation_path(old.build_id)
     if not isinstance(folder, Path):
         # not a copy of what is there, which another build may have replaced

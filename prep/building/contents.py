@@ -1,4 +1,4 @@
-"""Find the inputs whose content is no longer that of their records, reading as few of them as possible."""
+"""Find the inputs whose content differs from their records by now, reading as few as possible."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def forget_changed(
     Contents are compared only where modification times differ from those in the plan files.
 
     Args:
-        plan: plan of the build, which is also that of the interrupted one.
+        plan: plan of the build, which is also the plan of the interrupted one.
         reader: reader of the source.
         area: the build area.
         compression: compression of the shards.

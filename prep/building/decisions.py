@@ -27,7 +27,7 @@ _PARAMETERS = {
 }
 # What is recorded with the options, but that no parameter gives.
 _NOT_PARAMETERS = (*VERSIONS, "quality", "same_image", "source")
-# What differs if the keys, sizes and times of the inputs are those of the dataset.
+# What differs if the keys, sizes and times of the inputs are unchanged.
 _CONTENTS = {
     "arrays": "the values or the order of the rows have changed",
     "table": "the content of the table has changed",
@@ -36,7 +36,7 @@ _CONTENTS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """The build that is to be in an output; the attributes are those of the manifest that it would have."""
+    """The build that is to be in an output; the attributes are as in the manifest that it would have."""
 
     name: str
     schema: Schema

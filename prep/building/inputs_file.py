@@ -84,7 +84,7 @@ def _described(keys: Sequence[bytes], how: str, nouns: tuple[str, str] = ("", ""
 
 
 def has_masks(schema: Schema) -> bool:
-    """Return whether the size and the time of an input are also those of a mask."""
+    """Return whether the size and the time of an input include a mask."""
     return any(feature.kind == "mask" for feature in schema.features)
 
 
@@ -137,7 +137,7 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
 
 @contextmanager
 def _opened(path: AnyPath) -> Iterator[BinaryIO]:
-    """Yield the file of the inputs, after checking its size and that of the arrays in it.
+    """Yield the file of the inputs, after checking its size and the sizes of the arrays in it.
 
     Raises:
         OSError: it cannot be read, or has a size that is not plausible.

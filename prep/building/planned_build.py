@@ -129,7 +129,7 @@ class PlannedBuild:
                 return first[shard]
             for records in (final, first) if phase == "final" else (first,):
                 found = records.get(shard)
-                # Without the rejected rows, the shard of the first layout may equal that of the final one.
+                # Without the rejected rows, a shard of the first layout may equal one of the final layout.
                 if found and (phase == "first" or found.rows_digest == digests[shard]) and is_intact(found):
                     return found
             return None
@@ -212,7 +212,7 @@ class LayoutWriter(PlannedBuild):
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:
-    """Return the reason in the build area, which is the first one, or else that of the engine."""
+    """Return the reason in the build area, which is the first one, or else the engine's."""
     # a store that cannot be reached is the failure itself
     with suppress(OSError):
         reason = area.stop_reason()

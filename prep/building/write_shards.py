@@ -46,9 +46,9 @@ class WriteShards(Transform):  # type: ignore[misc]
     """Write the elements of a PCollection as a dataset, in your own Beam pipeline.
 
     The elements are ``(key, features)``: a string, and a dict of NumPy arrays, numbers, ``str`` or ``bytes``.
-    The dataset is that of ``build``: balanced shards, the same bytes for the same elements in any order, on
-    any runner and any number of workers, committed by its manifest. Of each element, Beam shuffles only a
-    description of some 100 bytes: the values are written to files in the folder of the dataset and read from
+    The dataset is as ``build`` makes it: balanced shards, the same bytes for the same elements in any order,
+    on any runner and any number of workers, committed by its manifest. Beam shuffles only a description of
+    about 100 bytes per element: the values are written to files in the folder of the dataset and read from
     there again, or read twice by ``Elements.read``. Every worker must see that folder under the same path.
 
     The result is a PCollection of one string, the build id. If the folder already holds this build, nothing

@@ -12,7 +12,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     texts = [f"{name} ({chosen.text})" for name, chosen in FORMATS.items()]
     add = parser.add_argument
-    add("directory", metavar="DIR", nargs="?", help="new folder of the export, or that of the same one")
+    add(
+        "directory", metavar="DIR", nargs="?", help="output folder: new, or of an unfinished export to resume"
+    )
     add(
         "--to",
         required=True,

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     """Run one command and return its exit status.
 
     Args:
-        arguments: the command line without the name of the program; by default that of the process.
+        arguments: the command line without the name of the program; by default the process's own.
         verbs: the table of verbs.
     """
     own, beam_args = _at_bare_dashes(list(sys.argv[1:] if arguments is None else arguments))
@@ -169,7 +169,11 @@ def _check_known(parser: argparse.ArgumentParser, unknown: Sequence[str], verb: 
     is_after = "; options of Apache Beam follow a bare --"
     hint = is_after if is_of_beam and verb.takes_beam_args else ""
     flags = [flag for action in parser._actions for flag in action.option_strings]
-    remedy = None if hint else close_to(unknown[0].partition("=")[0], flags)
+    flag = unknown[0].partition("=")[0]
+    if flag in flags:
+        remedy: str | None = f"give {flag} after {verb.name}"
+    else:
+        remedy = None if hint else close_to(flag, flags)
     raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}", remedy)
 
 
@@ -204,7 +208,7 @@ def _console_of(args: argparse.Namespace, stack: ExitStack) -> Console:
 
 
 def _print_result(result: Result, *, as_json: bool) -> None:
-    """Print a result; that its reader has read enough, or that there is none, is no error."""
+    """Print a result; it is not an error if its reader has read enough, or there is none."""
     try:
         if as_json:
             print(json.dumps(result.to_json(), indent=1))

@@ -251,8 +251,8 @@ class Expanded:
 def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expanded:
     """Return the command line with the options of the files that it names.
 
-    An option on the command line replaces that of ``--config``, which replaces that of ``--from``. Positional
-    arguments of the file are used if they are not on the command line.
+    An option on the command line takes precedence over ``--config``, and ``--config`` over ``--from``.
+    Positional arguments of the file are used if they are not on the command line.
 
     Raises:
         OptionsError: the file of options is invalid.

@@ -45,7 +45,7 @@ class Difference(NamedTuple):
 def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]:
     """Return what differs between two datasets besides their examples.
 
-    Options are those of the builds that the datasets come from, also after they were resharded or edited;
+    The options compared are those of the original builds, also after they were resharded or edited;
     the number of shards is the present one.
     """
     pairs = [_facts(one), _facts(other)]

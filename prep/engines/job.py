@@ -24,7 +24,7 @@ from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
-# How long to wait for the end of a job that was cancelled, and for that of threads of this process.
+# How long to wait for a cancelled job and for threads of this process to end.
 _CANCEL_SECONDS = 60
 _END_SECONDS = 10
 # A job ends soon after an error of a worker, unless its engine repeats the tasks.
@@ -146,7 +146,7 @@ class Job:
         return f"see {self._note}, and the logs of its workers"
 
     def cancel(self, thread: threading.Thread) -> None:
-        """Cancel the job, and wait for its end and that of the thread; if that fails, log how to do it."""
+        """Cancel the job, wait until it and the thread have ended; if that fails, log how to do it."""
         if self.is_local:
             thread.join(_END_SECONDS)
             return

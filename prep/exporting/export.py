@@ -99,8 +99,8 @@ def export(
 
     Args:
         dataset: folder of the dataset, or its URL.
-        directory: a new or empty local directory, or that of the same export; None for formats that are
-            written into the dataset.
+        directory: a new or empty local directory, or the one of an unfinished export to resume; None for
+            formats that are written into the dataset.
         to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``; in the dataset
             ``"croissant"`` or ``"tfmd"``.
         select: names of the features to export; by default all.
@@ -110,7 +110,7 @@ def export(
         OptionsError: an argument is invalid.
         FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
         InputError: ``dataset`` is not a dataset, ``directory`` holds something else, a package is missing, or
-            the records are not those of the manifest.
+            the records differ from the manifest.
         RecordError: a record is damaged.
     """
     if select is not None:

@@ -57,7 +57,7 @@ def _problems(request: Request) -> list[Problem]:
 
 
 def _is_safe(part: str) -> bool:
-    """Return whether a name can be that of a folder or file, visible and in the folder that it is in."""
+    """Return whether a name is that of a visible file or folder, and leads nowhere else."""
     encoded = part.encode("utf-8", "surrogateescape")
     return bool(part) and part[0] != "." and not {"/", "\0"} & set(part) and len(encoded) <= _MAX_NAME
 

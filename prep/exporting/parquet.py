@@ -7,7 +7,7 @@ splits (https://huggingface.co/docs/hub/datasets-manual-configuration): ``datase
 | feature | column | type of ``datasets`` |
 |---|---|---|
 | image, mask | struct of ``bytes`` and ``path``, which is null | ``Image`` |
-| scalar label with class names | int64; -1 is no class | ``ClassLabel`` |
+| scalar label with class names | int64; -1 means no class | ``ClassLabel`` |
 | byte string | string, or binary if some are not UTF-8 | ``Value`` |
 | number | its dtype | ``Value`` |
 | numbers | lists, of fixed size where the shape is fixed | ``List`` of ``List`` … |

@@ -7,7 +7,7 @@ in the split; what follows the first dot is the name of a value, by which WebDat
 |---|---|
 | the first image | ``jpg``, ``png``, ``webp``, … by its content: the encoded bytes |
 | another image, a mask | ``NAME.png``, … by its content |
-| the first scalar label | ``cls``: the class number in decimal; -1 is no class |
+| the first scalar label | ``cls``: the class number in decimal; -1 means no class |
 | ``key`` | ``key``: the bytes |
 | another byte string | ``NAME.txt``, or ``NAME.bin`` if some are not UTF-8 |
 | a list of byte strings | ``NAME.json``: a list of strings |

@@ -301,7 +301,7 @@ class _ValuesDigest:
 def _compare(
     found: Iterator[Mapping[str, Values]], request: Request, source: _Digested, part: Part, tick: Tick
 ) -> None:
-    """Raise InputError unless the values that were read back are those of the records."""
+    """Raise InputError unless the values that were read back equal the records."""
     digest = _ValuesDigest(request)
     share = (part.shard.record_bytes // part.shard.num_examples) if part.shard.num_examples else 0
     for values in found:

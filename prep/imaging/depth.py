@@ -30,7 +30,7 @@ _WHITE_OF_12 = 0xFFF
 _BITS_PER_SAMPLE, _PLANES = 258, 284
 # Pillow's names for the order of the bytes of a sample, and the order by which it reads the other byte.
 _OTHER_BYTE = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}
-# Of a PNG with gray and alpha, Pillow reads the upper bytes; so does RGBA read all four bytes.
+# Pillow reads only the upper bytes of a PNG with gray and alpha; as RGBA it reads all four bytes.
 _GRAY_ALPHA = "LA;16B"
 _CODESTREAM = b"\xff\x4f\xff\x51"
 _PNG_START = b"\x89PNG\r\n\x1a\n"

@@ -86,7 +86,7 @@ def white_number(image: Image.Image, data: bytes) -> int | None:
         data: the whole file.
 
     Raises:
-        ImageError: a number exceeds that of white, which Pillow would decode to white.
+        ImageError: a number exceeds white, so Pillow would decode it to white.
     """
     if image.mode == "1":
         return 1

@@ -12,7 +12,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import table
 
-# The work of an example in addition to that of its bytes, in bytes.
+# The work for an example in addition to the work for its bytes, in bytes.
 BYTES_PER_EXAMPLE = 4 << 10
 # A shard is read in pieces of about this many bytes, by one thread each.
 PIECE_BYTES = 1 << 20
@@ -125,7 +125,7 @@ def start_seconds_of(seconds: float, amount: Amount) -> float:
 def _parallel(one: Measured, amount: Amount) -> float:
     """Return by how much less time the work of a round takes in a build, which has many pieces.
 
-    Threads of one process read a piece each, and those of a short round end at different times.
+    Each thread of a process reads one piece, and the threads of a short round end at different times.
     """
     if 1 + amount.num_helpers >= amount.num_cores:
         return 1.0
@@ -136,7 +136,7 @@ def _parallel(one: Measured, amount: Amount) -> float:
 
 
 def output_of(rounds: list[Measured], amount: Amount) -> int:
-    """Return the bytes of the shards: those of the sample, in proportion to its source."""
+    """Return the bytes of the shards, extrapolated from the sample in proportion to its source."""
     written = sum(one.shard_bytes for one in rounds)
     whole = _work(amount.num_examples, amount.source_bytes)
     return round(written * whole / sum(map(_work_of, rounds)))

@@ -21,7 +21,7 @@ from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import RowKeys
 from tfshards.schemas.index import IntArray
 
-# Of more examples, blocks of neighbors in the order of keys are looked at.
+# With more examples, only blocks of neighbors in the order of keys are examined.
 _MAX_LOOKED, _BLOCK = 100_000, 1_000
 _COPY = re.compile(rb"(?: ?\(\d+\)| - [Cc]opy(?: \(\d+\))?|[ _][Cc]opy ?\d*)((?:\.[^./]*)?)\Z")
 _WORDS = ("frame", "frm", "slice", "tile", "patch", "crop", "aug", "clip")
@@ -127,7 +127,7 @@ def _names(keys: Sequence[bytes], owners: Sequence[int], sizes: Sequence[int]) -
 def _parts(keys: Sequence[bytes], by_ratio: bool) -> _Groups:
     """Return what a key has in common with other parts, if it is one.
 
-    In splits of the source, parts without a name of their own may be those of different videos.
+    In splits of the source, parts without their own name may belong to different videos.
     """
     groups: dict[int, bytes] = {}
     lowered = [b"/" + key.lower() for key in keys]

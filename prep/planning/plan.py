@@ -169,7 +169,7 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
     for split, examples in membership.examples.items():
         found = listing.labels[examples]
         lacking = np.setdiff1d(present, found).tolist()
-        # -1 is no class: a split of such examples lacks none
+        # -1 means no class: a split of such examples lacks none
         if lacking and not np.any(found < 0):
             classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
@@ -179,7 +179,7 @@ def _unevenness(listing: Listing, membership: Membership, options: Options) -> I
     """Yield how far the share of a class in a split is from the ratio at most, as whole groups allow."""
     assert listing.labels is not None
     labels = listing.labels
-    # -1 is no class
+    # -1 means no class
     names, totals = listing.schema.class_names, np.bincount(labels[labels >= 0])
     worst, text = Fraction(-1), ""
     for split, ratio in options.ratios.items():

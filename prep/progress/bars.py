@@ -27,7 +27,7 @@ class Display:
     def __init__(
         self, label: str, total: int, unit: Literal["examples", "bytes"], shown_on: Console | None = None
     ) -> None:
-        """Show 0 of ``total`` on a console, by default that of the process."""
+        """Show 0 of ``total`` on a console, by default the process's own."""
         self._console = shown_on or console()
         self._label, self._total, self._unit = label, total, unit
         self._reported = time.monotonic()
@@ -106,7 +106,7 @@ class Display:
 
 
 def bar_class() -> type[tqdm_asyncio[object]]:
-    """Return the bars of tqdm that fit: those of the notebook, or text."""
+    """Return the bars of tqdm that fit: notebook widgets, or text."""
     # not at the top: it imports asyncio, which most commands do not need
     from tqdm.auto import tqdm
 

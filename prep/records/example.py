@@ -82,7 +82,7 @@ def floats(data: bytes, start: int, end: int) -> list[float]:
     """Return the floats of 32 bits between two offsets.
 
     Raises:
-        ValueError: the bytes are not those of whole floats.
+        ValueError: the bytes are not a whole number of floats.
     """
     if (end - start) % 4:
         raise ValueError(f"the floats at byte {start} have {end - start} bytes")

@@ -121,7 +121,7 @@ class Frame(NamedTuple):
 def read_records(path: AnyPath, compression: Compression) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the data of each record after comparing both checksums of its frame.
 
-    Offsets are those of frames in the uncompressed bytes.
+    Offsets are positions of frames in the uncompressed bytes.
 
     Raises:
         RecordError: a frame is incomplete, a checksum does not match, or the compressed data are damaged.

@@ -75,7 +75,7 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
     classes = len(manifest.schema.class_names)
     for feature in manifest.schema.features if classes else ():
         labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
-        # -1 is no class
+        # -1 means no class
         unknown = [label for label in labels if not -1 <= label < classes]
         if unknown:
             return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"

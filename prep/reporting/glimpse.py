@@ -356,7 +356,7 @@ def _drawn(
         shape = tuple(dim or 0 for dim in image.shape)
         return thumbnail_of_pixels(np.frombuffer(data, np.uint8).reshape(shape), want.side), ()
     boxes = roles.boxes if want.has_marks else None
-    # boxes in pixels are those of the stored image
+    # boxes in pixels refer to the stored image
     picture = thumbnail(data, want.side, is_upright=boxes is None or boxes.is_normalized)
     if want.has_marks and roles.mask is not None:
         picture = draw_mask(picture, cast("bytes", values[roles.mask.name][0]))

@@ -80,8 +80,8 @@ def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
         key, missing = new.renamed[0]
         yield as_warning(
             f"{counted(len(new.renamed), 'new input')} {have} the content of {of} not in the source,"
-            f" such as {key!r} that of {missing!r}; if {was} moved or renamed, build again with --overwrite, "
-            "since append adds another example"
+            f" such as {key!r}, which equals {missing!r}; if {was} moved or renamed, build again with "
+            "--overwrite, since append adds another example"
         )
 
 

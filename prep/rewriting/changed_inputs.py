@@ -36,7 +36,7 @@ class ChangedInputs(NamedTuple):
 def find_changed(
     listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, log: Log, *, checksum: bool
 ) -> ChangedInputs:
-    """Return the known inputs whose label, split or content is not that of their example.
+    """Return the known inputs whose label, split or content differs from their example.
 
     The content is compared of inputs whose size or time is not the recorded one, or not recorded. If labels
     were corrected in the dataset, another label alone is not a change of the input.

@@ -442,7 +442,7 @@ def _totals_of_edit(old: Totals, edit: Edit) -> Totals:
 def _recorded_origin(origin: Origin) -> Json:
     """Return what the manifest records about the dataset before the edit, in which no key is listed.
 
-    Of an edited dataset, it is what that one recorded, since its own options are in those of this edit.
+    For a dataset that was edited before, it is what its own manifest recorded as the origin.
     """
     options = origin.manifest.options
     if options.get("source") in _EDITS and "appended" not in options:

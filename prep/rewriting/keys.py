@@ -40,7 +40,7 @@ def read_keys(origin: Origin, label: str) -> list[KeyHashes]:
 
 
 def read_shards(origin: Origin, label: str, pack: Callable[[bytes], bytes]) -> list[bytes]:
-    """Read all records of a dataset and return what ``pack`` makes of those of each shard, joined in order.
+    """Read all records of a dataset and return the results of ``pack`` for each shard, joined in order.
 
     Args:
         origin: the dataset.
@@ -278,7 +278,7 @@ def record_lengths(known: KnownExamples, numbers: IntArray) -> IntArray:
 
 
 def digest_without(digest: str, other: str) -> str:
-    """Return the digest of a set of examples without those of another digest."""
+    """Return the digest of a set of examples without a subset that has another digest."""
     return digest_together([digest, f"{-int(other, 16) % (1 << 64):016x}"])
 
 

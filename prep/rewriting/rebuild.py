@@ -52,7 +52,7 @@ class Part:
 
 
 def parts_of(folder: AnyPath, manifest: Manifest) -> list[Part]:
-    """Return the parts of a dataset: that of the build, then that of each append.
+    """Return the parts of a dataset: what the build wrote, then what each append wrote.
 
     Raises:
         InputError: examples were appended, and the rejects file cannot be read.
@@ -219,7 +219,7 @@ class Rebuild:
 
     @cached_property
     def area(self) -> BuildArea:
-        """The build area, separate from that of builds; its output is not a dataset."""
+        """A build area separate from the one that builds use; its output is not a dataset."""
         return BuildArea(self.staging / "out", self.manifest.build_id)
 
     def write(
@@ -263,7 +263,7 @@ class Rebuild:
                 yield path
 
     def rejects(self) -> list[Reject]:
-        """Read every input, return the rejected ones, and check that they are those of the dataset."""
+        """Read every input, return the rejected ones, and check that they equal the dataset's."""
         first: dict[ShardId, FinishedShard] = {}
         for split, layout in self.plan.layouts.items():
             for index, numbers in enumerate(layout):
@@ -283,7 +283,7 @@ class Rebuild:
 def _plan(folder: Path, reader: Reader, now: Listing, part: Part) -> tuple[Plan, BoolArray]:
     """Return the plan of the build that wrote a part, and for each of its inputs whether it is still there.
 
-    The plan is that of the inputs that the build recorded, or without this record of those in ``now``.
+    The plan is made from the inputs that the build recorded, or from ``now`` if there is no record.
 
     Raises:
         InputError: the options differ, for example by the release of Pillow, or without a record the inputs.

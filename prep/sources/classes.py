@@ -30,7 +30,7 @@ def usual_order(split: str) -> tuple[int, str]:
 MAX_CLASSES = 10_000
 
 _SHOWN = 5
-# The escapes of labels.txt (see views.labels), which are fewer than those of Python.
+# The escapes of labels.txt (see views.labels), a subset of Python's.
 _ESCAPE = re.compile(r"\\(?:[\\tnr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})")
 _ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 

@@ -181,7 +181,7 @@ class RemoteTree:
 
 
 def _with_head(waiting: tuple[ImageFile, bytes, Future[bytes]], skipped: Counter[str]) -> Iterator[ImageFile]:
-    """Yield a file if its first bytes are those of an image."""
+    """Yield a file if it begins like an image."""
     file, suffix, head = waiting
     if starts_like_an_image(head.result(), suffix):
         yield file

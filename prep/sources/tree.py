@@ -144,7 +144,7 @@ class Tree(Protocol):
         """Return whether the file exists and is not an image."""
 
     def holds(self, suffix: bytes) -> bool:
-        """Return whether a visible file has this suffix, which is none of images."""
+        """Return whether a visible file has this suffix, which is not a suffix of images."""
 
     def opened(self, path: bytes) -> IO[bytes] | None:
         """Return a file, open for reading, or None if it is not a regular file."""

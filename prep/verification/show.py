@@ -65,7 +65,7 @@ class Found:
 def find(root: str | os.PathLike[str], what: str) -> Found:
     """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
 
-    A number alone is a key if the keys of the dataset are numbers, as those of rows are: not the position.
+    A number alone is a key, not a position, if the keys of the dataset are row numbers.
 
     Raises:
         InputError: ``root`` is not a dataset, or has no such example.

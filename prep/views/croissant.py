@@ -15,7 +15,7 @@ from tfshards.schemas import Feature, Manifest, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.summary import escaped
 
-# Of the tools that write TFRecord files none has registered a media type.
+# None of the tools that write TFRecord files has registered a media type.
 _TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
 _FILES, _EXAMPLES, _SPLITS, _CLASSES = "shards", "examples", "splits", "classes"
 _DTYPES = {

@@ -36,7 +36,7 @@ def _feature(feature: Feature, schema: Schema) -> list[str]:
         # masks are images, too
         lines.append("image_domain { minimum_supported_image_fraction: 1 }")
     elif feature.kind == "label" and schema.class_names:
-        # -1 is no class
+        # -1 means no class
         last = len(schema.class_names) - 1
         lines.append(
             f"int_domain {{ name: {_quoted(feature.name)} min: -1 max: {last} is_categorical: true }}"

@@ -268,7 +268,7 @@ class BuildArea:
             others: content of further files of this build, by path in the dataset.
 
         Raises:
-            InputError: a path is that of a file that tfshards did not write.
+            InputError: a path leads to a file that tfshards did not write.
         """
         names = {path: with_build_id(path, self.plan_id) for path in self._own_paths(manifest)}
         names = {path: name for path, name in names.items() if path in others or ".tfrecord-" in path}
@@ -357,7 +357,7 @@ class BuildArea:
         return _read_record(self._path(phase, shard, "done"))
 
     def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
-        """Return those of these shards that are finished."""
+        """Return the records of the shards that are finished."""
         recorded = self._recorded(phase, shards)
         found = self.each(lambda shard: (shard, self.read_finished(phase, shard)), recorded)
         return {shard: done for shard, done in found if done}

@@ -22,7 +22,7 @@ _GONE = "the build area was removed: another run of the same build has ended, or
 def begin_attempt(root: RemotePath, own: RemotePath, others: str) -> None:
     """Write the file of an attempt, and stop earlier ones; do nothing if it has begun.
 
-    Of two attempts that begin together, at most one stops the other, because each looks for others before it
+    If two attempts begin together, at most one stops the other, because each looks for others before it
     shows itself. The parts of unfinished uploads, which earlier attempts have left, are removed.
 
     Args:
@@ -59,7 +59,7 @@ def reason_to_stop(path: RemotePath) -> str | None:
 def copy_into_place(finished: RemotePath, out: RemotePath, names: Mapping[str, str]) -> None:
     """Copy finished shards into the dataset inside the store, many at the same time.
 
-    Also those that are there, such as those of a run that was killed before it could check them.
+    This includes existing ones, such as those of a run that was killed before it could check them.
 
     Args:
         finished: folder of the finished shards.

@@ -31,7 +31,7 @@ from tfshards.schemas.storage import RemotePath
 # Pieces are read a few ahead of the writer, so that the memory of a worker does not depend on the size of the
 # shard.
 _PIECE_ROWS = 1024
-# Of content that is far away, whose size may not be known.
+# For remote content, whose size may not be known.
 _DISTANT_ROWS = 8
 
 

@@ -82,7 +82,7 @@ class AreaMeter:
         return Written(sum(one.num_examples for one in every), sum(one.num_bytes for one in every))
 
     def _tallies(self) -> dict[ShardId, Written]:
-        """Return the tally of each shard: if an engine tries one twice, that of the further attempt."""
+        """Return the tally of each shard: if an engine tries one twice, of the attempt that got further."""
         found: dict[ShardId, Written] = {}
         paths: Iterable[AnyPath] = self.area.unfinished_path("").glob(f"*{_SUFFIX}")
         for tally in filter(None, self.area.each(self._read, paths)):

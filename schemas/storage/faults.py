@@ -91,7 +91,7 @@ def as_os_errors(path: RemotePath) -> Iterator[None]:
 
 
 def _os_error(path: RemotePath, text: str, number: int, why: str) -> OSError:
-    """Return the error of a code or of words in the text of the client; by default, that of ``number``."""
+    """Return the error of a code or of words in the client's text; by default the error of ``number``."""
     code = _CODE.search(text)
     if code and code[1] in _CODES:
         number, why = _CODES[code[1]]

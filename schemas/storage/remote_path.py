@@ -165,7 +165,7 @@ class RemotePath:
             yield RemotePath(self.scheme, self.bucket, key.rstrip("/"))
 
     def files(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
-        """Yield the objects in this folder, not those of folders below it, with what the listing says."""
+        """Yield the objects in this folder, without folders below it, with the facts of the listing."""
         found = repeated(self._folder)
         for each in found["objects"]:
             yield RemotePath(self.scheme, self.bucket, each["path"]), status_of(each)

@@ -31,7 +31,7 @@ _FIRST_RETRIES = {
     "retry_timeout": timedelta(seconds=6),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 4},
 }
-# The time until the first byte of an answer includes that of sending the request, which for the parts of an
+# The time until the first byte of an answer includes sending the request, which for the parts of an
 # upload, sent at the same time, is longer.
 _CLIENT = {"connect_timeout": "5s", "read_timeout": "15s", "timeout": "1h"}
 _UPLOADS = {**_CLIENT, "read_timeout": "2m"}
@@ -120,7 +120,7 @@ def require_obstore() -> Any:  # noqa: ANN401 -- a module
 
 
 def s3_client() -> Any:  # noqa: ANN401 -- boto3 makes its classes when it runs
-    """Return a client of boto3, for what obstore has no call for; its errors are those of botocore."""
+    """Return a client of boto3, for what obstore cannot do; it raises the errors of botocore."""
     import boto3
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

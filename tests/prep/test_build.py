@@ -556,9 +556,7 @@ def test_names_that_are_not_utf8_pass_through_the_whole_build(image_folder, tmp_
 
 def test_warnings_of_the_source_are_reported(image_folder, tmp_path, quiet_build, log):
     quiet_build(ImageFolder(image_folder({"a/1.png": 1, "b/": b""})), tmp_path / "out")
-    assert (
-        log[0] == "warning: the folder 'b' holds no images and is no class; class_names= can name it as one"
-    )
+    assert log[0] == "warning: the folder 'b' holds no images and is not a class; class_names= can name it"
 
 
 def test_a_dataset_that_tfds_cannot_open_is_reported(tmp_path, quiet_build, log):

@@ -206,7 +206,7 @@ LACKING = {
     "a folder without images in any split is reported once": (
         {"train/cat/1.png": 1, "val/cat/1.png": 2, "train/dog/": b""},
         Options(),
-        ["warning: the folder 'dog' holds no images and is no class; class_names= can name it as one"],
+        ["warning: the folder 'dog' holds no images and is not a class; class_names= can name it"],
     ),
     "a split by ratio with too few": (
         {"cat/1.png": 1, "cat/2.png": 2, "cat/3.png": 3, "dog/1.png": 4},

@@ -209,9 +209,7 @@ def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
     )
     status, out, err = run("plan", "images", "photos", "out", "--shards", 3, "--batch-size", 4)
     assert status == 0
-    assert (
-        err == "warning: the folder 'c' holds no images and is no class; --class-names can name it as one\n"
-    )
+    assert err == "warning: the folder 'c' holds no images and is not a class; --class-names can name it\n"
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["split", "examples", "shards"]
     assert re.fullmatch(r"train +40 +3 +780 B +13 to 14 +\d+ B to \d+ B", lines[1])

@@ -198,7 +198,7 @@ def test_a_folder_without_images_is_no_class_and_is_reported(image_folder):
     assert listing.schema.class_names == ("bee",)
     assert listing.labels.tolist() == [0]
     assert listing.warnings == tuple(
-        f"the folder {name} holds no images and is no class; class_names= can name it as one"
+        f"the folder {name} holds no images and is not a class; class_names= can name it"
         for name in ("'annotations'", "'ant'", r"'cat\x1b'")
     )
 
@@ -209,7 +209,7 @@ def test_a_given_class_without_images_keeps_its_number_and_is_reported(image_fol
     assert listing.schema.class_names == ("ant", "bee", "cat\x1b")
     assert listing.labels.tolist() == [1]
     assert listing.warnings == (
-        "the folder 'notes' holds no images and is no class; class_names= can name it as one",
+        "the folder 'notes' holds no images and is not a class; class_names= can name it",
         "the class folder 'ant' holds no images; it keeps its number",
         r"the class folder 'cat\x1b' holds no images; it keeps its number",
     )

@@ -12,7 +12,7 @@ from tfshards.schemas.summary import LOSSES, remedies
 COCO = "{} is not read; 'tfshards build table --from coco' stores boxes and classes"
 YOLO = "{} is not read; 'tfshards build table --from yolo' stores boxes and classes"
 TABLE = "{} is not read; 'tfshards build table' stores its columns with the images"
-NO_CLASS = "the folder {!r} holds no images and is no class; class_names= can name it as one"
+NO_CLASS = "the folder {!r} holds no images and is not a class; class_names= can name it"
 FURTHER = "{!r} is taken for the only class, but holds {}; if these are splits, give {!r} as the source"
 
 FOLDERS = {

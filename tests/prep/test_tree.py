@@ -388,7 +388,7 @@ def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp
     lines = capsys.readouterr().err.split("\n")
     assert all(line.isprintable() for line in lines)
     assert lines[1] == r"warning: 'C\n' and 'c\n' look alike, but are two classes"
-    assert lines[0].startswith(r"warning: the folder '\x1b[1m' holds no images and is no class")
+    assert lines[0].startswith(r"warning: the folder '\x1b[1m' holds no images and is not a class")
     assert lines[-2].endswith(
         r"o\nut is up to date (sizes of its files were compared; 'tfshards verify' compares contents)"
     )

@@ -132,7 +132,7 @@ class ArrayLayout(Protocol):
 
 
 class MappedArray(ArrayLayout, Protocol):
-    """One feature of every example, whose layout is that of the class above."""
+    """One feature of every example, laid out as in the class above."""
 
     def take(self, numbers: IntArray) -> AnyArray:
         """Return a copy of these rows; bfloat16 values are returned as uint16.

@@ -128,7 +128,7 @@ class Arrays:
         return self if self.class_names is not None else replace(self, class_names=names)
 
     def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> InputError:
-        """Return the error that the array of a role does not exist; ``names`` are those of the arrays."""
+        """Return the error that the array of a role does not exist; ``names`` are the existing arrays."""
         return InputError("array-unknown", role=role, name=name, names=names)
 
     def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
@@ -152,7 +152,7 @@ class Arrays:
         staged, num_rows, array_of = join_splits(staged)
         if num_rows and self.split:
             raise InputError("split-array-useless", split=self.split)
-        # the array of any split stands for that of all
+        # the array of any split represents all
         label, split = (name and array_of.get(name, name) for name in (self.label, self.split))
         for role, name in (("label", label), ("split", split)):
             if name and name not in staged:

@@ -24,7 +24,7 @@ from tfshards.schemas.build_area import create
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import write_atomically
 
-# Of a pickled value that is read again: it is shuffled, so it must not be the example itself.
+# Limit of a pickled value that is read again: it is shuffled, so it must not be the example itself.
 MAX_VALUE_BYTES = 4096
 
 _NAME_BYTES = 8

@@ -100,7 +100,7 @@ class ImageFolder:
         exclude: patterns of keys of images to leave out.
         mask_dir: folder of the masks, relative to ``root``; by default ``masks`` next to ``images``, in
             ``root`` or in its split folders, if there are these two. The path of a mask in that folder is
-            that of its image in its folder, except for the suffix.
+            the path of its image in its folder, except for the suffix.
 
     Raises:
         OptionsError: a class name is repeated, the path of the folder is empty or a URL that is not of an

@@ -172,7 +172,8 @@ def arrange(
 def _skipped_folders(names: Sequence[bytes]) -> Iterator[str]:
     """Yield a warning for each folder without images that would be a class if it had some."""
     for name in names:
-        yield f"the folder {to_text(name)!r} holds no images and is no class; class_names= can name it as one"
+        text = f"the folder {to_text(name)!r} holds no images and is not a class"
+        yield f"{text}; class_names= can name it"
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,7 +240,7 @@ def _stat(path: bytes) -> ImageFile:
     return ImageFile(path, status.st_size, status.st_mtime_ns)
 
 
-# the suffix of the last mask first: mostly it is that of all masks
+# the suffix of the last mask first: usually all masks have it
 _suffixes = [*MASK_SUFFIXES]
 
 

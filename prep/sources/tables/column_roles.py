@@ -201,8 +201,8 @@ def with_found_images(
 ) -> tuple[AssignedColumns, list[str]]:
     """Return the columns with the one that holds images, unless the table has images, and lines on it.
 
-    A column of text holds images if every path in a sample is that of an image file below ``root``; a column
-    of bytes, if every value is that of an encoded image.
+    A column of text holds images if every path in a sample leads to an image file below ``root``; a column
+    of bytes, if every value is an encoded image.
 
     Raises:
         InputError: several columns hold images, or some of the files do not exist.

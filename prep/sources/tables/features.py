@@ -279,7 +279,7 @@ def flattened(table: pa.Table) -> pa.Table:
 
 
 def is_image_struct(kind: pa.DataType) -> bool:
-    """Return whether a type is that of Hugging Face's images: a struct of encoded bytes, and of a path."""
+    """Return whether a type is Hugging Face's type of images: a struct of encoded bytes and a path."""
     if not pa.types.is_struct(kind) or {field.name for field in kind} not in _IMAGE_FIELDS:
         return False
     return all(is_bytes_type(field.type) or pa.types.is_null(field.type) for field in kind)

@@ -50,7 +50,7 @@ def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> 
     """Return why a column does not hold classes, or None if it does.
 
     Classes are text, booleans, non-negative integers, or lists of these, with at most 10,000 distinct values.
-    Single integers with ``own`` names may be -1, which is no class.
+    Single integers with ``own`` names may be -1, which means no class.
 
     Raises:
         InputError: the column cannot be stored at all.
@@ -97,7 +97,7 @@ def label_column(
         column: its values.
         given: class names in label order, or None.
         own: names of the integers in the file, by number; if names are given too, the integers are
-            translated by name, and -1 or a missing value is no class.
+            translated by name, and -1 or a missing value means no class.
 
     Raises:
         InputError: the column does not hold classes, or holds empty text or a class that is not given.
@@ -140,7 +140,7 @@ def _numbered(
     used = [names[number] for number in np.unique(numbers[numbers >= 0]).tolist()]
     given = class_map({*used, *given}, given, f"column {name!r} has none of that name")
     number_of = {each: number for number, each in enumerate(given)}
-    # the last one is that of -1
+    # the last one stands for -1
     translated = np.array([*(number_of.get(each, -1) for each in names), -1], np.int64)
     return pa.chunked_array([pa.array(translated[numbers], pa.int64())]), given
 

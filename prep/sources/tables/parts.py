@@ -1,4 +1,4 @@
-"""Tables in one file, or in several Parquet files, whose names may be those of splits."""
+"""Tables in one file, or in several Parquet files, which may be named after splits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table_paths(path: str | os.PathLike[str], *, follow_links: bool) -> list[Any
 
     Args:
         path: the file, the folder or the pattern.
-        follow_links: follow links out of the folder, or out of that of the pattern.
+        follow_links: follow links out of the folder, or out of the folder of the pattern.
 
     Raises:
         OptionsError: the suffix of the file is not supported.
@@ -103,7 +103,7 @@ def read_tables(paths: Sequence[AnyPath], text_columns: Collection[str]) -> Tabl
 
     Raises:
         InputError: a file cannot be read, its columns or class names are not those of the first file, or
-            only some of the names are those of splits.
+            only some of the names are names of splits.
     """
     missing = tuple(_missing_parts(paths))
     if len(paths) == 1:
