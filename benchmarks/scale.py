@@ -88,8 +88,8 @@ def make_images(folder: Path, count: int) -> None:
 def plan(folder: Path) -> dict[str, object]:
     """List and plan the images in ``folder``, write the plan files, and return what each step took."""
     from tfshards.prep import ImageFolder, Options
+    from tfshards.prep.planning.make_plan import make_plan
     from tfshards.prep.planning.options import ShardCounts
-    from tfshards.prep.planning.plan import make_plan
     from tfshards.prep.writing.area import BuildArea, ShardId
 
     clock = _Clock()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
     from tfshards.prep.rewriting.append import append
-    from tfshards.prep.rewriting.commit import ShardOptions
     from tfshards.prep.rewriting.merge import merge
+    from tfshards.prep.rewriting.new_shards import ShardOptions
     from tfshards.prep.rewriting.relabel import relabel
     from tfshards.prep.rewriting.remove import remove
     from tfshards.prep.rewriting.repair import repair
@@ -135,7 +135,7 @@ _MODULES = {
     "RepairReport": "tfshards.prep.verification.report",
     "ReportOptions": "tfshards.prep.reporting.options",
     "ShardCounts": "tfshards.prep.planning.options",
-    "ShardOptions": "tfshards.prep.rewriting.commit",
+    "ShardOptions": "tfshards.prep.rewriting.new_shards",
     "Table": "tfshards.prep.sources.tables.source",
     "VerificationReport": "tfshards.prep.verification.report",
     "WriteShards": "tfshards.prep.building.write_shards",

@@ -14,11 +14,26 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tfshards.schemas.compression import COMPRESSIONS, Compression
-from tfshards.schemas.errors import FormatError, Problem
+from tfshards.schemas.errors import FormatError, Problem, one_line
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
-from tfshards.schemas.names import name_fault, view_path_fault
+from tfshards.schemas.names import name_fault, rejects_name, view_path_fault
 from tfshards.schemas.schema import Schema
+from tfshards.schemas.sizes import size
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
+from tfshards.schemas.summary import (
+    SHOWN_CLASSES,
+    class_lines,
+    class_order,
+    counts_of,
+    escaped,
+    html_lines,
+    html_table,
+    remedies,
+    schema_lines,
+    span,
+    table,
+    uncounted,
+)
 
 FORMAT_VERSION = 1
 # The first release of tfshards that reads FORMAT_VERSION; older releases name it in their error message.
@@ -63,14 +78,10 @@ class Manifest:
 
     def __repr__(self) -> str:
         """Return the text that ``tfshards info`` prints."""
-        from tfshards.schemas.summary import manifest_text
-
         return manifest_text(self)
 
     def _repr_html_(self) -> str:
         """Return the same as tables, which a notebook shows."""
-        from tfshards.schemas.summary import manifest_html
-
         return manifest_html(self)
 
     @property
@@ -271,3 +282,73 @@ def _compression_fault(compression: str) -> str | None:
 def _build_id_fault(build_id: str) -> str | None:
     sound = _BUILD_ID.fullmatch(build_id)
     return None if sound else f"is {shown(build_id)}, must be 8 lower-case hex digits"
+
+
+def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
+    """Return a table of a dataset's splits, features, classes and totals.
+
+    Args:
+        manifest: the manifest of the dataset.
+        all_classes: list every class, however many there are, with its full name.
+    """
+    lines = [
+        _title(manifest),
+        *table([_SPLIT_HEAD, *_split_rows(manifest)]),
+        *schema_lines(manifest.schema),
+    ]
+    counts = {name: split.label_counts for name, split in manifest.splits.items()}
+    lines += class_lines(counts, manifest.schema, all_classes=all_classes)
+    if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:
+        lines.append("`tfshards info DATASET --all` lists every class")
+    return "\n".join([*lines, *_totals_lines(manifest)])
+
+
+def manifest_html(manifest: Manifest) -> str:
+    """Return what ``manifest_text`` does as tables of HTML, with all classes."""
+    counts = {name: split.label_counts for name, split in manifest.splits.items()}
+    names = class_order(counts, manifest.schema)
+    parts = [
+        html_table(_title(manifest), _SPLIT_HEAD, _split_rows(manifest)),
+        html_lines(schema_lines(manifest.schema)),
+    ]
+    if names:
+        rows = [(escaped(name), *counts_of(counts, name)) for name in names]
+        parts.append(html_table("classes", ("class", *counts), rows))
+    else:
+        parts.append(html_lines([uncounted(manifest.schema, all_classes=False)]))
+    return "".join([*parts, html_lines(_totals_lines(manifest))])
+
+
+_SPLIT_HEAD = ("split", "examples", "shards", "bytes", "examples per shard")
+
+
+def _title(manifest: Manifest) -> str:
+    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
+    return f"{manifest.name}, build {manifest.build_id}{compression}"
+
+
+def _split_rows(manifest: Manifest) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, split in manifest.splits.items():
+        sizes = [shard.num_examples for shard in split.shards]
+        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
+    return rows
+
+
+def _totals_lines(manifest: Manifest) -> list[str]:
+    """Return lines about entries of the source: accepted, rejected and skipped ones, and conversions."""
+    totals = manifest.totals
+    lines = [
+        f"entries: {totals.entries:,} = {totals.accepted:,} accepted + {totals.rejected:,} rejected"
+        f" + {totals.skipped:,} skipped"
+    ]
+    for outcome, reasons in totals.reasons.items():
+        lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
+    if manifest.rejects_digest:
+        lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
+    remedy_of = remedies()
+    for name, count in totals.conversions.items():
+        remedy = f" ({remedy_of[name]})" if name in remedy_of else ""
+        # the count last, since names such as "16 bits to 8" start with a number
+        lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
+    return lines

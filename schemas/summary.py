@@ -8,10 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from tfshards.schemas.errors import one_line
-from tfshards.schemas.manifest import Manifest
-from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import Schema
-from tfshards.schemas.sizes import size
 
 # Rows of a table; a notebook with more of them is slow.
 MAX_ROWS = 1_000
@@ -100,80 +97,10 @@ _PARAMETER = re.compile(r"\b([a-z]+)=('?)(\w+)\2")
 
 
 # More classes than these are summed up by those with most and with fewest examples.
-_SHOWN_CLASSES = 20
+SHOWN_CLASSES = 20
 # Characters of the name of a class in a summary.
 _SHOWN_NAME = 40
 _QUANTILES = {"fewest": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "most": 1.0}
-
-
-def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
-    """Return a table of a dataset's splits, features, classes and totals.
-
-    Args:
-        manifest: the manifest of the dataset.
-        all_classes: list every class, however many there are, with its full name.
-    """
-    lines = [
-        _title(manifest),
-        *table([_SPLIT_HEAD, *_split_rows(manifest)]),
-        *schema_lines(manifest.schema),
-    ]
-    counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    lines += class_lines(counts, manifest.schema, all_classes=all_classes)
-    if not all_classes and len(set().union(*counts.values())) > _SHOWN_CLASSES:
-        lines.append("`tfshards info DATASET --all` lists every class")
-    return "\n".join([*lines, *_totals_lines(manifest)])
-
-
-def manifest_html(manifest: Manifest) -> str:
-    """Return what ``manifest_text`` does as tables of HTML, with all classes."""
-    counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    names = _class_names(counts, manifest.schema)
-    parts = [
-        html_table(_title(manifest), _SPLIT_HEAD, _split_rows(manifest)),
-        html_lines(schema_lines(manifest.schema)),
-    ]
-    if names:
-        rows = [(escaped(name), *_counts(counts, name)) for name in names]
-        parts.append(html_table("classes", ("class", *counts), rows))
-    else:
-        parts.append(html_lines([_uncounted(manifest.schema, all_classes=False)]))
-    return "".join([*parts, html_lines(_totals_lines(manifest))])
-
-
-_SPLIT_HEAD = ("split", "examples", "shards", "bytes", "examples per shard")
-
-
-def _title(manifest: Manifest) -> str:
-    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
-    return f"{manifest.name}, build {manifest.build_id}{compression}"
-
-
-def _split_rows(manifest: Manifest) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for name, split in manifest.splits.items():
-        sizes = [shard.num_examples for shard in split.shards]
-        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
-    return rows
-
-
-def _totals_lines(manifest: Manifest) -> list[str]:
-    """Return lines about entries of the source: accepted, rejected and skipped ones, and conversions."""
-    totals = manifest.totals
-    lines = [
-        f"entries: {totals.entries:,} = {totals.accepted:,} accepted + {totals.rejected:,} rejected"
-        f" + {totals.skipped:,} skipped"
-    ]
-    for outcome, reasons in totals.reasons.items():
-        lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
-    if manifest.rejects_digest:
-        lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
-    remedy_of = remedies()
-    for name, count in totals.conversions.items():
-        remedy = f" ({remedy_of[name]})" if name in remedy_of else ""
-        # the count last, since names such as "16 bits to 8" start with a number
-        lines.append(f"  accepted: {one_line(name)}: {count:,}{remedy}")
-    return lines
 
 
 def schema_lines(schema: Schema) -> list[str]:
@@ -198,17 +125,17 @@ def class_lines(
         schema: the schema, which has the class names in the order of their numbers.
         all_classes: list every class, with its full name.
     """
-    names = _class_names(counts, schema)
+    names = class_order(counts, schema)
     if not names:
-        return [_uncounted(schema, all_classes=all_classes)]
+        return [uncounted(schema, all_classes=all_classes)]
     if all_classes:
-        return table([("class", *counts), *((escaped(name), *_counts(counts, name)) for name in names)])
-    if len(names) <= _SHOWN_CLASSES:
+        return table([("class", *counts), *((escaped(name), *counts_of(counts, name)) for name in names)])
+    if len(names) <= SHOWN_CLASSES:
         return table([("class", *counts), *_rows(counts, names)])
     # of equal classes, the first ones
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
-    half = _SHOWN_CLASSES // 2
-    left = len(names) - _SHOWN_CLASSES
+    half = SHOWN_CLASSES // 2
+    left = len(names) - SHOWN_CLASSES
     rows = [
         ("class", *counts),
         *_rows(counts, names[:half]),
@@ -220,7 +147,7 @@ def class_lines(
     return [line.rstrip() for line in table(rows)]
 
 
-def _class_names(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
+def class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
     """Return the classes that occur, in the order of their numbers."""
     names = list(dict.fromkeys(name for split in counts.values() for name in split))
     if schema is not None and schema.class_names:
@@ -232,12 +159,12 @@ def _class_names(counts: Mapping[str, Mapping[str, int]], schema: Schema | None)
     return names
 
 
-def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
+def uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     """Return a line about classes of which each example has several, or about their absence."""
     many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
     if not many or schema is None:
         return "no labels"
-    known = schema.class_names if all_classes else schema.class_names[:_SHOWN_CLASSES]
+    known = schema.class_names if all_classes else schema.class_names[:SHOWN_CLASSES]
     several = f"{escaped(many[0])}: several classes per example, not counted"
     if not known:
         return several
@@ -248,11 +175,11 @@ def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
 
 
 def _rows(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> list[tuple[str, ...]]:
-    return [(_cut(escaped(name)), *_counts(counts, name)) for name in names]
+    return [(_cut(escaped(name)), *counts_of(counts, name)) for name in names]
 
 
-def _counts(counts: Mapping[str, Mapping[str, int]], name: str) -> list[str]:
-    # of a split without classes nothing is counted
+def counts_of(counts: Mapping[str, Mapping[str, int]], name: str) -> list[str]:
+    """Return the number of examples of a class in each split; a dash for a split without classes."""
     return [f"{split.get(name, 0):,}" if split else "-" for split in counts.values()]
 
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -258,6 +259,25 @@ def modules_imported(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module
+
+
+def modules_of(path):
+    """Return the files of this project that a file imports, in functions and for types as well."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfshards."):
+            module = node.module.removeprefix("tfshards.").replace(".", "/")
+            for name in (module, *(f"{module}/{alias.name}" for alias in node.names)):
+                if (ROOT / f"{name}.py").exists() and ROOT / f"{name}.py" != path:
+                    yield f"{name}.py"
+
+
+def test_no_modules_import_each_other():
+    files = [path for room in ("schemas", "prep", "loader") for path in (ROOT / room).rglob("*.py")]
+    imports = {
+        str(path.relative_to(ROOT)): {*modules_of(path)} for path in files if path.name != "__init__.py"
+    }
+    # raises CycleError
+    assert len([*TopologicalSorter(imports).static_order()]) == len(imports)
 
 
 @pytest.mark.parametrize(

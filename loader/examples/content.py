@@ -13,7 +13,7 @@ from tfshards.loader.examples.map_fn import UserMap
 from tfshards.loader.examples.weights import Weighing, weighing
 from tfshards.loader.options.image import FLOAT_DTYPES, Boxes, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 
 
@@ -200,7 +200,7 @@ class Content:
         return self.user_map is not None or any(image.is_random for image in self.images.values())
 
 
-def make_content(options: LoadOptions, source: Source) -> Content:
+def make_content(options: LoadOptions, source: OpenSplit) -> Content:
     """Return the content of the batches of ``source``.
 
     Raises:

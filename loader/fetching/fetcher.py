@@ -22,7 +22,7 @@ from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.files import NUM_THREADS, BlockFile, BlockFiles
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD, Pass, epoch_after, schedule
-from tfshards.loader.order.plan import Plan
+from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.records.intervals import PADDING
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.schemas.storage import AnyPath
@@ -65,7 +65,7 @@ class BlockFetcher:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ReadPlan,
         reader: RecordReader,
         table: BlockTable,
         paths: Sequence[AnyPath],

@@ -16,8 +16,8 @@ from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.assignment import RUN_BYTES
-from tfshards.loader.order.plan import Plan
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.plan import ReadPlan
+from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.shards import Shards
 from tfshards.loader.resources.cache import FOLDER
@@ -36,7 +36,7 @@ _AHEAD = 2 * NUM_THREADS
 _LEAST_AHEAD = 4
 
 
-def check_remote(options: LoadOptions, source: Source) -> None:
+def check_remote(options: LoadOptions, source: OpenSplit) -> None:
     """Raise if options need files of an object store before the first step.
 
     Raises:
@@ -49,7 +49,7 @@ def check_remote(options: LoadOptions, source: Source) -> None:
         raise OptionsError("reads-all", option=option, root=source.root)
 
 
-def is_fetched(options: LoadOptions, source: Source, reader: RecordReader) -> bool:
+def is_fetched(options: LoadOptions, source: OpenSplit, reader: RecordReader) -> bool:
     """Return whether blocks are fetched as needed, rather than read as they are, or copied beforehand.
 
     Raises:
@@ -75,12 +75,12 @@ def is_fetched(options: LoadOptions, source: Source, reader: RecordReader) -> bo
     )
 
 
-def with_short_streams(plan: Plan) -> Plan:
+def with_short_streams(plan: ReadPlan) -> ReadPlan:
     """Return ``plan`` with shorter streams by steps, so that fewer blocks are read at the same time."""
     return replace(plan, assignment=replace(plan.assignment, chunk=min(1, plan.assignment.chunk)))
 
 
-def fetched_shards(plan: Plan, reader: RecordReader, source: Source, options: LoadOptions) -> Shards:
+def fetched_shards(plan: ReadPlan, reader: RecordReader, source: OpenSplit, options: LoadOptions) -> Shards:
     """Return the shards of ``reader`` with a fetcher for their blocks.
 
     Raises:
@@ -126,7 +126,9 @@ def _base(folder: Path | None) -> Path:
     return folder / FOLDER / _BLOCKS
 
 
-def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int | None) -> tuple[int, Room]:
+def _unit(
+    plan: ReadPlan, reader: RecordReader, listed: Sequence[Shard], bound: int | None
+) -> tuple[int, Room]:
     """Return the number of records of a block, and the room for blocks that are not kept."""
     stride, run = reader.shards.stride, reader.order.run
     unit = run or max(1, int(RUN_BYTES / reader.record_bytes))
@@ -158,7 +160,9 @@ def _unit(plan: Plan, reader: RecordReader, listed: Sequence[Shard], bound: int 
     return unit, Room(staging=reading + ahead, ahead=ahead, piece=block)
 
 
-def _read_together(plan: Plan, reader: RecordReader, listed: Sequence[Shard], unit: int) -> tuple[int, int]:
+def _read_together(
+    plan: ReadPlan, reader: RecordReader, listed: Sequence[Shard], unit: int
+) -> tuple[int, int]:
     """Return the bytes of the blocks that are read at the same time, and of the largest block."""
     assignment = plan.assignment
     # records differ in size
@@ -170,6 +174,6 @@ def _read_together(plan: Plan, reader: RecordReader, listed: Sequence[Shard], un
     return min(whole, int((STREAMS_AHEAD + 1) * (stream + 2 * block))), block
 
 
-def _by_lanes(plan: Plan, block: int) -> int:
+def _by_lanes(plan: ReadPlan, block: int) -> int:
     """Return the bytes of the blocks that are read at the same time, one by each lane."""
     return (plan.assignment.worker_lanes + plan.assignment.num_readers) * block

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.order.epoch import Epoch
-from tfshards.loader.order.plan import Plan
+from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import ranks_of_lanes
 
@@ -147,7 +147,7 @@ class Schedule:
         return len(self.lanes)
 
 
-def schedule(plan: Plan, reader: RecordReader, epoch: int) -> Schedule:
+def schedule(plan: ReadPlan, reader: RecordReader, epoch: int) -> Schedule:
     """Return the uses of an epoch, from its first step or, in the first epoch, from ``plan.begin``.
 
     Args:
@@ -188,7 +188,7 @@ def schedule(plan: Plan, reader: RecordReader, epoch: int) -> Schedule:
 
 
 def _by_lanes(
-    plan: Plan, reader: RecordReader, epoch: Epoch, first: int
+    plan: ReadPlan, reader: RecordReader, epoch: Epoch, first: int
 ) -> tuple[IntArray, IntArray, list[IntArray], int]:
     """Return the lane and the step of each piece, the pieces, and the number of lanes."""
     assignment = plan.assignment
@@ -207,7 +207,7 @@ def _by_lanes(
 
 
 def _by_steps(
-    plan: Plan, reader: RecordReader, epoch: Epoch, first: int
+    plan: ReadPlan, reader: RecordReader, epoch: Epoch, first: int
 ) -> tuple[IntArray, IntArray, list[IntArray], int]:
     """Return the stream and the place in the order of each piece, the pieces, and the number of streams."""
     assignment = plan.assignment
@@ -301,7 +301,7 @@ class Pass:
         return bool(self._left[: max(0, len(self._left) + lane - STREAMS_AHEAD)].any())
 
 
-def epoch_after(plan: Plan, epoch: int) -> tuple[int, bool]:
+def epoch_after(plan: ReadPlan, epoch: int) -> tuple[int, bool]:
     """Return the epoch that is expected to follow, and whether the same iteration reads it.
 
     After its last epoch, a dataset is expected to be iterated again.

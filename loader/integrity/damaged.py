@@ -25,7 +25,7 @@ from tfshards.loader.integrity.files import (
     remedy,
 )
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.order.source import Source, split_name
+from tfshards.loader.order.source import OpenSplit, split_name
 from tfshards.loader.records.shards import Shards, shards_of
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
 from tfshards.schemas.compression import Compression, tensorflow_name
@@ -198,7 +198,7 @@ def _runs(wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def open_shards(source: Source, options: LoadOptions) -> Shards:
+def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:
     """Return the shards of the split, checked as ``options`` require.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``Plan``: which examples one worker reads, in which order; and whether a run can be resumed."""
+"""``ReadPlan``: which examples one worker reads, in which order; and whether a run can be resumed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tfshards.loader.order.population import (
     ranges_of,
     taken,
 )
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import OptionsError
 
 
 def order_facts(
-    source: Source, population: Population, assignment: Assignment, shuffle: Shuffle | None
+    source: OpenSplit, population: Population, assignment: Assignment, shuffle: Shuffle | None
 ) -> Facts:
     """Return the facts that the order of a run depends on, except the number of workers, as JSON values."""
     digest = sha256()
@@ -127,7 +127,7 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
             )
 
 
-def choose_population(options: LoadOptions, source: Source) -> Population:
+def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
     """Return the population of an epoch: which examples of ``source`` it contains, and how often.
 
     Raises:
@@ -165,7 +165,7 @@ def _resampled(
     members: Sequence[npt.NDArray[np.int64]],
     ratios: Mapping[str, float] | Mapping[int, float],
     take: int | Part | None,
-    source: Source,
+    source: OpenSplit,
 ) -> Groups:
     """Return groups in these ratios, with ``take`` positions per epoch; by default the number of examples.
 
@@ -188,7 +188,7 @@ def _check_take_fits(take: int | Part | None, num_examples: int, what: str) -> N
         raise OptionsError("take-too-many", take=take, num_examples=num_examples, what=what)
 
 
-def _class_number(source: Source, name: object) -> int:
+def _class_number(source: OpenSplit, name: object) -> int:
     names = source.manifest.schema.class_names
     if isinstance(name, str) and name in names:
         return names.index(name)
@@ -201,7 +201,7 @@ def _class_number(source: Source, name: object) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plan:
+class ReadPlan:
     """What one worker reads.
 
     Attributes:
@@ -233,7 +233,7 @@ class Plan:
         return max(0, ((self.epochs or 1) - self.begin.epoch) * steps - self.begin.step)
 
 
-def make_plan(options: LoadOptions, source: Source) -> Plan:
+def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
     """Return what the worker of ``options`` reads of ``source``.
 
     Raises:
@@ -266,7 +266,7 @@ def make_plan(options: LoadOptions, source: Source) -> Plan:
         # In compressed shards, entering a lane at a random rank would decompress twice as much.
         is_entered=not stored.is_compressed,
     )
-    return Plan(
+    return ReadPlan(
         population=population,
         order=order,
         assignment=assignment,
@@ -278,7 +278,7 @@ def make_plan(options: LoadOptions, source: Source) -> Plan:
     )
 
 
-def no_steps(source: Source, assignment: Assignment) -> str:
+def no_steps(source: OpenSplit, assignment: Assignment) -> str:
     """Return the warning that an epoch has no steps, with the reason."""
     count = assignment.worker.count
     workers = "1 worker" if count == 1 else f"{count} workers"
@@ -290,7 +290,7 @@ def no_steps(source: Source, assignment: Assignment) -> str:
     )
 
 
-def _stored(source: Source) -> Stored:
+def _stored(source: OpenSplit) -> Stored:
     split = source.split
     return Stored(
         max(1.0, split.record_bytes / max(1, split.num_examples)),

@@ -1,4 +1,4 @@
-"""``Source``: the split that is read, of one dataset, or of several that are mixed and look like one."""
+"""``OpenSplit``: the split that is read, of one dataset, or of several that are mixed and look like one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUM_THREADS = 16
 
 
 @dataclass(frozen=True)
-class Source:
+class OpenSplit:
     """The split that is read.
 
     Attributes:
@@ -75,7 +75,7 @@ class Source:
         return np.concatenate(labels)
 
 
-def open_source(options: LoadOptions) -> Source:
+def open_source(options: LoadOptions) -> OpenSplit:
     """Return the split that ``options`` name, after reading the manifest.
 
     Raises:
@@ -87,7 +87,7 @@ def open_source(options: LoadOptions) -> Source:
         source = _open_mix(options.path, options.split)
     else:
         manifest, root = read_manifest(options.path), any_path(options.path)
-        source = Source(root, manifest, split_name(manifest, options.split, root))
+        source = OpenSplit(root, manifest, split_name(manifest, options.split, root))
     if options.class_names is not None:
         _check_class_names(source, list(options.class_names))
     return source
@@ -115,7 +115,7 @@ def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
     return split if split is not None else next(iter(manifest.splits))
 
 
-def _open_mix(mix: Mix, split: str | None) -> Source:
+def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
     for path in mix.weights:
         if isinstance(any_path(path), RemotePath):
             raise OptionsError("mix-remote", path=path)
@@ -144,10 +144,10 @@ def _open_mix(mix: Mix, split: str | None) -> Source:
         splits={names[0]: Split(shards, counts)},
         options={"source": "mix", "of": [dict(manifest.options) for manifest in manifests]},
     )
-    return Source(roots[0], combined, names[0], tuple(each.num_examples for each in splits))
+    return OpenSplit(roots[0], combined, names[0], tuple(each.num_examples for each in splits))
 
 
-def _check_class_names(source: Source, wanted: Sequence[str]) -> None:
+def _check_class_names(source: OpenSplit, wanted: Sequence[str]) -> None:
     found = source.manifest.schema.class_names
     if list(wanted) == list(found):
         return

@@ -13,7 +13,7 @@ from tfshards.loader.graph.raw_ops import count_up, gather, new_counter, not_inl
 from tfshards.loader.graph.stages import flat_mapped, interleaved, mapped
 from tfshards.loader.order.assignment import Assignment, lane_start
 from tfshards.loader.order.epoch import Epoch, lane_ranks
-from tfshards.loader.order.plan import Plan
+from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.records.explain import explained, fail_unless
 from tfshards.loader.records.intervals import MISSING
 from tfshards.loader.records.record_reader import RecordReader
@@ -25,7 +25,7 @@ STREAMS_OPEN = 2
 _Ranks: TypeAlias = "tuple[tf.Tensor, tf.Tensor]"
 
 
-def read_groups(plan: Plan, records: RecordReader) -> tf.data.Dataset:
+def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
     """Return ``(epoch, (numbers, records))`` of the groups of steps of ``plan``.
 
     ``epoch`` (int64) has shape ``(readers,)``, ``numbers`` (int64, see ``read_intervals``) and ``records``

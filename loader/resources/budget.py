@@ -14,8 +14,8 @@ from tfshards.loader.examples.batches import Ahead
 from tfshards.loader.examples.content import Content
 from tfshards.loader.options.image import Image
 from tfshards.loader.order.assignment import STREAM_BYTES
-from tfshards.loader.order.plan import Plan
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.plan import ReadPlan
+from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.shards import Shards
 from tfshards.loader.records.streams import STREAMS_OPEN
@@ -42,7 +42,7 @@ def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
 
 
 def most_pixels(
-    source: Source, shards: Shards, lengths: npt.NDArray[np.float64], names: Sequence[str]
+    source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, int]:
     """Return the maximum number of pixels of each of the images ``names`` in the longest records.
 
@@ -63,7 +63,7 @@ def most_pixels(
     return found
 
 
-def _records(source: Source, shards: Shards, lengths: npt.NDArray[np.float64]) -> Iterator[bytes]:
+def _records(source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64]) -> Iterator[bytes]:
     root, split = source.root, source.split
     if shards.compression:
         path = next((root / shard.path for shard in split.shards if shard.num_examples), None)
@@ -171,7 +171,9 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
     )
 
 
-def forecast(source: Source, plan: Plan, reader: RecordReader, content: Content, spec: object) -> Sizes:
+def forecast(
+    source: OpenSplit, plan: ReadPlan, reader: RecordReader, content: Content, spec: object
+) -> Sizes:
     """Return the sizes of what the pipeline processes.
 
     Args:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfshards.loader.integrity.files import remedy
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.shards import Shards
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.files import write_blocks_atomically
@@ -41,7 +41,7 @@ _verified: dict[str, tuple[int, ...]] = {}
 _lock = threading.Lock()
 
 
-def cached_shards(shards: Shards, source: Source, folder: Path, *, strict: bool) -> Shards:
+def cached_shards(shards: Shards, source: OpenSplit, folder: Path, *, strict: bool) -> Shards:
     """Return ``shards`` with the paths of their copies, after making those that are missing.
 
     Args:
@@ -77,7 +77,7 @@ class _StoppedError(Exception):
     """Another thread has failed."""
 
 
-def _fill(folder: Path, source: Source, *, strict: bool) -> list[AnyPath]:
+def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
     """Return the paths from which the shards are read, after making the copies that are missing."""
     root, name, shards = source.root, source.name, source.split.shards
     with ThreadPoolExecutor(_NUM_THREADS) as threads:

@@ -21,8 +21,8 @@ from tfshards.loader.options.image import Boxes, Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.position import Shuffle
 from tfshards.loader.options.selection import Mix
-from tfshards.loader.order.plan import Plan, make_plan
-from tfshards.loader.order.source import Source, open_source
+from tfshards.loader.order.plan import ReadPlan, make_plan
+from tfshards.loader.order.source import OpenSplit, open_source
 from tfshards.loader.pipeline import is_numbered, load_dataset
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
@@ -318,7 +318,7 @@ def bench(
     return replace(speeds, larger=_larger(options, speeds, seconds))
 
 
-def _disk_rate(source: Source, num_examples: int, seconds: float) -> float | None:
+def _disk_rate(source: OpenSplit, num_examples: int, seconds: float) -> float | None:
     """Return the examples per second of reading the shards of the first examples from the disk."""
     files: list[tuple[Path, int]] = []
     left, counted = num_examples, 0
@@ -341,7 +341,7 @@ def _larger(options: LoadOptions, speeds: Speeds, seconds: float) -> Larger | No
 
 
 def _resized(
-    encoded: LoadOptions, content: Content, plan: Plan, num_examples: int, seconds: float
+    encoded: LoadOptions, content: Content, plan: ReadPlan, num_examples: int, seconds: float
 ) -> Resized | None:
     """Return what smaller images would bring; None unless one image of 8 bits is decoded."""
     kinds = {feature.name: feature for feature in content.features if feature.name in content.images}

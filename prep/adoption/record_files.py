@@ -21,7 +21,7 @@ from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.index import HEADER_BYTES
 from tfshards.schemas.names import MANIFEST_NAME, is_reserved, shard_path_fault
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
-from tfshards.schemas.storage.reading import in_background
+from tfshards.schemas.storage.reader import in_background
 from tfshards.schemas.storage.untrusted import open_unpacked
 
 # What a file holds: records ("none" and "gzip" name the compression, as in the manifest), no bytes, no bytes

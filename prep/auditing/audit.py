@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.auditing.findings import (
-    Example,
     Finding,
+    FoundExample,
     Instance,
     Kind,
     class_findings,
@@ -30,14 +30,14 @@ from tfshards.schemas.storage import any_path
 from tfshards.schemas.summary import class_lines, escaped
 
 
-def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> set[Example]:
+def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> set[FoundExample]:
     """Return the examples of some kinds of findings, of equal or similar ones all but one.
 
     If an image has several labels, nothing shows which of them is right. Therefore all examples of a conflict
     are returned for the kind ``conflict``; for the kinds ``leak`` and ``duplicate`` without it, none of them.
     """
     of_conflicts = _of_conflicts(findings)
-    chosen: set[Example] = set()
+    chosen: set[FoundExample] = set()
     for finding in findings:
         if finding.kind in kinds and finding.kind != "conflict":
             found = {instance.example for instance in finding.instances if instance.example}
@@ -45,10 +45,10 @@ def chosen_examples(findings: Collection[Finding], kinds: Collection[Kind]) -> s
     return chosen | of_conflicts if "conflict" in kinds else chosen
 
 
-def _of_conflicts(findings: Collection[Finding]) -> set[Example]:
+def _of_conflicts(findings: Collection[Finding]) -> set[FoundExample]:
     """Return the examples of all conflicts, with those that equal or resemble one of them."""
-    similar: dict[Example, set[Example]] = {}
-    waiting: list[Example] = []
+    similar: dict[FoundExample, set[FoundExample]] = {}
+    waiting: list[FoundExample] = []
     for finding in findings:
         for instance in finding.instances:
             if instance.example and instance.like:
@@ -284,12 +284,12 @@ def _instance_text(instance: Instance) -> str:
     return f"{' = '.join(examples)}: {escaped(instance.detail)}" if examples else escaped(instance.detail)
 
 
-def _example_text(example: Example) -> str:
+def _example_text(example: FoundExample) -> str:
     label = "" if example.label is None else f", {escaped(example.label)}"
     return f"{escaped(example.key)} ({example.split}{label})"
 
 
-def _example_json(example: Example | None) -> Json:
+def _example_json(example: FoundExample | None) -> Json:
     if example is None:
         return None
     return {"split": example.split, "key": example.key, "label": example.label}

@@ -25,7 +25,7 @@ _MAX_PIXEL_RATIO = 16
 
 
 @dataclass(frozen=True)
-class Example:
+class FoundExample:
     """Identifies an example.
 
     Attributes:
@@ -52,8 +52,8 @@ class Instance:
     """
 
     detail: str
-    example: Example | None = None
-    like: Example | None = None
+    example: FoundExample | None = None
+    like: FoundExample | None = None
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Finding:
     instances: tuple[Instance, ...]
 
 
-def example_at(seen: Survey, manifest: Manifest, index: int) -> Example:
+def example_at(seen: Survey, manifest: Manifest, index: int) -> FoundExample:
     """Return the split, the key and the label of the example at ``index``."""
     label = int(seen.label[index])
     name = None if label == NO_LABEL else class_name(manifest, label)
     split = int(seen.split[index])
     # the examples of a split follow each other
     number = index - int(np.searchsorted(seen.split, split))
-    return Example(seen.splits[split], seen.keys[index], name, number)
+    return FoundExample(seen.splits[split], seen.keys[index], name, number)
 
 
 def class_name(manifest: Manifest, label: int) -> str:

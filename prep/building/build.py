@@ -27,8 +27,9 @@ from tfshards.prep.building.planned_build import LayoutWriter, PlannedBuild
 from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
+from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Layouts, Plan, check_types, label_counts, make_plan
+from tfshards.prep.planning.plan import Layouts, Plan, label_counts
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Source

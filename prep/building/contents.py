@@ -15,7 +15,7 @@ from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan
-from tfshards.prep.progress.lines import Log, Progress
+from tfshards.prep.progress.lines import Log, WorkProgress
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import FrameReader, RecordError, masked_crc32c
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader
@@ -51,7 +51,7 @@ def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequenc
     """
     differs = np.zeros(len(numbers), dtype=np.bool_)
     encode = example_encoder(listing.schema)
-    progress = Progress("comparing inputs", len(numbers))
+    progress = WorkProgress("comparing inputs", len(numbers))
 
     def compare(start: int) -> None:
         rows = listing.rows(numbers[start : start + _INPUTS])

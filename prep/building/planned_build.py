@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from tfshards.prep.engines.job import cancel_lost_job
+from tfshards.prep.engines.lost_job import cancel_lost_job
 from tfshards.prep.engines.table import Engine, Work
 from tfshards.prep.planning.plan import Layouts, Plan
-from tfshards.prep.progress.lines import Log, Progress, Reporter, Written
+from tfshards.prep.progress.lines import Log, Reporter, WorkProgress, Written
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
@@ -179,7 +179,7 @@ class LayoutWriter(PlannedBuild):
         missing = self.begin(phase, layouts)
         if missing:
             num_examples = sum(len(layouts[split][index]) for split, index in missing)
-            progress = Progress(self.name, num_examples)
+            progress = WorkProgress(self.name, num_examples)
             task = self.task(phase, layouts, progress.reporter)
             planned = {
                 task.shard_path(shard): (shard, len(layouts[shard.split][shard.shard_index]))

@@ -35,8 +35,9 @@ from tfshards.prep.planning.estimate import (
     seconds_of,
     start_seconds_of,
 )
+from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Plan, check_types, make_plan
+from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import num_jobs, num_writers
 from tfshards.prep.sources.base import Reader, Source

@@ -25,8 +25,9 @@ from tfshards.prep.building.output import claimed, dataset_name, discard_others,
 from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.engines.transform import Collection, Transform, run_steps
+from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Layouts, check_option_types, make_plan, plan_id_of
+from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, WarningLine, as_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements.reader import ElementsReader
@@ -101,11 +102,11 @@ class WriteShards(Transform):  # type: ignore[misc]
         """Return the PCollection of the build id; see the class."""
         return run_steps(elements, self._steps())
 
-    def _steps(self) -> Steps:
+    def _steps(self) -> WriteSteps:
         """Return the steps of one run."""
         # on the workers it holds the values of elements, too
         check_usable(inspect_output(self._request.folder))
-        return Steps(self._request, secrets.token_hex(4))
+        return WriteSteps(self._request, secrets.token_hex(4))
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class _Task(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steps:
+class WriteSteps:
     """The steps of one run on its workers, each of which may be repeated.
 
     Between the steps, everything is in files: the staged elements and the build area. When a build is

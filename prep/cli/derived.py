@@ -14,7 +14,7 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 def add_derived_shards(parser: argparse.ArgumentParser) -> None:
     """Add the options of a dataset that is derived from others."""
     # imported late, because most commands do not need it
-    from tfshards.prep.rewriting.commit import ShardOptions
+    from tfshards.prep.rewriting.new_shards import ShardOptions
 
     add_shards(parser, "as many as before")
     add_options(parser, ShardOptions)
@@ -32,7 +32,7 @@ def run_derived(
 ) -> Result:
     """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and return its manifest."""
     # imported late, because it is not needed to print help
-    from tfshards.prep.rewriting.commit import ShardOptions
+    from tfshards.prep.rewriting.new_shards import ShardOptions
 
     made = derive(
         origins,

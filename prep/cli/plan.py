@@ -32,7 +32,7 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.decisions import outlook, wanted_of
     from tfshards.prep.building.output_state import inspect_output
     from tfshards.prep.building.preview import plan
-    from tfshards.prep.planning.text import plan_json, plan_text
+    from tfshards.prep.planning.plan import plan_json, plan_text
 
     if args.batch_size < 1:
         raise OptionsError("batch-size-range", batch_size=args.batch_size)

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, reason
+from tfshards.prep.engines.beam_log import quiet_logging, reason
+from tfshards.prep.engines.beam_workers import Workers
 from tfshards.prep.engines.job import Job, JobNote, running
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
@@ -49,16 +50,10 @@ with quiet_logging():
     from apache_beam.runners.runner import PipelineState
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-# Names of the threads in which Beam waits for a worker process to end, and for its responses.
-WORKER_THREADS = ("run_worker", "beam_control_read")
 _WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 _CONNECT_SECONDS = 3
 # Tokens of the builds of this process, by which a worker recognizes that it is a thread of it (LOOPBACK).
 _own_tokens: set[str] = set()
-_LOST_WORKER = (
-    "a worker process died, perhaps because memory ran out (its output is in {log}); "
-    "run the same command to resume"
-)
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -124,7 +119,7 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
         is_lasting=bool(options.view_as(PortableOptions).job_endpoint),
     )
     failures: list[BaseException] = []
-    is_lost = threading.Event()
+    workers = Workers(work, failures)
 
     def run_pipeline() -> None:
         try:
@@ -141,23 +136,9 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             failures.append(error)
         work.progress.end()
 
-    hook = threading.excepthook
     are_workers_left = False
-
-    def lose_worker(death: threading.ExceptHookArgs) -> None:
-        if not _is_of_beam(death):
-            hook(death)
-        elif death.thread and death.thread.name in WORKER_THREADS and not work.progress.has_ended:
-            why = _LOST_WORKER.format(log=work.log_path)
-            failures.append(BuildError("build-failed", text=why))
-            # before the other workers stop, whose failure ends the pipeline
-            is_lost.set()
-            work.stop(why)
-            work.progress.end()
-
     thread = threading.Thread(target=run_pipeline, name="beam", daemon=True)
-    # Beam waits forever for a worker process that has died; the only sign is an exception in a thread.
-    threading.excepthook = lose_worker
+    workers.watch()
     try:
         thread.start()
         work.progress.follow(None if job.is_local else job.measure, job.where)
@@ -169,25 +150,17 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             are_workers_left |= thread.is_alive()
         raise
     finally:
-        if is_lost.is_set() or are_workers_left or (failures and not job.is_local):
-            # further threads are about to fail because of the same worker, or of a lost job or job service
-            ignore_beam()
-        else:
-            threading.excepthook = hook
+        # further threads may be about to fail because of the same worker, or of a lost job or job service
+        workers.leave(will_fail=are_workers_left or bool(failures and not job.is_local))
     if not failures and work.area is not None and work.area.stop_reason() is not None:
         failures.append(BuildError("worker-failed"))
     if failures:
         why = reason(failures[0])
         work.stop(why)
-        if not is_lost.is_set():
+        if not workers.is_lost:
             job.cancel(thread)
         raise BuildError("build-failed", text=why) from failures[0]
     job.forget()
-
-
-def _is_of_beam(death: threading.ExceptHookArgs) -> bool:
-    frames = traceback.walk_tb(death.exc_traceback)
-    return any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames)
 
 
 def _runner(work: Work, arguments: Sequence[str]) -> tuple[beam.runners.PipelineRunner, PipelineOptions]:

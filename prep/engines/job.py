@@ -17,12 +17,10 @@ from typing import Protocol
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import has_arrived
-from tfshards.prep.progress.lines import Log, Written, as_warning
+from tfshards.prep.progress.lines import Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
-from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 # How long to wait for a cancelled job and for threads of this process to end.
 _CANCEL_SECONDS = 60
@@ -187,38 +185,6 @@ class Job:
             )
         elif handle is not None:
             self.forget()
-
-
-def cancel_lost_job(path: AnyPath, log: Log) -> None:
-    """Cancel the job that an earlier run noted at ``path``, and remove the note.
-
-    That run was killed, or could not cancel the job. The build does not depend on it: the workers of an
-    earlier attempt stop when the next one opens the build area.
-    """
-    try:
-        note = JobNote(**load_json(read_whole(path, RECORD)))
-    except FileNotFoundError:
-        return
-    except (ValueError, TypeError):
-        path.unlink()
-        return
-    # Beam takes a second to import
-    from tfshards.prep.engines import beam
-
-    try:
-        was_running = beam.cancel(note)
-    except Exception as error:  # whatever it is, the build does not depend on it
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        log(
-            as_warning(
-                f"an earlier run left {note}, which cannot be cancelled ({first_line}); if it still runs "
-                "there, its tasks end at their next example"
-            )
-        )
-    else:
-        if was_running:
-            log(f"cancelled {note}, which an earlier run left")
-    path.unlink()
 
 
 # The shell ends the server when its standard input is closed, which happens even if this process is killed.

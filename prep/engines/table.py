@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
-from tfshards.prep.progress.lines import NOTHING, Log, Progress, Written, to_stderr
+from tfshards.prep.progress.lines import NOTHING, Log, WorkProgress, Written, to_stderr
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import OptionsError
@@ -48,7 +48,7 @@ class Work:
 
     function: Callable[[Any], None]
     items: Sequence[object]
-    progress: Progress
+    progress: WorkProgress
     stop: Callable[[str], None]
     size: Written = NOTHING
     area: BuildArea | None = None

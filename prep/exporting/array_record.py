@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfshards.prep.exporting.format import Contents, Format, WrittenPart
-from tfshards.prep.exporting.request import Example, Part, Request, as_encoded
+from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest, as_encoded
 from tfshards.prep.records.example import Values, decode_example, example_encoder
 from tfshards.prep.views.table import labels_text
 from tfshards.prep.views.tfds import INFO_NAME, tfds_files
@@ -24,11 +24,13 @@ from tfshards.schemas import Problem
 _READ_RECORDS = 64
 
 
-def _problems(_: Request) -> list[Problem]:
+def _problems(_: ExportRequest) -> list[Problem]:
     return []
 
 
-def _write(request: Request, part: Part, folder: Path, examples: Iterable[Example]) -> None:
+def _write(
+    request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
+) -> None:
     from array_record.python import array_record_module
 
     is_whole = request.schema.features == request.manifest.schema.features
@@ -45,7 +47,7 @@ def _write(request: Request, part: Part, folder: Path, examples: Iterable[Exampl
         writer.close()
 
 
-def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, Values]]:
+def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
     from array_record.python import array_record_module
 
     reader = array_record_module.ArrayRecordReader(str(folder / _file_name(request, part)))
@@ -59,7 +61,7 @@ def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, V
         reader.close()
 
 
-def _finish(request: Request, written: Sequence[WrittenPart], _: Path) -> Contents:
+def _finish(request: ExportRequest, written: Sequence[WrittenPart], _: Path) -> Contents:
     names = request.schema.class_names
     labels = {"labels.txt": [labels_text(names).encode("utf-8")]} if names else {}
     splits = {
@@ -82,7 +84,7 @@ def _finish(request: Request, written: Sequence[WrittenPart], _: Path) -> Conten
     return {**labels, **{path: [content] for path, content in view.items()}}
 
 
-def _file_name(request: Request, part: Part, suffix: str = "array_record") -> str:
+def _file_name(request: ExportRequest, part: ExportPart, suffix: str = "array_record") -> str:
     return f"{request.manifest.name}-{part.split}.{suffix}-{part.name}"
 
 

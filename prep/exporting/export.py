@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart, require_package
-from tfshards.prep.exporting.request import NotTextError, Part, Request, make_request
+from tfshards.prep.exporting.request import ExportPart, ExportRequest, NotTextError, make_request
 from tfshards.prep.exporting.table import FORMATS, IN_PLACE, describe_in_place
 from tfshards.prep.exporting.write_parts import (
     Target,
@@ -129,7 +129,7 @@ def export(
     return _export(request, local_path(directory), FORMATS[to], log)
 
 
-def _export(request: Request, directory: Path, chosen: Format, log: Log) -> Export:
+def _export(request: ExportRequest, directory: Path, chosen: Format, log: Log) -> Export:
     require_package(chosen)
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
@@ -147,7 +147,7 @@ def _export(request: Request, directory: Path, chosen: Format, log: Log) -> Expo
                 known = read_known(directory, identity)
 
 
-def _check(request: Request, chosen: Format) -> None:
+def _check(request: ExportRequest, chosen: Format) -> None:
     """Raise FormatError if the format cannot hold the dataset."""
     problems = chosen.problems(request)
     if problems:
@@ -158,7 +158,7 @@ def _check(request: Request, chosen: Format) -> None:
         )
 
 
-def _write(request: Request, target: Target, identity: Json, log: Log) -> Export:
+def _write(request: ExportRequest, target: Target, identity: Json, log: Log) -> Export:
     """Write the parts that are missing or damaged, then the other files, then the commit."""
     parts, directory, chosen = request.parts, target.directory, target.format
     # reading back counts like writing
@@ -193,14 +193,16 @@ def _write(request: Request, target: Target, identity: Json, log: Log) -> Export
     return _result(request, directory, chosen, written, finished, len(kept))
 
 
-def _is_finished(target: Target, request: Request, part: Part, tick: Tick, *, with_pieces: bool) -> bool:
+def _is_finished(
+    target: Target, request: ExportRequest, part: ExportPart, tick: Tick, *, with_pieces: bool
+) -> bool:
     tick(0)
     found = is_finished(target, request, part, with_pieces=with_pieces)
     tick(2 * part.shard.record_bytes if found else 0)
     return found
 
 
-def _finish(request: Request, target: Target, written: Sequence[WrittenPart]) -> list[WrittenFile]:
+def _finish(request: ExportRequest, target: Target, written: Sequence[WrittenPart]) -> list[WrittenFile]:
     """Write the files that follow from all parts."""
     files = []
     for path, blocks in target.format.finish(request, written, target.directory).items():
@@ -213,7 +215,7 @@ def _finish(request: Request, target: Target, written: Sequence[WrittenPart]) ->
 
 
 def _result(
-    request: Request,
+    request: ExportRequest,
     directory: Path,
     chosen: Format,
     written: Sequence[WrittenPart],
@@ -231,7 +233,7 @@ def _result(
     )
 
 
-def _identity(request: Request, chosen: Format) -> Json:
+def _identity(request: ExportRequest, chosen: Format) -> Json:
     """Return what must be equal for an export to be the same: another one is not mixed with it."""
     return {
         "to": chosen.name,

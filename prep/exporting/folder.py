@@ -20,7 +20,14 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.exporting.format import PIECES, Contents, Format, WrittenPart, dtype_problems, suffix_of
-from tfshards.prep.exporting.request import Example, Part, Request, array_of, key_text, value_of
+from tfshards.prep.exporting.request import (
+    ExportedExample,
+    ExportPart,
+    ExportRequest,
+    array_of,
+    key_text,
+    value_of,
+)
 from tfshards.prep.imaging.formats import format_named, format_of
 from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, InputError, Problem
@@ -35,7 +42,7 @@ _METADATA = "metadata.jsonl"
 _BLOCK = 1 << 20
 
 
-def _problems(request: Request) -> list[Problem]:
+def _problems(request: ExportRequest) -> list[Problem]:
     dtypes = ("bfloat16", "complex64", "complex128")
     problems = dtype_problems(request, {dtype: f"is {dtype}, which JSON does not have" for dtype in dtypes})
     features = request.schema.features
@@ -62,7 +69,9 @@ def _is_safe(part: str) -> bool:
     return bool(part) and part[0] != "." and not {"/", "\0"} & set(part) and len(encoded) <= _MAX_NAME
 
 
-def _write(request: Request, part: Part, folder: Path, examples: Iterable[Example]) -> None:
+def _write(
+    request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
+) -> None:
     pieces = folder / PIECES
     pieces.mkdir(parents=True)
     with (pieces / _piece(part)).open("w", encoding="ascii") as metadata:
@@ -92,7 +101,7 @@ def _write(request: Request, part: Part, folder: Path, examples: Iterable[Exampl
             metadata.write(json.dumps(row) + "\n")
 
 
-def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, Values]]:
+def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
     with (folder / PIECES / _piece(part)).open(encoding="ascii") as metadata:
         for line in metadata:
             row = json.loads(line)
@@ -108,7 +117,7 @@ def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, V
             yield values
 
 
-def _finish(request: Request, written: Sequence[WrittenPart], directory: Path) -> Contents:
+def _finish(request: ExportRequest, written: Sequence[WrittenPart], directory: Path) -> Contents:
     return {
         f"{split}/{_METADATA}": _joined(
             [directory / PIECES / _piece(part.part) for part in written if part.part.split == split]
@@ -124,16 +133,16 @@ def _joined(paths: Iterable[Path]) -> Iterator[bytes]:
                 yield block
 
 
-def _piece(part: Part) -> str:
+def _piece(part: ExportPart) -> str:
     return f"{part.split}-{part.name}.jsonl"
 
 
-def _image(request: Request) -> Feature:
+def _image(request: ExportRequest) -> Feature:
     """Return the image that the folders of splits hold."""
     return next(feature for feature in request.schema.features if feature.kind == "image")
 
 
-def _place(request: Request, part: Part, example: Example) -> str:
+def _place(request: ExportRequest, part: ExportPart, example: ExportedExample) -> str:
     """Return the path of an image in the folder of its split."""
     label = request.schema.label
     names, inside = request.schema.class_names, ""
@@ -157,7 +166,7 @@ def _with_suffix(path: str, data: bytes) -> str:
     return path if has_one else f"{path}.{suffix}"
 
 
-def _to_json(request: Request, feature: Feature, value: Values, number: int) -> Json:
+def _to_json(request: ExportRequest, feature: Feature, value: Values, number: int) -> Json:
     if feature is request.schema.label and request.schema.class_names:
         return request.schema.class_names[cast("int", value)] if cast("int", value) >= 0 else None
     if feature.kind == "bytes":
@@ -171,7 +180,7 @@ def _to_json(request: Request, feature: Feature, value: Values, number: int) -> 
     return found
 
 
-def _from_json(request: Request, feature: Feature, found: Json) -> Values:
+def _from_json(request: ExportRequest, feature: Feature, found: Json) -> Values:
     if feature is request.schema.label and request.schema.class_names:
         return -1 if found is None else request.schema.class_names.index(str(found))
     if feature.kind == "bytes":

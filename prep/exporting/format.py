@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from tfshards.prep.exporting.request import Example, Part, Request
+from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, is_tiff
 from tfshards.prep.records.example import Values
 from tfshards.schemas import InputError, Problem
@@ -24,7 +24,7 @@ class WrittenFile(NamedTuple):
 class WrittenPart(NamedTuple):
     """A part and its files."""
 
-    part: Part
+    part: ExportPart
     files: tuple[WrittenFile, ...]
 
 
@@ -49,10 +49,10 @@ class Format(NamedTuple):
 
     name: str
     text: str
-    problems: Callable[[Request], list[Problem]]
-    write: Callable[[Request, Part, Path, Iterable[Example]], None]
-    read: Callable[[Request, Part, Path], Iterator[Mapping[str, Values]]]
-    finish: Callable[[Request, Sequence[WrittenPart], Path], Contents]
+    problems: Callable[[ExportRequest], list[Problem]]
+    write: Callable[[ExportRequest, ExportPart, Path, Iterable[ExportedExample]], None]
+    read: Callable[[ExportRequest, ExportPart, Path], Iterator[Mapping[str, Values]]]
+    finish: Callable[[ExportRequest, Sequence[WrittenPart], Path], Contents]
     package: str = ""
     install: str = ""
 
@@ -74,7 +74,7 @@ def require_package(chosen: Format) -> None:
         raise InputError("export-package-missing", chosen=chosen.name, install=chosen.install)
 
 
-def dtype_problems(request: Request, refused: Mapping[str, str]) -> list[Problem]:
+def dtype_problems(request: ExportRequest, refused: Mapping[str, str]) -> list[Problem]:
     """Return a problem for each numeric feature of a refused dtype.
 
     Args:
@@ -88,7 +88,7 @@ def dtype_problems(request: Request, refused: Mapping[str, str]) -> list[Problem
     ]
 
 
-def lists_of_text(request: Request) -> list[Problem]:
+def lists_of_text(request: ExportRequest) -> list[Problem]:
     """Return a problem for each feature with several byte strings that are not all UTF-8."""
     return [
         Problem(feature.name, "is a list of byte strings, of which some are not UTF-8")

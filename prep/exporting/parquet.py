@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems
-from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
+from tfshards.prep.exporting.request import (
+    ExportedExample,
+    ExportPart,
+    ExportRequest,
+    array_of,
+    text_of,
+    value_of,
+)
 from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.json_reader import Json
@@ -41,7 +48,7 @@ _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 10_000
 
 
-def _problems(request: Request) -> list[Problem]:
+def _problems(request: ExportRequest) -> list[Problem]:
     dtypes = ("bfloat16", "complex64", "complex128")
     problems = dtype_problems(
         request, {dtype: f"is {dtype}, which Parquet does not have" for dtype in dtypes}
@@ -54,7 +61,9 @@ def _problems(request: Request) -> list[Problem]:
     return problems
 
 
-def _write(request: Request, part: Part, folder: Path, examples: Iterable[Example]) -> None:
+def _write(
+    request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
+) -> None:
     import pyarrow.parquet as pq
 
     schema, features = _schema(request), request.schema.features
@@ -78,9 +87,9 @@ def _batch(columns: Sequence[Array], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _groups(examples: Iterable[Example]) -> Iterator[list[Example]]:
+def _groups(examples: Iterable[ExportedExample]) -> Iterator[list[ExportedExample]]:
     """Yield the examples in groups that are row groups."""
-    rows: list[Example] = []
+    rows: list[ExportedExample] = []
     num_bytes = 0
     for example in examples:
         rows.append(example)
@@ -92,7 +101,7 @@ def _groups(examples: Iterable[Example]) -> Iterator[list[Example]]:
         yield rows
 
 
-def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, Values]]:
+def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
     import pyarrow.parquet as pq
 
     features = request.schema.features
@@ -106,7 +115,7 @@ def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, V
                     yield dict(zip(request.schema.names, row, strict=True))
 
 
-def _finish(request: Request, _: Sequence[WrittenPart], __: Path) -> Contents:
+def _finish(request: ExportRequest, _: Sequence[WrittenPart], __: Path) -> Contents:
     files: list[Json] = [
         {"split": _split_name(name), "path": f"data/{name}-?????-of-*.parquet"}
         for name in request.manifest.splits
@@ -134,11 +143,11 @@ def _split_name(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _path(part: Part) -> str:
+def _path(part: ExportPart) -> str:
     return f"data/{part.split}-{part.name}.parquet"
 
 
-def _schema(request: Request) -> pa.Schema:
+def _schema(request: ExportRequest) -> pa.Schema:
     import pyarrow as pa
 
     described = {feature.name: _described(request, feature) for feature in request.schema.features}
@@ -147,7 +156,7 @@ def _schema(request: Request) -> pa.Schema:
     return pa.schema(fields, metadata)
 
 
-def _described(request: Request, feature: Feature) -> Json:
+def _described(request: ExportRequest, feature: Feature) -> Json:
     """Return the type of a feature as ``Features.to_dict`` of ``datasets`` has it."""
     if feature.is_encoded:
         return {"_type": "Image"}
@@ -162,11 +171,11 @@ def _described(request: Request, feature: Feature) -> Json:
     return described
 
 
-def _is_class(request: Request, feature: Feature) -> bool:
+def _is_class(request: ExportRequest, feature: Feature) -> bool:
     return feature.kind == "label" and feature.shape == () and bool(request.schema.class_names)
 
 
-def _item_type(request: Request, feature: Feature) -> Type:
+def _item_type(request: ExportRequest, feature: Feature) -> Type:
     import pyarrow as pa
 
     if feature.kind == "bytes":
@@ -174,7 +183,7 @@ def _item_type(request: Request, feature: Feature) -> Type:
     return pa.int64() if _is_class(request, feature) else pa.from_numpy_dtype(np.dtype(feature.dtype))
 
 
-def _type(request: Request, feature: Feature) -> Type:
+def _type(request: ExportRequest, feature: Feature) -> Type:
     import pyarrow as pa
 
     if feature.is_encoded:
@@ -185,7 +194,7 @@ def _type(request: Request, feature: Feature) -> Type:
     return found
 
 
-def _column(request: Request, feature: Feature, values: Sequence[Values]) -> Array:
+def _column(request: ExportRequest, feature: Feature, values: Sequence[Values]) -> Array:
     import pyarrow as pa
 
     kind = _type(request, feature)
@@ -211,7 +220,7 @@ def _column(request: Request, feature: Feature, values: Sequence[Values]) -> Arr
     return pa.ListArray.from_arrays(_offsets(lengths), rows)
 
 
-def _string(request: Request, feature: Feature, value: bytes) -> str | bytes:
+def _string(request: ExportRequest, feature: Feature, value: bytes) -> str | bytes:
     text = text_of(request, feature, value)
     return value if text is None else text
 

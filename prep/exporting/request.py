@@ -19,7 +19,7 @@ from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """What is exported.
 
     Attributes:
@@ -36,19 +36,19 @@ class Request:
     binary: frozenset[str] = frozenset()
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ExportPart]:
         """One part per shard of the dataset."""
-        parts: list[Part] = []
+        parts: list[ExportPart] = []
         for name, split in self.manifest.splits.items():
             first = 0
             for index, shard in enumerate(split.shards):
-                parts.append(Part(len(parts), name, index, len(split.shards), first, shard))
+                parts.append(ExportPart(len(parts), name, index, len(split.shards), first, shard))
                 first += shard.num_examples
         return parts
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportPart:
     """The examples of one shard, which are written to files of their own.
 
     Attributes:
@@ -73,7 +73,7 @@ class Part:
         return f"{self.index:05d}-of-{self.count:05d}"
 
 
-class Example(NamedTuple):
+class ExportedExample(NamedTuple):
     """One example.
 
     Attributes:
@@ -92,14 +92,14 @@ class NotTextError(Exception):
     """A byte string of the feature ``args[0]`` is not UTF-8, so that all of them must be stored as bytes."""
 
 
-def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None) -> Request:
+def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None) -> ExportRequest:
     """Return what is exported of a dataset: all features, or those in ``select``.
 
     Raises:
         OptionsError: ``select`` is empty, or names a feature that the dataset does not have.
     """
     if select is None:
-        return Request(root, manifest, manifest.schema)
+        return ExportRequest(root, manifest, manifest.schema)
     names = ", ".join(map(repr, manifest.schema.names))
     unknown = [name for name in select if name not in manifest.schema.names]
     if unknown or not select:
@@ -107,10 +107,10 @@ def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None
         raise OptionsError("select-unknown", found=found, names=names)
     chosen = tuple(feature for feature in manifest.schema.features if feature.name in select)
     has_labels = any(feature.kind == "label" for feature in chosen)
-    return Request(root, manifest, Schema(chosen, manifest.schema.class_names if has_labels else ()))
+    return ExportRequest(root, manifest, Schema(chosen, manifest.schema.class_names if has_labels else ()))
 
 
-def read_examples(request: Request, part: Part, tick: Tick) -> Iterator[Example]:
+def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Iterator[ExportedExample]:
     """Yield the examples of a part in order, after checking each record and, at the end, all together.
 
     Raises:
@@ -128,7 +128,7 @@ def read_examples(request: Request, part: Part, tick: Tick) -> Iterator[Example]
         checksums.append(found.checksum)
         tick(len(data))
         exported = {f.name: as_encoded(f, values[f.name]) for f in request.schema.features}
-        yield Example(part.first + found.number, data, exported)
+        yield ExportedExample(part.first + found.number, data, exported)
     digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
     if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
         raise InputError(
@@ -167,7 +167,7 @@ def value_of(feature: Feature, array: np.ndarray) -> Values:
     return value
 
 
-def text_of(request: Request, feature: Feature, value: bytes) -> str | None:
+def text_of(request: ExportRequest, feature: Feature, value: bytes) -> str | None:
     """Return a byte string as text; None if the feature is stored as bytes.
 
     Raises:

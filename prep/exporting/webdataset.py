@@ -38,7 +38,14 @@ from tfshards.prep.exporting.format import (
     lists_of_text,
     suffix_of,
 )
-from tfshards.prep.exporting.request import Example, Part, Request, array_of, text_of, value_of
+from tfshards.prep.exporting.request import (
+    ExportedExample,
+    ExportPart,
+    ExportRequest,
+    array_of,
+    text_of,
+    value_of,
+)
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.mapped import PARSING
 from tfshards.prep.views.table import labels_text
@@ -47,7 +54,7 @@ from tfshards.schemas import Feature, Problem
 _NO_DTYPE = "has a dtype that NumPy files do not have"
 
 
-def _problems(request: Request) -> list[Problem]:
+def _problems(request: ExportRequest) -> list[Problem]:
     problems = dtype_problems(request, {"bfloat16": f"is bfloat16: it {_NO_DTYPE}"})
     problems += lists_of_text(request)
     names = {feature.name: _member(request, feature, b"") for feature in request.schema.features}
@@ -58,7 +65,9 @@ def _problems(request: Request) -> list[Problem]:
     return problems
 
 
-def _write(request: Request, part: Part, folder: Path, examples: Iterable[Example]) -> None:
+def _write(
+    request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
+) -> None:
     # GNU's format allows long names, and writes short ones as all formats do
     with tarfile.open(folder / _file_name(request, part), "w", format=tarfile.GNU_FORMAT) as tar:
         for example in examples:
@@ -70,7 +79,7 @@ def _write(request: Request, part: Part, folder: Path, examples: Iterable[Exampl
                 tar.addfile(member, io.BytesIO(content))
 
 
-def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, Values]]:
+def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
     with tarfile.open(folder / _file_name(request, part), "r:") as tar:
         files: dict[str, bytes] = {}
         current = ""
@@ -88,16 +97,16 @@ def _read(request: Request, part: Part, folder: Path) -> Iterator[Mapping[str, V
             yield _values(request, files)
 
 
-def _finish(request: Request, written: Sequence[WrittenPart], _: Path) -> Contents:
+def _finish(request: ExportRequest, written: Sequence[WrittenPart], _: Path) -> Contents:
     names = request.schema.class_names
     return {"labels.txt": [labels_text(names).encode("utf-8")]} if names else {}
 
 
-def _file_name(request: Request, part: Part) -> str:
+def _file_name(request: ExportRequest, part: ExportPart) -> str:
     return f"{request.manifest.name}-{part.split}-{part.index:06d}.tar"
 
 
-def _member(request: Request, feature: Feature, content: bytes) -> str:
+def _member(request: ExportRequest, feature: Feature, content: bytes) -> str:
     """Return the name of the file of a feature, after the name of the example and a dot."""
     name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
     first_image = next((each for each in request.schema.features if each.kind == "image"), None)
@@ -115,7 +124,7 @@ def _member(request: Request, feature: Feature, content: bytes) -> str:
     return f"{name}.{'bin' if feature.name in request.binary else 'txt'}"
 
 
-def _content(request: Request, feature: Feature, value: Values) -> bytes:
+def _content(request: ExportRequest, feature: Feature, value: Values) -> bytes:
     if feature.is_encoded:
         return cast("bytes", value)
     if feature is request.schema.label:
@@ -133,7 +142,7 @@ def _content(request: Request, feature: Feature, value: Values) -> bytes:
     return json.dumps(texts, ensure_ascii=False).encode("utf-8")
 
 
-def _values(request: Request, files: Mapping[str, bytes]) -> dict[str, Values]:
+def _values(request: ExportRequest, files: Mapping[str, bytes]) -> dict[str, Values]:
     values: dict[str, Values] = {}
     for feature in request.schema.features:
         member = _member(request, feature, b"")

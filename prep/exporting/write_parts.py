@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.exporting.format import PIECES, STATE, Format, WrittenFile, WrittenPart
-from tfshards.prep.exporting.request import Example, Part, Request, read_examples
+from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest, read_examples
 from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.schemas import InputError
@@ -190,7 +190,7 @@ class Target(NamedTuple):
     lock: threading.Lock
 
 
-def fingerprint(request: Request, part: Part, chosen: Format) -> str:
+def fingerprint(request: ExportRequest, part: ExportPart, chosen: Format) -> str:
     """Return a hash of all that the files of a part depend on."""
     content: Json = [
         _LAYOUT,
@@ -204,7 +204,7 @@ def fingerprint(request: Request, part: Part, chosen: Format) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()
 
 
-def is_finished(target: Target, request: Request, part: Part, *, with_pieces: bool) -> bool:
+def is_finished(target: Target, request: ExportRequest, part: ExportPart, *, with_pieces: bool) -> bool:
     """Return whether the files of a part were written earlier and are unchanged, by size and digest.
 
     Pieces do not count if the files that follow from them are there, ``with_pieces=False``.
@@ -224,7 +224,7 @@ def is_unchanged(directory: Path, file: WrittenFile) -> bool:
         return False
 
 
-def write_part(target: Target, request: Request, part: Part, tick: Tick) -> WrittenPart:
+def write_part(target: Target, request: ExportRequest, part: ExportPart, tick: Tick) -> WrittenPart:
     """Write the files of one part.
 
     Raises:
@@ -261,11 +261,11 @@ def write_part(target: Target, request: Request, part: Part, tick: Tick) -> Writ
 class _Digested:
     """The examples of a part, and after an iteration a digest of their values."""
 
-    def __init__(self, request: Request, part: Part, tick: Tick) -> None:
+    def __init__(self, request: ExportRequest, part: ExportPart, tick: Tick) -> None:
         self._arguments = request, part, tick
         self._digest = _ValuesDigest(request)
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[ExportedExample]:
         self._digest = _ValuesDigest(self._arguments[0])
         for example in read_examples(*self._arguments):
             self._digest.add(example.values)
@@ -280,7 +280,7 @@ class _Digested:
 class _ValuesDigest:
     """A digest of the values of examples in order, which does not depend on how they are stored."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ExportRequest) -> None:
         self._names = request.schema.names
         self._encode = example_encoder(request.schema)
         self._digest = hashlib.sha256()
@@ -299,7 +299,11 @@ class _ValuesDigest:
 
 
 def _compare(
-    found: Iterator[Mapping[str, Values]], request: Request, source: _Digested, part: Part, tick: Tick
+    found: Iterator[Mapping[str, Values]],
+    request: ExportRequest,
+    source: _Digested,
+    part: ExportPart,
+    tick: Tick,
 ) -> None:
     """Raise InputError unless the values that were read back equal the records."""
     digest = _ValuesDigest(request)
@@ -329,7 +333,7 @@ def _sync(paths: Sequence[Path]) -> None:
             os.fsync(file.fileno())
 
 
-def _remove_earlier(target: Target, part: Part) -> None:
+def _remove_earlier(target: Target, part: ExportPart) -> None:
     """Remove the files of a part that are written again, first of all its state file."""
     forget(target.directory, part.number)
     for file in target.known.get(part.number, ("", ()))[1]:

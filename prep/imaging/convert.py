@@ -117,7 +117,7 @@ REDUCING_GAP = 3
 _PNG_LEVEL = 3
 
 
-class Steps(NamedTuple):
+class Conversions(NamedTuple):
     """What is done with decoded pixels.
 
     Attributes:
@@ -135,7 +135,7 @@ class Steps(NamedTuple):
     exif: bytes
 
 
-def convert(image: Image.Image, options: ImageOptions, steps: Steps, notes: list[str]) -> bytes:
+def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]) -> bytes:
     """Return the re-encoded image, and add the names of its conversions to ``notes``."""
     was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
@@ -182,7 +182,7 @@ def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str], 
 
 
 def convert_deep(
-    values: depth.Samples, image: Image.Image, options: ImageOptions, steps: Steps, notes: list[str]
+    values: depth.Samples, image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]
 ) -> bytes:
     """Return an image with more than 8 bits per sample as PNG with 16, and add to ``notes``."""
     check_size(image, options)

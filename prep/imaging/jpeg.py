@@ -35,7 +35,7 @@ _END_MARKER = b"\xff\xd9"
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
-class Header(NamedTuple):
+class JpegHeader(NamedTuple):
     """The header of a JPEG file without metadata: an ``Opened``.
 
     Attributes:
@@ -68,7 +68,7 @@ class Structure(NamedTuple):
     is_plain: bool
     num_scans: int
     frame: int | None
-    header: Header | None = None
+    header: JpegHeader | None = None
 
 
 class Segment(NamedTuple):
@@ -171,11 +171,11 @@ def is_kept(image: Opened, _: bytes, built: Structure | None, options: ImageOpti
     return built is not None and allowed and built.is_plain
 
 
-def _header(data: bytes, frame: int) -> Header | None:
+def _header(data: bytes, frame: int) -> JpegHeader | None:
     length, _, height, width, num_components = struct.unpack_from(">HBHHB", data, frame)
     mode = _MODES.get(num_components)
     is_sound = mode is not None and length == 8 + 3 * num_components and height > 0 and width > 0
-    return Header(mode, (width, height)) if is_sound and mode else None
+    return JpegHeader(mode, (width, height)) if is_sound and mode else None
 
 
 def pixel_fault(data: bytes, built: Structure) -> str | None:

@@ -20,7 +20,7 @@ _BITS_PER_SAMPLE = 258
 SIDEWAYS = (5, 6, 7, 8)
 
 
-class View(NamedTuple):
+class Geometry(NamedTuple):
     """How the pixels in the file of an image were turned.
 
     Attributes:
@@ -37,7 +37,7 @@ class View(NamedTuple):
         return self.raw[::-1] if self.orientation in SIDEWAYS else self.raw
 
 
-def mask_turn(mask: View, images: Sequence[View]) -> int:
+def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
     """Return the EXIF orientation by which a mask is turned like its image; 1 if it fits as it is.
 
     A mask may belong to the pixels in the file of its image or to the upright ones, as its size shows.

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from tfshards.prep.imaging import depth, jpeg
 from tfshards.prep.imaging.convert import (
     REDUCING_GAP,
-    Steps,
+    Conversions,
     convert,
     convert_deep,
     orientation_of,
     orientation_only,
 )
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, image_shape
-from tfshards.prep.imaging.masks import SIDEWAYS, View, check_format, mask_turn, white_number
+from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
     Image,
@@ -50,11 +50,11 @@ class Normalized:
 
     data: bytes
     conversions: tuple[str, ...] = ()
-    view: View | None = None
+    view: Geometry | None = None
 
 
 def normalize(
-    data: bytes, options: ImageOptions, suffix: bytes = b"", images: Sequence[View] = ()
+    data: bytes, options: ImageOptions, suffix: bytes = b"", images: Sequence[Geometry] = ()
 ) -> Normalized:
     """Return ``data`` itself if TensorFlow and Pillow decode it to the same pixels, else re-encode the image.
 
@@ -95,12 +95,12 @@ def normalize(
         raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
 
 
-def _unchecked_view(data: bytes) -> View | None:
+def _unchecked_view(data: bytes) -> Geometry | None:
     """Return the size in the header of an image, which the loader does not turn, if it is easy to read."""
     shape = image_shape(data)
     if shape is None or shape[0] is None or shape[1] is None:
         return None
-    return View((shape[1], shape[0]))
+    return Geometry((shape[1], shape[0]))
 
 
 def _is_heif(data: bytes) -> bool:
@@ -131,7 +131,7 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
                 Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
     except (ImageError, OSError, ValueError):
         return None
-    return Normalized(data, tuple(notes_of(header, suffix)), View(header.size))
+    return Normalized(data, tuple(notes_of(header, suffix)), Geometry(header.size))
 
 
 def _keep_or_convert(
@@ -140,7 +140,7 @@ def _keep_or_convert(
     data: bytes,
     options: ImageOptions,
     suffix: bytes,
-    images: Sequence[View],
+    images: Sequence[Geometry],
 ) -> Normalized:
     check_limits(image, built, options)
     if options.mask:
@@ -170,7 +170,7 @@ def _keep_or_convert(
         image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
     # before the pixels are loaded: then Pillow forgets the tag of a TIFF
     exif = b"" if options.orientation == "apply" else orientation_only(image)
-    steps = Steps(view.orientation, turn, size, white, exif)
+    steps = Conversions(view.orientation, turn, size, white, exif)
     with one_at_a_time(image.size):
         if is_deep and options.depth != 8:
             image.load()
@@ -181,17 +181,17 @@ def _keep_or_convert(
     return Normalized(encoded, (*notes, "re-encoded"), view)
 
 
-def _turned(image: Image.Image, options: ImageOptions, images: Sequence[View]) -> tuple[View, int]:
+def _turned(image: Image.Image, options: ImageOptions, images: Sequence[Geometry]) -> tuple[Geometry, int]:
     """Return the view of an image, and the EXIF orientation to apply to the pixels that Pillow decodes."""
     # Pillow turns a TIFF as it decodes it, and reports the size of the turned pixels
     is_tiff = image.format == "TIFF"
     applies = options.orientation == "apply"
     tag = orientation_of(image) if applies or is_tiff else 1
     raw = image.size[::-1] if is_tiff and tag in SIDEWAYS else image.size
-    view = View(raw, tag if applies else 1)
+    view = Geometry(raw, tag if applies else 1)
     if options.mask and images:
         # at most one of them turns
-        view = View(raw, max(view.orientation, mask_turn(view, images)))
+        view = Geometry(raw, max(view.orientation, mask_turn(view, images)))
     if not is_tiff or tag == 1:
         return view, view.orientation
     return view, 1 if applies else _INVERSE.get(tag, tag)

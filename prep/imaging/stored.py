@@ -125,7 +125,7 @@ _MASK_OPACITY = 0.55
 _QUALITY = 68
 
 
-class Header(NamedTuple):
+class StoredHeader(NamedTuple):
     """What the header of an encoded image states.
 
     Attributes:
@@ -139,13 +139,13 @@ class Header(NamedTuple):
     kind: str
 
 
-def header_of(data: bytes) -> Header | None:
+def header_of(data: bytes) -> StoredHeader | None:
     """Return what the header of an encoded image states, or None if it cannot be read."""
     try:
         with own_settings(DEFAULT_MAX_PIXELS), Image.open(io.BytesIO(data), formats=formats()) as image:
             bits = 16 if is_deep(image) else 1 if image.mode == "1" else 8
             mode = image.mode.partition(";")[0]
-            return Header(image.width, image.height, f"{image.format}, {mode}, {bits} bits")
+            return StoredHeader(image.width, image.height, f"{image.format}, {mode}, {bits} bits")
     except Exception:  # Pillow's parsers raise almost anything for damaged bytes
         return None
 

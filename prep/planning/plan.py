@@ -1,36 +1,42 @@
-"""Plan a build: splits, shards and build id, from the listing alone."""
+"""A plan: what a build would produce, as data, as text and as JSON, with advice."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 
-from tfshards.prep.planning.balance import lay_out
-from tfshards.prep.planning.estimate import Estimate
-from tfshards.prep.planning.group_splits import split_groups_by_class
-from tfshards.prep.planning.leaks import leak_warnings
-from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts, size_warnings
-from tfshards.prep.planning.splits import Membership, split_by_ratio
-from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.schemas import InputError, OptionsError, Schema
-from tfshards.schemas.errors import listed
+from tfshards.prep.planning.estimate import Estimate, estimate_json, estimate_lines
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
+from tfshards.prep.planning.splits import Membership
+from tfshards.prep.sources.base import Listing
+from tfshards.schemas import Schema
+from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
+from tfshards.schemas.sizes import size
+from tfshards.schemas.summary import class_lines, escaped, html_lines, html_table, schema_lines, span, table
 
 # For each split, the example numbers of each shard in the order of writing.
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
 
-_SHOWN = 5
-# Joining all keys at once would need as much memory as the keys.
-_KEYS_AT_ONCE = 1 << 16
+# The tail of a build, in which workers have no shard left, is then about a fifth of its time at most.
+_SHARDS_PER_WORKER = 4
+# Bytes of a source for whose build the number of workers matters.
+_LARGE_BUILD = 1 << 30
+# A few small shards do no harm.
+_MANY_SHARDS, _SMALL_SHARD = 16, 10 << 20
+# Larger shards are repaired, resumed and copied in large pieces.
+_LARGE_SHARD = 1 << 30
+# Fewer examples of a class say little about it.
+_FEW_EXAMPLES = 10
+_SHOWN = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,184 +69,11 @@ class Plan:
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
-        from tfshards.prep.planning.text import plan_text
-
         return plan_text(self)
 
     def _repr_html_(self) -> str:
         """Return the same as tables, which a notebook shows."""
-        from tfshards.prep.planning.text import plan_html
-
         return plan_html(self)
-
-
-def check_types(source: Source, seed: int, options: Options) -> None:
-    """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""
-    if not hasattr(source, "stage"):
-        raise OptionsError("source-type", source=source)
-    check_option_types(seed, options)
-
-
-def check_option_types(seed: int, options: Options) -> None:
-    """Raise OptionsError if the seed or the options have another type."""
-    if not isinstance(options, Options):
-        raise OptionsError("options-type", options=options)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise OptionsError("seed-type", seed=seed)
-
-
-def make_plan(
-    reader: Reader,
-    name: str,
-    shards: ShardCounts,
-    seed: int,
-    options: Options,
-    listing: Listing | None = None,
-) -> Plan:
-    """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``.
-
-    Raises:
-        OptionsError: ``seed`` is out of range, or ``shards`` excludes ``options.shard_size``.
-        InputError: the source does not allow the build.
-    """
-    shards.check_shard_size(options.shard_size)
-    if not 0 <= seed < 1 << 63:
-        raise OptionsError("seed-range", seed=seed)
-    listing = listing or reader.listing()
-    membership = _membership(reader, listing, seed, options)
-    shard_size = options.shard_size or DEFAULT_SHARD_SIZE
-    num_examples = {split: len(examples) for split, examples in membership.examples.items()}
-    counts = shards.of_splits(
-        num_examples,
-        {
-            split: math.ceil(int(listing.sizes[examples].sum()) / shard_size)
-            for split, examples in membership.examples.items()
-        },
-        options.shard_size,
-    )
-    sizes = listing.sizes if options.balance == "bytes" else None
-    layouts = {
-        split: lay_out(examples, counts[split], seed=seed, split=split, sizes=sizes)
-        for split, examples in membership.examples.items()
-    }
-    all_options: dict[str, Json] = {
-        **reader.options(),
-        **options.to_json(),
-        "shards": dict(counts),
-        "seed": seed,
-    }
-    warnings = (
-        *listing.warnings,
-        *_unlike_numbers(listing.schema.class_names),
-        *_missing_classes(listing, membership),
-        *leak_warnings(listing, membership.examples, by_ratio=bool(options.splits)),
-        *size_warnings(shards, counts, num_examples, options.shard_size),
-    )
-    notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()
-    groups = _shared(listing) if options.splits and not options.group_by else None
-    if groups is not None:
-        all_options["same_image"] = "one split"
-        line = f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split"
-        notes = (f"{line}, unless group_by= names other groups", *notes)
-    digest = _inputs_digest(listing, membership)
-    plan_id = plan_id_of(name, listing.schema, all_options, digest)
-    return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings, notes)
-
-
-def _unlike_numbers(class_names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning if names that are numbers are in another order than their labels."""
-    if not all(name.isdecimal() for name in class_names):
-        return
-    numbers = [int(name) for name in class_names]
-    if numbers != sorted(numbers):
-        label = next(label for label, number in enumerate(numbers) if number != label)
-        yield (
-            f"the class names are numbers, but not the labels, which follow the names sorted as text: class "
-            f"{class_names[label]!r} has label {label}; class_names= gives them in another order"
-        )
-
-
-def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
-    """Yield a warning for each split that has no examples of classes that other splits have."""
-    if listing.labels is None:
-        return
-    present = np.unique(listing.labels[listing.labels >= 0])
-    names = listing.schema.class_names
-    for split, examples in membership.examples.items():
-        found = listing.labels[examples]
-        lacking = np.setdiff1d(present, found).tolist()
-        # -1 means no class: a split of such examples lacks none
-        if lacking and not np.any(found < 0):
-            classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
-            yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
-
-
-def _unevenness(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
-    """Yield how far the share of a class in a split is from the ratio at most, as whole groups allow."""
-    assert listing.labels is not None
-    labels = listing.labels
-    # -1 means no class
-    names, totals = listing.schema.class_names, np.bincount(labels[labels >= 0])
-    worst, text = Fraction(-1), ""
-    for split, ratio in options.ratios.items():
-        held = labels[membership.examples[split]]
-        counts = np.bincount(held[held >= 0], minlength=len(totals))
-        for label in np.flatnonzero(totals).tolist():
-            count, total = int(counts[label]), int(totals[label])
-            difference = abs(Fraction(count, total) - ratio)
-            if difference > worst:
-                name = repr(names[label]) if names else str(label)
-                worst, text = difference, f"{count:,} of the {total:,} examples of {name} are in {split!r}"
-    yield (
-        "with whole groups, the share of a class in a split differs from the ratio by at most "
-        f"{float(worst):.1%}: {text}"
-    )
-
-
-def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
-    if not options.splits:
-        everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
-        return Membership(listing.splits or everything)
-    if listing.splits:
-        raise InputError("splits-of-source", splits=listing.splits)
-    if options.stratify and listing.labels is None:
-        raise InputError("stratify-no-labels")
-    groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
-    strata = listing.labels if options.stratify else None
-    try:
-        if groups is not None and strata is not None:
-            return split_groups_by_class(groups, options.ratios, seed, strata)
-        return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
-    except InputError as error:
-        if options.group_by == "folder" and groups is not None and _are_classes(groups, listing):
-            raise InputError("group-by-folder", error=error) from None
-        raise
-
-
-def _are_classes(groups: Sequence[bytes], listing: Listing) -> bool:
-    """Return whether the examples of each group have one class."""
-    if listing.labels is None:
-        return False
-    return len(set(zip(groups, listing.labels.tolist(), strict=True))) == len(set(groups))
-
-
-def _shared(listing: Listing) -> Sequence[bytes] | None:
-    """Return the groups of a listing if any two examples share one, else None."""
-    groups = listing.groups
-    return groups if groups is not None and len(set(groups)) < len(groups) else None
-
-
-def _inputs_digest(listing: Listing, membership: Membership) -> str:
-    """Return a digest of what a listing says of the inputs, except their modification times."""
-    digest = hashlib.sha256()
-    digest.update(listing.identity.encode("utf-8", "surrogateescape"))
-    for start in range(0, listing.num_examples, _KEYS_AT_ONCE):
-        keys = listing.keys[start : start + _KEYS_AT_ONCE]
-        digest.update((b"\0" if start else b"") + b"\0".join(keys))
-    digest.update(json.dumps({split: len(held) for split, held in membership.examples.items()}).encode())
-    for numbers in (listing.sizes, listing.labels, *membership.examples.values()):
-        digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").data)
-    return f"sha256:{digest.hexdigest()}"
 
 
 def plan_id_of(name: str, schema: Schema, options: Mapping[str, Json], inputs_digest: str) -> str:
@@ -264,3 +97,158 @@ def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, i
     if names:
         return {name: found.get(label, 0) for label, name in enumerate(names)}
     return {str(label): count for label, count in found.items()}
+
+
+def shard_advice(plan: Plan) -> Iterator[str]:
+    """Yield how many workers the shards of a large build keep busy, and whether shards are small or large."""
+    num_shards = sum(map(len, plan.layouts.values()))
+    num_bytes = int(plan.listing.sizes.sum())
+    if num_bytes >= _LARGE_BUILD:
+        workers = max(1, num_shards // _SHARDS_PER_WORKER)
+        yield (
+            f"{num_shards:,} shards keep {workers:,} worker{'s' if workers > 1 else ''} busy until the build "
+            f"ends, with {_SHARDS_PER_WORKER} for each; more workers need more shards"
+        )
+    if num_shards > _MANY_SHARDS and num_bytes < num_shards * _SMALL_SHARD:
+        yield (
+            f"{num_shards:,} shards hold only {size(num_bytes // num_shards)} each; fewer are faster to "
+            f"read: the default size is {size(DEFAULT_SHARD_SIZE)}, and {size(_SMALL_SHARD)} is enough"
+        )
+    for split, layout in plan.layouts.items():
+        largest = max(int(plan.listing.sizes[shard].sum()) for shard in layout)
+        num_examples = sum(map(len, layout))
+        if largest > _LARGE_SHARD and num_examples > len(layout):
+            enough = min(num_examples, math.ceil(largest * len(layout) / _LARGE_SHARD))
+            yield (
+                f"the shards of {split!r} hold up to {size(largest)}; with {enough:,} or more, at most "
+                f"{size(_LARGE_SHARD)} has to be written again after a crash or a repair: see shards="
+            )
+
+
+def class_advice(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield a line for each split in which classes have few examples.
+
+    Args:
+        counts: number of examples of each class, by split. A warning names classes without examples.
+    """
+    for split, of_class in counts.items():
+        few = sorted((count, name) for name, count in of_class.items() if 0 < count < _FEW_EXAMPLES)
+        if few:
+            are = "1 class has" if len(few) == 1 else f"{len(few):,} classes have"
+            some = listed([f"{name!r} ({count:,})" for count, name in few], _SHOWN)
+            yield f"{are} fewer than {_FEW_EXAMPLES} examples in {split!r}: {some}"
+
+
+_WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_LEFT = ": examples left over"
+
+
+def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> str:
+    """Return splits, shards, features, classes, and the steps per epoch for 1 to 64 workers.
+
+    Args:
+        plan: plan of a build.
+        batch_size: number of examples per batch of one worker.
+        typed: returns a message with parameters as they are typed, such as flags of the command line.
+    """
+    rows, steps = _split_rows(plan, batch_size)
+    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
+    lines = [
+        *table(rows),
+        *schema_lines(plan.listing.schema),
+        *class_lines(classes, plan.listing.schema),
+        *(_step_lines(steps) or [typed(_no_steps(batch_size))]),
+        *_other_lines(plan, classes, typed),
+    ]
+    return "\n".join(lines)
+
+
+def plan_html(plan: Plan, batch_size: int = 32) -> str:
+    """Return the same as tables of HTML; see ``plan_text``."""
+    (head, *rows), (steps_head, *steps) = _split_rows(plan, batch_size)
+    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
+    names = list(dict.fromkeys(name for counts in classes.values() for name in counts))
+    class_rows = [
+        (escaped(name), *(f"{counts.get(name, 0):,}" for counts in classes.values())) for name in names
+    ]
+    parts = [
+        html_table("plan", head, rows),
+        html_lines(schema_lines(plan.listing.schema)),
+        *([html_table("classes", ("class", *classes), class_rows)] if names else []),
+        html_table("steps", steps_head, steps),
+        html_lines(list(_other_lines(plan, classes, str))),
+    ]
+    return "".join(parts)
+
+
+def _split_rows(plan: Plan, batch_size: int) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the table of splits, and the table of steps, each with its head."""
+    head = ("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")
+    splits: list[tuple[str, ...]] = [head]
+    workers = [f"{count} worker{'s' if count > 1 else ''}" for count in _WORKER_COUNTS]
+    steps: list[tuple[str, ...]] = [(f"steps per epoch, batch {batch_size} per worker", *workers)]
+    for name, layout in plan.layouts.items():
+        counts = [len(shard) for shard in layout]
+        num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]
+        low, high = size(min(num_bytes)), size(max(num_bytes))
+        bytes_span = low if low == high else f"{low} to {high}"
+        splits.append(
+            (name, f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), bytes_span)
+        )
+        steps.append((name, *(f"{sum(counts) // (batch_size * count):,}" for count in _WORKER_COUNTS)))
+        left = [sum(counts) % (batch_size * count) for count in _WORKER_COUNTS]
+        if any(left):
+            steps.append((f"{name}{_LEFT}", *(f"{count:,}" for count in left)))
+    return splits, steps
+
+
+def _other_lines(
+    plan: Plan, classes: Mapping[str, Mapping[str, int]], typed: Callable[[str], str]
+) -> Iterator[str]:
+    """Yield advice, notes, the reasons for skipped entries, and the estimate if there is one."""
+    yield from map(typed, shard_advice(plan))
+    yield from class_advice(classes)
+    yield from (one_line(typed(note)) for note in plan.notes)
+    yield from (f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items())
+    if plan.estimate:
+        yield from map(typed, estimate_lines(plan.estimate))
+
+
+def _step_lines(steps: list[tuple[str, ...]]) -> list[str]:
+    """Return the table of steps; nothing if there are none for any number of workers."""
+    # one worker has most steps
+    has_steps = any(row[1] != "0" for row in steps[1:] if not row[0].endswith(_LEFT))
+    return table(steps) if has_steps else []
+
+
+def _no_steps(batch_size: int) -> str:
+    return f"no steps: every split has fewer examples than batch_size={batch_size}"
+
+
+def plan_json(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> dict[str, Json]:
+    """Return the same facts, with every shard, as a JSON object; the arguments are those of ``plan_text``."""
+    splits: dict[str, Json] = {}
+    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
+    advice = [*map(typed, shard_advice(plan)), *class_advice(classes)]
+    for name, layout in plan.layouts.items():
+        num_examples = sum(map(len, layout))
+        splits[name] = {
+            "num_examples": num_examples,
+            "num_shards": len(layout),
+            "examples_per_shard": [*map(len, layout)],
+            "bytes_per_shard": [int(plan.listing.sizes[shard].sum()) for shard in layout],
+            "label_counts": dict(classes[name]),
+            "steps_per_epoch": {str(count): num_examples // (batch_size * count) for count in _WORKER_COUNTS},
+            "examples_left_over": {
+                str(count): num_examples % (batch_size * count) for count in _WORKER_COUNTS
+            },
+        }
+    return {
+        "schema": plan.listing.schema.to_json(),
+        "splits": splits,
+        "skipped": dict(plan.listing.skipped),
+        **({"notes": [*map(typed, plan.notes)]} if plan.notes else {}),
+        **({"warnings": [*map(typed, plan.warnings)]} if plan.warnings else {}),
+        **({"advice": [*advice]} if advice else {}),
+        **({"estimate": estimate_json(plan.estimate, typed)} if plan.estimate else {}),
+    }

@@ -57,7 +57,7 @@ class Written(NamedTuple):
 NOTHING = Written()
 
 
-class Progress:
+class WorkProgress:
     """Shows reports in the main process."""
 
     def __init__(self, label: str, num_examples: int, shown_on: Console | None = None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfshards.prep.auditing.audit import Audit, audit
-from tfshards.prep.auditing.findings import Example, Finding, Instance, class_findings
+from tfshards.prep.auditing.findings import Finding, FoundExample, Instance, class_findings
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, require_imagehash
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.stored import encoded_small, thumbnail
@@ -112,11 +112,11 @@ def _case(case: Instance, catalog: Catalog, seen: Mapping[int, Glimpse]) -> Case
     return Case(escaped(case.detail), tuple(_shown(one, catalog, seen) for one in _examples(case)))
 
 
-def _examples(case: Instance) -> list[Example]:
+def _examples(case: Instance) -> list[FoundExample]:
     return [example for example in (case.example, case.like) if example is not None]
 
 
-def _shown(example: Example, catalog: Catalog, seen: Mapping[int, Glimpse]) -> Shown:
+def _shown(example: FoundExample, catalog: Catalog, seen: Mapping[int, Glimpse]) -> Shown:
     caption = example.split if example.label is None else f"{example.split}, {example.label}"
     row = catalog.row_of(example.split, example.number)
     if row is None or row not in seen:

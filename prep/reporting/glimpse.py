@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.stored import (
-    Header,
+    StoredHeader,
     draw_boxes,
     draw_mask,
     encoded_small,
@@ -39,7 +39,7 @@ _MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class IndexedShard:
     """One shard, in the order of the manifest.
 
     Attributes:
@@ -70,7 +70,7 @@ class Catalog:
         problems: what is wrong with files; records of those shards are not in the catalog.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[IndexedShard, ...]
     starts: IntArray
     labels: IntArray | None
     num_bytes: IntArray
@@ -88,7 +88,7 @@ class Catalog:
                 return None if part.index is None else start + number - part.first
         return None
 
-    def by_part(self, rows: Sequence[int]) -> Iterator[tuple[Part, list[tuple[int, int]]]]:
+    def by_part(self, rows: Sequence[int]) -> Iterator[tuple[IndexedShard, list[tuple[int, int]]]]:
         """Yield each shard with the wanted records in it, as (row, record number), ascending."""
         ordered = np.unique(np.asarray(rows, np.int64))
         of = np.searchsorted(self.starts, ordered, side="right") - 1
@@ -124,14 +124,14 @@ def read_catalog(root: AnyPath, manifest: Manifest) -> Catalog:
         for shard, first in zip(split.shards, _firsts(split.shards), strict=True)
     ]
 
-    def read(place: tuple[str, Shard, int], tick: Tick) -> tuple[Part, list[Problem]]:
+    def read(place: tuple[str, Shard, int], tick: Tick) -> tuple[IndexedShard, list[Problem]]:
         tick(0)
         name, shard, first = place
         problems = _size_problems(shard, sizes[shard.path])
         index, of_index = read_index(root, shard)
         labels, of_labels = read_labels(root, shard) if shard.labels_digest else (None, [])
         problems += of_index + of_labels
-        return Part(name, shard, first, None if problems else index, labels), problems
+        return IndexedShard(name, shard, first, None if problems else index, labels), problems
 
     found = in_threads(read, places, lambda _: None)
     parts = tuple(part for part, _ in found)
@@ -209,7 +209,7 @@ class Glimpse:
     number: int
     key: str
     label: int | None = None
-    header: Header | None = None
+    header: StoredHeader | None = None
     num_bytes: int = 0
     picture: bytes | None = None
     size: tuple[int, int] = (0, 0)
@@ -255,7 +255,7 @@ def look(
         roles: the features that are drawn.
     """
 
-    def read(item: tuple[Part, list[tuple[int, int]]], tick: Tick) -> dict[int, Glimpse]:
+    def read(item: tuple[IndexedShard, list[tuple[int, int]]], tick: Tick) -> dict[int, Glimpse]:
         return dict(_glimpses(root, manifest, item, wanted, roles, tick))
 
     parts = list(catalog.by_part(list(wanted)))
@@ -264,7 +264,7 @@ def look(
 
 
 def read_values(
-    root: AnyPath, manifest: Manifest, part: Part, records: list[int], tick: Tick
+    root: AnyPath, manifest: Manifest, part: IndexedShard, records: list[int], tick: Tick
 ) -> Iterator[tuple[int, dict[str, Decoded] | str]]:
     """Yield record number and values of records of one shard, or why one cannot be read."""
     assert part.index is not None
@@ -290,7 +290,7 @@ def read_values(
 def _glimpses(
     root: AnyPath,
     manifest: Manifest,
-    item: tuple[Part, list[tuple[int, int]]],
+    item: tuple[IndexedShard, list[tuple[int, int]]],
     wanted: Mapping[int, Want],
     roles: Roles,
     tick: Tick,
@@ -346,7 +346,7 @@ def _glimpse(
 
 
 def _drawn(
-    values: dict[str, Decoded], want: Want, roles: Roles, header: Header | None
+    values: dict[str, Decoded], want: Want, roles: Roles, header: StoredHeader | None
 ) -> tuple[Picture, tuple[int, ...]]:
     """Return a thumbnail, and the class numbers of the boxes in it."""
     image = roles.image

@@ -22,8 +22,9 @@ from tfshards.prep.building.planned_build import LayoutWriter
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.engines.table import Engine, EngineName, find_engine
+from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Plan, label_counts, make_plan
+from tfshards.prep.planning.plan import Plan, label_counts
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
 from tfshards.prep.rewriting.commit import expected_examples, join_splits, verify_examples
@@ -166,7 +167,7 @@ def append(
     folder = any_path(dataset)
     origin = open_origin(folder)
     balance = cast("Balance", origin.manifest.options.get("balance", "count"))
-    request = _Request(
+    request = _Arguments(
         source=source_or_paths(source),
         folder=folder,
         counts=ShardCounts.of(shards),
@@ -191,7 +192,7 @@ def append(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Request:
+class _Arguments:
     """The arguments of ``append``, except those of the engine."""
 
     source: Source | list[str]
@@ -204,7 +205,7 @@ class _Request:
     log: Log
 
 
-def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[str, ...]) -> Manifest:
+def _append(request: _Arguments, source: Source, engine: Engine, beam_args: tuple[str, ...]) -> Manifest:
     folder, log = request.folder, request.log
     with claimed(folder) as state, staged(source, folder) as reader:
         # read again: the dataset is locked now, so no other process can change it
@@ -234,7 +235,7 @@ def _append(request: _Request, source: Source, engine: Engine, beam_args: tuple[
 
 
 def _write(
-    writer: LayoutWriter, request: _Request, new: NewExamples, old: Manifest, state: OutputState
+    writer: LayoutWriter, request: _Arguments, new: NewExamples, old: Manifest, state: OutputState
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
     folder, log = request.folder, request.log
@@ -248,7 +249,7 @@ def _write(
     return manifest
 
 
-def _preview(request: _Request, source: Source, origin: Origin) -> Manifest:
+def _preview(request: _Arguments, source: Source, origin: Origin) -> Manifest:
     """Log what would be appended; nothing is written into the dataset's folder."""
     with tempfile.TemporaryDirectory() as staging:
         new, plan = _find(request, source.stage(Path(staging)), origin)
@@ -257,7 +258,7 @@ def _preview(request: _Request, source: Source, origin: Origin) -> Manifest:
     return origin.manifest
 
 
-def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExamples, Plan | None]:
+def _find(request: _Arguments, reader: Reader, origin: Origin) -> tuple[NewExamples, Plan | None]:
     """Return the new examples and the plan of their shards, or None if there are none, and log of them."""
     folder, log = request.folder, request.log
     if not origin.has_keys:
@@ -277,7 +278,7 @@ def _find(request: _Request, reader: Reader, origin: Origin) -> tuple[NewExample
     return new, _plan(made, new, origin)
 
 
-def _named_source(request: _Request, origin: Origin) -> Source:
+def _named_source(request: _Arguments, origin: Origin) -> Source:
     """Return the source with the class names of the dataset, to which new ones may be added.
 
     Raises:
@@ -292,7 +293,7 @@ def _named_source(request: _Request, origin: Origin) -> Source:
     return source.with_class_names(names) if names else source
 
 
-def _source(request: _Request, origin: Origin, *, log: Log) -> Source:
+def _source(request: _Arguments, origin: Origin, *, log: Log) -> Source:
     """Return the source, with the dataset's options if paths are given, and without its class names."""
     source, manifest = request.source, origin.manifest
     if isinstance(source, list):
@@ -303,7 +304,7 @@ def _source(request: _Request, origin: Origin, *, log: Log) -> Source:
     return source
 
 
-def _new_classes(request: _Request, origin: Origin) -> list[str]:
+def _new_classes(request: _Arguments, origin: Origin) -> list[str]:
     """Return the class names of the source that the dataset does not have; none if it cannot be read."""
     known = origin.manifest.schema.class_names
     if not known:

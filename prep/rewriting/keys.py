@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
-from tfshards.prep.progress.lines import Progress, Reporter
+from tfshards.prep.progress.lines import Reporter, WorkProgress
 from tfshards.prep.records.example import decode_key
 from tfshards.prep.records.frames import RecordError, masked_crc32c, read_records
 from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
@@ -51,7 +51,7 @@ def read_shards(origin: Origin, label: str, pack: Callable[[bytes], bytes]) -> l
         BuildError: a record is damaged.
     """
     found: dict[str, bytes] = {}
-    progress = Progress(label, origin.manifest.num_examples)
+    progress = WorkProgress(label, origin.manifest.num_examples)
 
     stop = threading.Event()
 
@@ -69,15 +69,15 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
         InputError: a key is in two datasets.
         BuildError: a record is damaged, or has no key.
     """
-    parts: list[_Part] = []
+    parts: list[_KeysOf] = []
     hashes: list[KeyHashes] = []
     for origin in origins:
         shards = origin.manifest.shards
         hashes += read_keys(origin, f"keys of {origin.manifest.name}")
-        parts += [_Part(origin, shard, shard.num_examples) for shard in shards]
+        parts += [_KeysOf(origin, shard, shard.num_examples) for shard in shards]
         rejected = [to_bytes(reject.key) for reject in origin.rejects()]
         hashes.append(hash_array(map(hash_key, rejected)))
-        parts.append(_Part(origin, None, len(rejected)))
+        parts.append(_KeysOf(origin, None, len(rejected)))
     together = np.concatenate(hashes)
     is_repeated = np.ones(len(together), dtype=np.bool_)
     is_repeated[np.unique(together, return_index=True)[1]] = False
@@ -98,7 +98,7 @@ def check_keys_differ(origins: Sequence[Origin]) -> None:
     )
 
 
-class _Part(NamedTuple):
+class _KeysOf(NamedTuple):
     """The keys of one shard, or of the rejected inputs of a dataset."""
 
     origin: Origin
@@ -106,7 +106,7 @@ class _Part(NamedTuple):
     num_keys: int
 
 
-def _find(parts: Sequence[_Part], key_number: int) -> tuple[Origin, bytes]:
+def _find(parts: Sequence[_KeysOf], key_number: int) -> tuple[Origin, bytes]:
     """Return a key by its number among all keys of the parts, and its dataset."""
     ends = np.cumsum([part.num_keys for part in parts])
     number = int(np.searchsorted(ends, key_number, side="right"))

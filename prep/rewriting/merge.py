@@ -10,16 +10,10 @@ from dataclasses import replace
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.planning.options import ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.rewriting.commit import (
-    NewShards,
-    ShardOptions,
-    commit_new,
-    digest_of_origins,
-    join_splits,
-    new_dataset,
-)
+from tfshards.prep.rewriting.commit import commit_new, digest_of_origins, join_splits, new_dataset
 from tfshards.prep.rewriting.keys import check_keys_differ
 from tfshards.prep.rewriting.layout import Rewrite, linked_layout
+from tfshards.prep.rewriting.new_shards import NewShards, ShardOptions
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference, open_origin
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Split, Totals

@@ -17,8 +17,9 @@ from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_shards, restored_source
 from tfshards.prep.imaging.options import with_all_images
 from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import Options
-from tfshards.prep.planning.plan import Plan, make_plan
+from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import to_text
@@ -35,7 +36,7 @@ from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
-class Part:
+class BuildPart:
     """The shards of one build of a dataset.
 
     Attributes:
@@ -51,7 +52,7 @@ class Part:
     seed: int
 
 
-def parts_of(folder: AnyPath, manifest: Manifest) -> list[Part]:
+def parts_of(folder: AnyPath, manifest: Manifest) -> list[BuildPart]:
     """Return the parts of a dataset: what the build wrote, then what each append wrote.
 
     Raises:
@@ -60,7 +61,7 @@ def parts_of(folder: AnyPath, manifest: Manifest) -> list[Part]:
     seed = cast("int", manifest.options["seed"])
     entries = cast("list[Mapping[str, Json]]", manifest.options.get("appended", []))
     if not entries:
-        return [Part(manifest, None, restored_options(manifest), seed)]
+        return [BuildPart(manifest, None, restored_options(manifest), seed)]
     listed = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
     first: set[str] = set()
     seen: set[str] = set()
@@ -73,12 +74,12 @@ def parts_of(folder: AnyPath, manifest: Manifest) -> list[Part]:
     of_first = [shard for shard in manifest.shards if build_of(shard.path) not in ids]
     options = {name: value for name, value in manifest.options.items() if name != "appended"}
     whole = _only(manifest, build_of(of_first[0].path), options, of_first)
-    parts = [Part(whole, frozenset(first), restored_options(whole), seed)]
+    parts = [BuildPart(whole, frozenset(first), restored_options(whole), seed)]
     for entry, each in zip(entries, ids, strict=True):
         shards = [shard for shard in manifest.shards if build_of(shard.path) == each]
         part = _only(manifest, each, cast("Mapping[str, Json]", entry["options"]), shards)
         balance = restored_options(part).balance
-        parts.append(Part(part, frozenset(_names(entry, "rejected")), Options(balance=balance), 0))
+        parts.append(BuildPart(part, frozenset(_names(entry, "rejected")), Options(balance=balance), 0))
     return parts
 
 
@@ -179,7 +180,9 @@ def _source(manifest: Manifest, inputs: Source | Sequence[str], staging: Path) -
     return source.with_class_names((*names, *(name for name in found if name not in names)))
 
 
-def _expected(part: Part, plan: Plan, rejects: Sequence[Reject]) -> Iterator[tuple[ShardId, IntArray, Shard]]:
+def _expected(
+    part: BuildPart, plan: Plan, rejects: Sequence[Reject]
+) -> Iterator[tuple[ShardId, IntArray, Shard]]:
     """Yield each shard of a part with the numbers of its inputs, and its entry in the manifest."""
     for split, layout in final_layouts(plan, rejects, part.options, may_be_empty=True).items():
         for index, numbers in enumerate(layout):
@@ -280,7 +283,7 @@ class Rebuild:
         return found
 
 
-def _plan(folder: Path, reader: Reader, now: Listing, part: Part) -> tuple[Plan, BoolArray]:
+def _plan(folder: Path, reader: Reader, now: Listing, part: BuildPart) -> tuple[Plan, BoolArray]:
     """Return the plan of the build that wrote a part, and for each of its inputs whether it is still there.
 
     The plan is made from the inputs that the build recorded, or from ``now`` if there is no record.
@@ -339,7 +342,7 @@ def _check_options(reader: Reader, manifest: Manifest) -> None:
         raise _others("; ".join(found))
 
 
-def _check_splits(now: Listing, part: Part) -> None:
+def _check_splits(now: Listing, part: BuildPart) -> None:
     splits = part.manifest.splits
     lacking = [] if part.options.splits else sorted({*splits} - {*(now.splits or ["train"])})
     if lacking:

@@ -11,14 +11,9 @@ from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import claimed, dataset_name
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, to_stderr
-from tfshards.prep.rewriting.commit import (
-    NewShards,
-    ShardOptions,
-    commit_new,
-    digest_of_origins,
-    new_dataset,
-)
+from tfshards.prep.rewriting.commit import commit_new, digest_of_origins, new_dataset
 from tfshards.prep.rewriting.layout import Rewrite
+from tfshards.prep.rewriting.new_shards import NewShards, ShardOptions
 from tfshards.prep.rewriting.origin import open_origin
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError, Split, read_manifest

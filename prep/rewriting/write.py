@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.progress.lines import Log, Progress, Reporter
+from tfshards.prep.progress.lines import Log, Reporter, WorkProgress
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.records.frames import FrameReader, RecordError
 from tfshards.prep.records.shard_file import Frames, ShardFile, compressed, join_small
@@ -49,7 +49,7 @@ def write_shards(plan: Rewrite, log: Log) -> dict[str, tuple[Shard, ...]]:
     _require_space(plan, finished)
     num_linked = sum(kept[2].num_examples for kept in map(plan.kept, links) if kept)
     num_written = sum(len(plan.splits[shard.split].layout[shard.shard_index]) for shard in missing)
-    progress = Progress(plan.name, num_written + (num_linked if plan.verifies_kept else 0))
+    progress = WorkProgress(plan.name, num_written + (num_linked if plan.verifies_kept else 0))
     stop = threading.Event()
     steps: list[_Link | ShardPass] = [_Link(plan, shard, progress.reporter) for shard in links]
     steps += [

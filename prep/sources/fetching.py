@@ -14,7 +14,8 @@ from tfshards.prep.sources.base import Outcome, Row
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import RemotePath, RemoteStatus
-from tfshards.schemas.storage.reading import in_background, read_object
+from tfshards.schemas.storage.reader import in_background
+from tfshards.schemas.storage.reading import read_object
 
 # Bytes that a process holds before they are needed; what finds no room is read when it is needed.
 _MOST_AHEAD = 256 << 20
@@ -22,7 +23,7 @@ _MOST_AHEAD = 256 << 20
 Found = TypeVar("Found")
 
 
-class Content(NamedTuple):
+class FetchedContent(NamedTuple):
     """An object when it was read.
 
     Attributes:
@@ -43,7 +44,7 @@ def stamp_of(status: RemoteStatus) -> int:
     return int.from_bytes(hashlib.blake2b(status.e_tag.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def read_remote(path: RemotePath, most_bytes: int) -> Content:
+def read_remote(path: RemotePath, most_bytes: int) -> FetchedContent:
     """Return an object; without its bytes if there are more than ``most_bytes``.
 
     Raises:
@@ -53,10 +54,10 @@ def read_remote(path: RemotePath, most_bytes: int) -> Content:
         status, data = read_object(path, most_bytes)
     except OSError as error:
         raise unreadable(path, error) from None
-    return Content(status.st_size, stamp_of(status), data)
+    return FetchedContent(status.st_size, stamp_of(status), data)
 
 
-def read_as_listed(path: RemotePath, size: int, stamp: int, most_bytes: int) -> Content:
+def read_as_listed(path: RemotePath, size: int, stamp: int, most_bytes: int) -> FetchedContent:
     """Return an object; without its bytes if there are more than ``most_bytes``.
 
     Raises:
@@ -84,7 +85,7 @@ def object_in(root: RemotePath, key: str | bytes) -> RemotePath:
     return root / (key if isinstance(key, str) else key.decode("utf-8", "surrogateescape"))
 
 
-class Request(Generic[Found]):
+class FetchRequest(Generic[Found]):
     """Something that is read in the background, or, where it finds no room, when it is asked for.
 
     Attributes:
@@ -164,7 +165,7 @@ class StartedRows(Generic[Found]):
     """
 
     rows: Sequence[Row]
-    requests: Sequence[Request[Found] | None]
+    requests: Sequence[FetchRequest[Found] | None]
     decode: Callable[[int, Found | None], Outcome]
 
     def result(self) -> list[Outcome]:

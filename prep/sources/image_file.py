@@ -10,13 +10,13 @@ import numpy as np
 
 from tfshards.prep.imaging.depth import DEEP_FORMATS, file_depth
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.masks import View
+from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.base import Rejected, Row
-from tfshards.prep.sources.fetching import Content
+from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.tree import Tree
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.json_reader import Json
@@ -104,7 +104,7 @@ def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, 
 
 
 def read_image(
-    path: bytes, row: Row, options: ImageOptions, images: Sequence[View] = ()
+    path: bytes, row: Row, options: ImageOptions, images: Sequence[Geometry] = ()
 ) -> Normalized | Rejected:
     """Return the normalized image in a file, or why it is rejected; for ``images`` see ``normalize``.
 
@@ -117,7 +117,7 @@ def read_image(
 
 
 def checked_image(
-    data: bytes, path: bytes, options: ImageOptions, images: Sequence[View] = ()
+    data: bytes, path: bytes, options: ImageOptions, images: Sequence[Geometry] = ()
 ) -> Normalized | Rejected:
     """Return the normalized image in the bytes of a file, or why it is rejected.
 
@@ -136,7 +136,7 @@ def checked_image(
 
 
 def checked_content(
-    path: bytes, content: Content, options: ImageOptions, images: Sequence[View]
+    path: bytes, content: FetchedContent, options: ImageOptions, images: Sequence[Geometry]
 ) -> Normalized | Rejected:
     """Return the normalized image in what was read, or why it is rejected; see ``checked_image``."""
     if content.data is None:

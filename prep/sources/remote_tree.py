@@ -16,7 +16,8 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.tree import ImageFile, LocalTree, Tree, is_hidden, starts_like_an_image, suffix_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path, is_remote, read_range
-from tfshards.schemas.storage.reading import in_background, read_start
+from tfshards.schemas.storage.reader import in_background
+from tfshards.schemas.storage.reading import read_start
 
 # Files that warnings name: those of these names, and of these suffixes some in each folder.
 _NOTED = frozenset((b".txt", b".json", b".npy"))

@@ -5,7 +5,6 @@ that are used here; the functions of this package do what ``pathlib`` lacks.
 """
 
 from tfshards.schemas.storage.any_path import (
-    AnyPath,
     any_path,
     check_expanded,
     is_remote,
@@ -15,8 +14,10 @@ from tfshards.schemas.storage.any_path import (
 )
 from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
-from tfshards.schemas.storage.reading import in_flight, read_range
-from tfshards.schemas.storage.remote_path import RemotePath, RemoteStatus
+from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.reading import read_range
+from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+from tfshards.schemas.storage.status import RemoteStatus
 from tfshards.schemas.storage.versions import create, version_of
 from tfshards.schemas.storage.writing import Sink, open_sink
 

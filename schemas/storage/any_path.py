@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TypeAlias
 
 from tfshards.schemas.errors import OptionsError
 from tfshards.schemas.option import check_path
-from tfshards.schemas.storage.remote_path import RemotePath
+from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import SCHEMES, require_obstore
-
-AnyPath: TypeAlias = Path | RemotePath
 
 # A URL, of which pathlib keeps one slash; a single letter is a drive.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)")

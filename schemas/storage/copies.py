@@ -11,7 +11,7 @@ from tfshards.schemas.storage.untrusted import open_regular
 from tfshards.schemas.storage.writing import open_sink
 
 if TYPE_CHECKING:
-    from tfshards.schemas.storage.any_path import AnyPath
+    from tfshards.schemas.storage.remote_path import AnyPath
 
 # The largest object that S3 copies in one request; see CopyObject in its reference.
 MAX_COPIED_BYTES = 5 << 30

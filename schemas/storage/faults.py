@@ -7,13 +7,10 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from tfshards.schemas.storage.endpoints import shown_address
 from tfshards.schemas.storage.stores import note_answer, require_obstore
-
-if TYPE_CHECKING:
-    from tfshards.schemas.storage.remote_path import RemotePath
 
 # The code in the XML with which S3, and in its XML interface Google's store, answer.
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -64,12 +61,20 @@ Result = TypeVar("Result")
 _MOST_CHARACTERS = 300
 
 
+class Address(Protocol):
+    """An address in an object store, whose text is its URL."""
+
+    @property
+    def scheme(self) -> str:
+        """Its scheme, such as ``s3``."""
+
+
 class ChangedError(OSError):
     """An object is no longer the one that was read before, or that a write was to replace."""
 
 
 @contextmanager
-def as_os_errors(path: RemotePath) -> Iterator[None]:
+def as_os_errors(path: Address) -> Iterator[None]:
     """Raise an error of the client as the OSError that a local file would raise; its file is ``path``."""
     exceptions = require_obstore().exceptions
     try:
@@ -80,7 +85,7 @@ def as_os_errors(path: RemotePath) -> Iterator[None]:
         raise FileExistsError(errno.EEXIST, "exists already", str(path)) from None
     except exceptions.PreconditionError:
         note_answer(path.scheme)
-        raise ChangedError(errno.ESTALE, "has been replaced meanwhile", str(path)) from None
+        raise ChangedError(errno.ESTALE, "was replaced in the meantime", str(path)) from None
     except FileNotFoundError as error:
         note_answer(path.scheme)
         raise _os_error(path, str(error), errno.ENOENT, "there is no such object") from None
@@ -90,7 +95,7 @@ def as_os_errors(path: RemotePath) -> Iterator[None]:
         raise _os_error(path, str(error), errno.EIO, "") from None
 
 
-def _os_error(path: RemotePath, text: str, number: int, why: str) -> OSError:
+def _os_error(path: Address, text: str, number: int, why: str) -> OSError:
     """Return the error of a code or of words in the client's text; by default the error of ``number``."""
     code = _CODE.search(text)
     if code and code[1] in _CODES:
@@ -127,3 +132,8 @@ def repeated(call: Callable[[], Result]) -> Result:
                 raise
         time.sleep(seconds)
     return call()
+
+
+def too_short(path: object, end: int, expected: int) -> ChangedError:
+    """Return the error that a file ends at the byte ``end`` instead of ``expected`` or later."""
+    return ChangedError(None, f"ends at byte {end}, before byte {expected}", str(path))

@@ -9,34 +9,29 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfshards.schemas.storage.faults import REPEATED_BY_CLIENT, WAITS, ChangedError, as_os_errors, repeated
+from tfshards.schemas.storage.faults import (
+    REPEATED_BY_CLIENT,
+    WAITS,
+    ChangedError,
+    as_os_errors,
+    repeated,
+    too_short,
+)
+from tfshards.schemas.storage.raw_listing import listed_after
+from tfshards.schemas.storage.reader import RemoteReader
+from tfshards.schemas.storage.status import RemoteStatus, status_of
 from tfshards.schemas.storage.stores import store_of
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ObjectStore
 
 _LISTED_TOGETHER = 1000
 # how obstore reports a key that it cannot name
 _ODD_KEY = "invalid path"
-
-
-class RemoteStatus(NamedTuple):
-    """What a store knows about an object.
-
-    Attributes:
-        st_size: its size in bytes.
-        st_mtime_ns: when it was written, in nanoseconds since 1970; many stores know whole seconds.
-        e_tag: what changes with its content; see RFC 9110, section 8.8.3.
-        version: what the store calls this version of it, or nothing.
-    """
-
-    st_size: int
-    st_mtime_ns: int
-    e_tag: str
-    version: str
 
 
 @dataclass(frozen=True, order=True)
@@ -228,9 +223,7 @@ class RemotePath:
                 "rename that object, or remove it",
                 str(self),
             )
-        from tfshards.schemas.storage.raw_listing import listed_after
-
-        for key, status in listed_after(self, last):
+        for key, status in listed_after(self.bucket, self.key, last):
             if status is None:
                 odd.append(key)
             else:
@@ -281,9 +274,26 @@ class RemotePath:
         """
         if mode != "rb":
             raise ValueError(f"mode={mode!r}: an object is only opened for reading")
-        from tfshards.schemas.storage.reading import RemoteReader
+        return io.BufferedReader(self.reader())
 
-        return io.BufferedReader(RemoteReader(self))
+    def reader(self) -> RemoteReader:
+        """Return the object, in its present version, as an unbuffered file."""
+        status = self.stat()
+        version = status.e_tag or None
+        return RemoteReader(status, lambda start, end: self.read_range(start, end, version))
+
+    def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
+        """Return the bytes ``[start, end)`` of the object, or of one version of it only; see ``reading``."""
+        options: GetOptions = {"range": (start, end)}
+        if version:
+            options["if_match"] = version
+        data = b""
+        if start < end:
+            with as_os_errors(self):
+                data = bytes(self.store.get(self.key, options=options).bytes())
+        if len(data) != end - start:
+            raise too_short(self, start + len(data), end)
+        return data
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object; not all stores report a missing one, so that it is never an error."""
@@ -329,6 +339,10 @@ class RemotePath:
             self.store.copy(self.key, target.key)
 
 
+# A path of a local disk or of an object store; ``any_path`` makes it from text.
+AnyPath: TypeAlias = Path | RemotePath
+
+
 class RemoteRelative(str):
     """The part of a key below a folder, as ``relative_to`` returns it."""
 
@@ -337,13 +351,3 @@ class RemoteRelative(str):
     def as_posix(self) -> str:
         """Return it with slashes, as it is."""
         return str(self)
-
-
-def status_of(meta: Any) -> RemoteStatus:  # noqa: ANN401 -- obstore's ObjectMeta, a dict
-    """Return the status in the form that obstore has."""
-    modified: datetime = meta["last_modified"]
-    nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
-    e_tag = meta["e_tag"] or ""
-    # Azure's listings leave out the quotation marks, without which no condition matches.
-    quoted = f'"{e_tag}"' if e_tag and '"' not in e_tag else e_tag
-    return RemoteStatus(meta["size"], nanoseconds, quoted, meta["version"] or "")

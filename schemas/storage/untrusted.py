@@ -16,7 +16,7 @@ from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.remote_path import RemotePath
 
 if TYPE_CHECKING:
-    from tfshards.schemas.storage.any_path import AnyPath
+    from tfshards.schemas.storage.remote_path import AnyPath
 
 _PART_BYTES = 1 << 26
 # Windows has neither flag.

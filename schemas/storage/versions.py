@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfshards.schemas.storage.any_path import AnyPath
+    from tfshards.schemas.storage.remote_path import AnyPath
 
 
 def version_of(path: AnyPath) -> str:

@@ -12,8 +12,7 @@ from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.stores import require_obstore, store_of
 
 if TYPE_CHECKING:
-    from tfshards.schemas.storage.any_path import AnyPath
-    from tfshards.schemas.storage.remote_path import RemotePath
+    from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 
 # The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
 _PART = 8 << 20

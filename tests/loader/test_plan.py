@@ -9,7 +9,7 @@ from tfshards.loader import Part, Position, Progress, Shuffle, Worker
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.epoch import order_seed
 from tfshards.loader.order.plan import make_plan, no_steps
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Shard, Split, Totals
 
 LABELED = Schema((Feature("label", "label", "int64"),))
@@ -26,7 +26,7 @@ def source_of(num_examples, *, record_bytes=1024, compression="none", options=No
     manifest = Manifest(
         "d", "0123abcd", LABELED, splits, totals, options=options or {}, compression=compression
     )
-    return Source(Path("d"), manifest, "train")
+    return OpenSplit(Path("d"), manifest, "train")
 
 
 def plan_of(source, **options):

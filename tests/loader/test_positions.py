@@ -22,7 +22,7 @@ from tfshards.loader.order.plan import (
     order_facts,
 )
 from tfshards.loader.order.population import ranges_of
-from tfshards.loader.order.source import Source
+from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Totals
 
 from .conftest import NUMBERS
@@ -55,7 +55,7 @@ def where(numbered):
 
 def facts_of(num_examples, assignment, shuffle):
     manifest = Manifest("d", "0123abcd", NUMBERS, {}, Totals(num_examples, num_examples))
-    source = Source(Path("d"), manifest, "train")
+    source = OpenSplit(Path("d"), manifest, "train")
     return order_facts(source, ranges_of(num_examples, None), assignment, shuffle)
 
 

@@ -107,7 +107,7 @@ def test_a_backend_with_random_numbers_outside_of_the_model_is_rejected(tmp_path
         text=True,
     )
     message = (
-        "OptionsError: Resume works with Keras on TensorFlow or JAX, not on numpy: there random numbers, such"
+        "OptionsError: Resume works with Keras on TensorFlow or JAX, not on numpy: there, random numbers such"
     )
     assert message in done.stderr
 

@@ -204,7 +204,7 @@ def test_the_command_prints_the_table_or_json(photos, rows, capsys):
         (["--size", "5"], "--size 5 must be HEIGHTxWIDTH, such as 224x224, or none"),
         (
             ["--size", "none", "--crop", "center"],
-            "--crop center needs images of a size, such as --size 224x224",
+            "--crop center needs images of a fixed size, such as --size 224x224",
         ),
         (["--seconds", "0"], "--seconds 0 must be a number above 0, and at most 600"),
         (["--batch-size", "0"], "--batch-size 0 must be at least 1"),

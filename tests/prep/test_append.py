@@ -766,8 +766,8 @@ def test_renamed_inputs_are_reported_by_their_content(photos, tmp_path):
     append(photos, tmp_path / "out", dry_run=True, log=lines.append)
     assert lines[1] == (
         "warning: 1 new input has the content of a known one that is not in the source, such as "
-        "'dog/moved.png' that of 'cat/004.png'; if it was moved or renamed, build again with --overwrite, "
-        "since append adds another example"
+        "'dog/moved.png', which equals 'cat/004.png'; if it was moved or renamed, build again with "
+        "--overwrite, since append adds another example"
     )
     assert "2 new inputs, 18 known" in lines
 

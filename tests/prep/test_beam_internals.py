@@ -15,6 +15,7 @@ from apache_beam.runners.worker import sdk_worker_main
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.engines import beam
+from tfshards.prep.engines.beam_workers import WORKER_THREADS
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +53,7 @@ def test_a_worker_process_is_a_module_with_a_main():
     assert callable(sdk_worker_main.main)
 
 
-@pytest.mark.parametrize("name", beam.WORKER_THREADS)
+@pytest.mark.parametrize("name", WORKER_THREADS)
 def test_threads_waiting_for_a_worker_have_the_expected_names(name):
     # A dying worker process is detected only by the exception of a thread of this name; tests/durability
     # kills one.

@@ -327,9 +327,7 @@ def test_show_prints_why_a_key_was_rejected(image_folder, run):
     assert run("build", "images", "photos", "out", "--max-rejected", "50%")[0] == 0
     status, out, err = run("show", "out", "caf\udce9\n.jpg")
     assert (status, out) == (1, "")
-    assert err.startswith(
-        r"tfshards: out has rejected 'caf\udce9\n.jpg' (unreadable): starts with 74 65 78 74,"
-    )
+    assert err.startswith(r"tfshards: out rejected 'caf\udce9\n.jpg' (unreadable): starts with 74 65 78 74,")
     # the rejects file is for people: without it the dataset is intact, and the key is unknown
     next(Path("out").glob("rejected-*")).unlink()
     assert "out has no example with the key" in run("show", "out", "caf\udce9\n.jpg")[2]

@@ -14,7 +14,7 @@ from tfshards.prep.cli.main import main
 from tfshards.prep.verification.show import find
 from tfshards.prep.views.tfds import tfds_problems
 from tfshards.schemas import OptionsError, read_manifest
-from tfshards.schemas.summary import manifest_text as info_text
+from tfshards.schemas.manifest import manifest_text as info_text
 
 PLAIN = Options(max_rejected=1, splits={"train": "3/4", "val": "1/4"})
 GZIP = replace(PLAIN, compression="gzip")

@@ -18,7 +18,7 @@ from tfshards.prep import ImageFolder
 from tfshards.prep.engines import beam
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
-from tfshards.prep.progress.lines import Progress
+from tfshards.prep.progress.lines import WorkProgress
 from tfshards.prep.writing.area import BuildArea, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 
@@ -40,7 +40,7 @@ def pipeline_of(num_shards: int, folder, *arguments: str) -> Pipeline:
     source = ImageFolder(folder)
     area = BuildArea(folder.parent / "out", "0123abcd")
     area.open()
-    progress = Progress("photos", 1)
+    progress = WorkProgress("photos", 1)
     task = ShardTask(
         area=area,
         reader=source,

@@ -14,7 +14,7 @@ from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.progress.lines import Progress
+from tfshards.prep.progress.lines import WorkProgress
 from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import BuildError, OptionsError
 
@@ -25,7 +25,7 @@ def stop() -> threading.Event:
 
 
 def run_in_process(function, items, stop) -> None:
-    run_on_threads(Work(function, items, Progress("x", len(items)), lambda _: stop.set()))
+    run_on_threads(Work(function, items, WorkProgress("x", len(items)), lambda _: stop.set()))
 
 
 def test_the_function_is_called_once_with_every_item(stop):

@@ -12,7 +12,7 @@ from tfshards import prep
 from tfshards.prep.cli.flags import flags_of, with_flags
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.schemas.summary import manifest_text
+from tfshards.schemas.manifest import manifest_text
 
 IMAGES = (prep.ImageOptions,)
 BUILDS = {

@@ -20,7 +20,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.engines import local
 from tfshards.prep.engines.local import Helper, pickled
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.lines import Progress, Written
+from tfshards.prep.progress.lines import WorkProgress, Written
 from tfshards.prep.progress.threads import available_cores
 from tfshards.schemas import BuildError
 
@@ -73,7 +73,7 @@ def helpers(monkeypatch) -> None:
 
 
 def run_local(function, items) -> None:
-    local.run(Work(function, items, Progress("x", len(items)), lambda _: None))
+    local.run(Work(function, items, WorkProgress("x", len(items)), lambda _: None))
 
 
 def note(folder: Path, item: int) -> None:

@@ -42,7 +42,7 @@ def test_the_digest_of_the_inputs_does_not_depend_on_how_many_keys_are_joined(
 ):
     source = ImageFolder(image_folder({f"{number}.png": number for number in range(6)}))
     expected = prep.plan(source, tmp_path / "out").inputs_digest
-    monkeypatch.setattr("tfshards.prep.planning.plan._KEYS_AT_ONCE", keys_at_once)
+    monkeypatch.setattr("tfshards.prep.planning.make_plan._KEYS_AT_ONCE", keys_at_once)
     assert prep.plan(source, tmp_path / "out").inputs_digest == expected
 
 

@@ -20,7 +20,7 @@ import pytest
 from tfshards.prep.progress import bars
 from tfshards.prep.progress import lines as progress
 from tfshards.prep.progress.console import Console
-from tfshards.prep.progress.lines import Progress, Reporter, WarningLine, Written, as_warning
+from tfshards.prep.progress.lines import Reporter, WarningLine, WorkProgress, Written, as_warning
 from tfshards.schemas.sizes import size
 
 
@@ -44,7 +44,7 @@ def test_sizes_are_printed_with_units(num_bytes, shown):
 PREP = Path(progress.__file__).parent.parent
 
 
-def follow(shown: Progress, work: object, *arguments: object) -> None:
+def follow(shown: WorkProgress, work: object, *arguments: object) -> None:
     def run() -> None:
         work()
         shown.end()
@@ -69,7 +69,7 @@ def test_a_report_without_a_receiver_is_not_an_error():
 def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
-    shown = Progress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400, Console(stream))
 
     def work() -> None:
         for _ in range(4):
@@ -87,7 +87,7 @@ def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
 def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
-    follow(Progress("photos", 400, Console(stream)), lambda: time.sleep(0.3))
+    follow(WorkProgress("photos", 400, Console(stream)), lambda: time.sleep(0.3))
     assert (
         stream.getvalue().splitlines()[0] == "photos: 0 of 400 examples, 0 B, 0 examples/s, time left unknown"
     )
@@ -95,7 +95,7 @@ def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
 
 def test_a_build_of_less_than_ten_seconds_prints_no_lines():
     stream = io.StringIO()
-    shown = Progress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400, Console(stream))
     follow(shown, lambda: shown.reporter.report(400, 1))
     assert stream.getvalue() == ""
 
@@ -104,7 +104,7 @@ def test_a_bar_on_a_terminal_counts_to_the_end():
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     with os.fdopen(follower, "w") as terminal:
-        shown = Progress("photos", 400, Console(terminal))
+        shown = WorkProgress("photos", 400, Console(terminal))
 
         def work() -> None:
             for _ in range(4):
@@ -122,7 +122,7 @@ def test_a_bar_on_a_terminal_counts_to_the_end():
 def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
     stream = io.StringIO()
-    shown = Progress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400, Console(stream))
 
     def work() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -149,7 +149,7 @@ def fast(monkeypatch):
 
 def test_a_measure_replaces_the_reports_of_workers(fast):
     stream = io.StringIO()
-    shown = Progress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400, Console(stream))
     measures = iter([Written(0, 0), Written(100, 1 << 20), *[Written(300, 3 << 20)] * 1000])
 
     def work() -> None:
@@ -164,7 +164,7 @@ def test_a_measure_replaces_the_reports_of_workers(fast):
 
 def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
     stream = io.StringIO()
-    shown = Progress("photos", 1000, Console(stream))
+    shown = WorkProgress("photos", 1000, Console(stream))
     started = time.monotonic()
 
     def measure() -> Written:
@@ -181,7 +181,7 @@ def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
 def test_progress_never_goes_back_when_a_task_is_repeated(fast):
     stream = io.StringIO()
     measures = iter([Written(200, 2), *[Written(100, 1)] * 1000])
-    follow(Progress("photos", 400, Console(stream)), lambda: time.sleep(0.5), lambda: next(measures))
+    follow(WorkProgress("photos", 400, Console(stream)), lambda: time.sleep(0.5), lambda: next(measures))
     assert {line.split(",")[0] for line in stream.getvalue().splitlines()} == {"photos: 200 of 400 examples"}
 
 
@@ -190,13 +190,13 @@ def test_an_error_of_the_measure_ends_the_progress(fast):
         raise ValueError("a worker has failed")
 
     with pytest.raises(ValueError, match="a worker has failed"):
-        Progress("photos", 400, Console(io.StringIO())).follow(fail)
+        WorkProgress("photos", 400, Console(io.StringIO())).follow(fail)
 
 
 def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch):
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)
     stream = io.StringIO()
-    shown = Progress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400, Console(stream))
     follow(shown, lambda: time.sleep(1.0), None, lambda: "see the job 7")
     # after 0.2, 0.4 and 0.8 seconds, and not more often
     lines = stream.getvalue().splitlines()
@@ -210,7 +210,9 @@ def test_a_job_that_makes_progress_is_not_reported(monkeypatch, fast):
     stream = io.StringIO()
     numbers = itertools.count()
     follow(
-        Progress("photos", 400, Console(stream)), lambda: time.sleep(1.5), lambda: Written(next(numbers), 1)
+        WorkProgress("photos", 400, Console(stream)),
+        lambda: time.sleep(1.5),
+        lambda: Written(next(numbers), 1),
     )
     assert stream.getvalue() == ""
 
@@ -221,7 +223,9 @@ def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     with os.fdopen(follower, "w") as terminal:
         measures = iter([Written(100, 1), *[Written(200, 2)] * 1000])
-        follow(Progress("photos", 400, Console(terminal)), lambda: time.sleep(0.9), lambda: next(measures))
+        follow(
+            WorkProgress("photos", 400, Console(terminal)), lambda: time.sleep(0.9), lambda: next(measures)
+        )
     written = os.read(leader, 1 << 16).decode()
     os.close(leader)
     assert "photos: no progress for 0 s\r\n" in written

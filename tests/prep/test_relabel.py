@@ -218,7 +218,7 @@ def test_numbers_and_keys_of_any_bytes_are_read(tmp_path):
         (
             "l.csv",
             b"key,label\na,x\na,x\na,y\n",
-            r"row 3: the key 'a' has the label 'y', but 'x' in a row before",
+            r"row 3: the key 'a' has the label 'y', but 'x' in an earlier row",
         ),
         ("l.csv", b"key,label\na,\n", r"row 1: label is '', but must be text or an integer"),
         ("l.jsonl", b'{"key": "a", "label": 1.5}\n', r"row 1: label is 1.5, but must be text or an integer"),

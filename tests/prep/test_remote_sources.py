@@ -18,7 +18,7 @@ from tfshards.prep.sources import fetching
 from tfshards.prep.sources.classes import read_class_names
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.reading import NUM_REQUESTS
+from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 server, bucket = conftest.server, conftest.bucket
 

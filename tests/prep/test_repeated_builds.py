@@ -122,7 +122,7 @@ def test_the_defaults_and_later_appends_are_reported(capsys):
     ("line", "status", "message"),
     [
         ("build --from none photos out", 1, "none does not exist"),
-        ("build --from data/other photos out", 1, "data/other was made by reshard, so that its manifest rec"),
+        ("build --from data/other photos out", 1, "data/other was made by reshard, so its manifest rec"),
         (
             "build --from data/pets images photos out",
             2,

@@ -31,8 +31,8 @@ from tfshards.prep.building.output_state import inspect_output
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.rewriting import write as rewrite
-from tfshards.prep.rewriting.commit import NewShards
 from tfshards.prep.rewriting.layout import assign, interleave
+from tfshards.prep.rewriting.new_shards import NewShards
 from tfshards.prep.rewriting.origin import open_origin
 from tfshards.prep.rewriting.write import ShardPass
 from tfshards.prep.writing.area import AREA_NAME, BuildArea

@@ -219,7 +219,7 @@ def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder,
         path.write_bytes(b"x" * status.st_size)
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
     with pytest.raises(
-        BuildError, match=r"^\d\.png: was accepted, but is unreadable now; it changed during the build: run"
+        BuildError, match=r"^\d\.png: was accepted, but is unreadable now; it changed during the build; run"
     ):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
 

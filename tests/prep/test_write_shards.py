@@ -26,7 +26,7 @@ from PIL import Image
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
-from tfshards.prep.building.write_shards import Steps
+from tfshards.prep.building.write_shards import WriteSteps
 from tfshards.prep.engines import transform
 from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.frames import read_records
@@ -87,7 +87,7 @@ def in_steps(elements: Iterable[object], transform: prep.WriteShards, *, repeats
     return build_id
 
 
-def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[Steps, str, list]:
+def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[WriteSteps, str, list]:
     """Take the first two steps; return all steps, the plan id and the tasks."""
     steps = transform._steps()
     bundle = steps.bundle()
@@ -96,7 +96,7 @@ def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[Steps
     return steps, *steps.plan(descriptions)
 
 
-def write_all(steps: Steps, tasks: Sequence[object], repeats: int) -> None:
+def write_all(steps: WriteSteps, tasks: Sequence[object], repeats: int) -> None:
     for task in tasks:
         for _ in range(repeats):
             steps.write(task)

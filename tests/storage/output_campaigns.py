@@ -179,7 +179,7 @@ def pairs(
 _REASONS = {
     "met": "is not finished any more: another run of the same build writes it",
     "took over": "a later run of the same build has begun; wait until that has ended",
-    "lost": "meanwhile another build was committed (",
+    "lost": "meanwhile was committed in the meantime (",
     "was too late": "holds a dataset with other options",
 }
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tfshards.schemas.storage import any_path, open_sink, read_range, stores
-from tfshards.schemas.storage.reading import NUM_REQUESTS, in_background
+from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
 
 from .faults import Answer, Cut, Delay, LoseAnswer
 

@@ -256,7 +256,7 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
         assert f"{out}: another run of the same build has committed it meanwhile" in log
         assert not [name for name in objects(out) if name.startswith(".build")]
     else:
-        why = "another build was committed" if how == "another" else "has been replaced meanwhile"
+        why = "was committed in the meantime" if how == "another" else "was replaced in the meantime"
         with pytest.raises(BuildError, match=why):
             quiet_build(source, out, overwrite=how == "a removed one")
     if how != "a removed one":

@@ -131,7 +131,7 @@ class _Group(NamedTuple):
     paths: tuple[str, ...]
 
 
-class _Part(NamedTuple):
+class _ArrayPart(NamedTuple):
     path: str
     prefix: str
     number: int
@@ -195,7 +195,7 @@ def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tup
 
 def _numbered_groups(paths: Sequence[str]) -> dict[str, _Group | None]:
     """Return the parts among the paths: the first path of a group maps to the group, others to None."""
-    found: dict[str, list[_Part]] = {}
+    found: dict[str, list[_ArrayPart]] = {}
     for path in paths:
         part = _part(path, _NUMBERED)
         if part:
@@ -232,12 +232,12 @@ def _matches(argument: str, pattern: str) -> _Group:
         raise InputError("array-argument-fault", argument=argument, error=error) from None
 
 
-def _part(path: str, pattern: re.Pattern[str]) -> _Part | None:
+def _part(path: str, pattern: re.Pattern[str]) -> _ArrayPart | None:
     found = pattern.fullmatch(Path(path).stem) if path.endswith(".npy") else None
-    return found and _Part(path, found[1], int(found[2]), int(found[3]) if found[3] else None)
+    return found and _ArrayPart(path, found[1], int(found[2]), int(found[3]) if found[3] else None)
 
 
-def _in_order(parts: Sequence[_Part | None]) -> _Group:
+def _in_order(parts: Sequence[_ArrayPart | None]) -> _Group:
     """Return the parts in the order of their numbers.
 
     Raises:

@@ -30,7 +30,7 @@ _READERS = {
 }
 
 
-class Header(NamedTuple):
+class NpyHeader(NamedTuple):
     """Header of an .npy file.
 
     Attributes:
@@ -51,7 +51,7 @@ class Header(NamedTuple):
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_header(file: IO[bytes], where: str, num_bytes: int) -> Header:
+def read_header(file: IO[bytes], where: str, num_bytes: int) -> NpyHeader:
     """Return the header of an .npy file.
 
     Args:
@@ -90,7 +90,7 @@ def check_array(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
         raise InputError("npy-objects", where=where)
 
 
-def _parse(file: io.BytesIO) -> Header:
+def _parse(file: io.BytesIO) -> NpyHeader:
     version = np.lib.format.read_magic(file)
     if version == (3, 0):
         return _parse_utf8(file)
@@ -98,17 +98,17 @@ def _parse(file: io.BytesIO) -> Header:
         raise ValueError(f"format version {version[0]}.{version[1]}; 1.0, 2.0 and 3.0 can be read")
     with PARSING:
         shape, fortran, dtype = _READERS[version](file, _MAX_HEADER_BYTES)
-    return Header(shape, fortran, dtype, file.tell())
+    return NpyHeader(shape, fortran, dtype, file.tell())
 
 
-def _parse_utf8(file: io.BytesIO) -> Header:
+def _parse_utf8(file: io.BytesIO) -> NpyHeader:
     """Parse a header of version 3.0: version 2.0 in UTF-8, for which NumPy has no public function."""
     (length,) = struct.unpack("<I", file.read(4))
     # the header is a Python literal, in which escaped characters mean the same
     text = file.read(length).decode("utf-8").encode("ascii", "backslashreplace")
     ascii_header = io.BytesIO(struct.pack("<I", len(text)) + text)
     with PARSING:
-        return Header(*np.lib.format.read_array_header_2_0(ascii_header, _MAX_HEADER_BYTES), file.tell())
+        return NpyHeader(*np.lib.format.read_array_header_2_0(ascii_header, _MAX_HEADER_BYTES), file.tell())
 
 
 AnyArray: TypeAlias = npt.NDArray[np.generic]
@@ -274,7 +274,7 @@ def map_file(path: str) -> AnyArray:
 
 
 def mapped_fields(
-    path: str, header: Header, content: str, *, identity: str = "", is_copy: bool = False
+    path: str, header: NpyHeader, content: str, *, identity: str = "", is_copy: bool = False
 ) -> dict[tuple[str, ...], MappedFile]:
     """Return the array in an .npy file with the name ``()``, or the fields of a structured array by name.
 

@@ -20,7 +20,6 @@ from tfshards.prep.sources.fetching import stamp_of, unreadable
 from tfshards.schemas import InputError
 from tfshards.schemas.compression import CODECS
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.reading import RemoteReader
 from tfshards.schemas.storage.remote_path import RemotePath
 from tfshards.schemas.storage.untrusted import open_regular
 
@@ -51,7 +50,7 @@ def stage_object(path: RemotePath, target: Path, *, preview: bool) -> dict[tuple
         InputError: the object cannot be read, is not an array, or is replaced while it is read.
     """
     try:
-        raw = RemoteReader(path)
+        raw = path.reader()
         with io.BufferedReader(raw) as file:
             size = raw.status.st_size
             header = read_header(file, str(path), size)
@@ -192,7 +191,7 @@ def _open(path: str) -> Iterator[tuple[BinaryIO, int]]:
     given = any_path(path)
     if not isinstance(given, Path):
         # all that is read is of one version
-        raw = RemoteReader(given)
+        raw = given.reader()
         with io.BufferedReader(raw) as file:
             yield file, raw.status.st_size
         return

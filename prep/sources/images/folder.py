@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.masks import View
+from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.fetching import Request, StartedRows
+from tfshards.prep.sources.fetching import FetchRequest, StartedRows
 from tfshards.prep.sources.image_file import (
     checked_content,
     decoders_of,
@@ -30,9 +30,9 @@ from tfshards.prep.sources.image_file import (
     read_image,
     too_large,
 )
-from tfshards.prep.sources.images.layout import FileTable, arrange
+from tfshards.prep.sources.images.layout import FileTable, FolderRules, FoundImages, arrange
 from tfshards.prep.sources.images.masks import (
-    FoundFile,
+    FoundMask,
     MaskFolders,
     files_of,
     find_mask_folders,
@@ -58,7 +58,7 @@ from tfshards.schemas.option import (
 )
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
-from tfshards.schemas.storage.reading import NUM_REQUESTS
+from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
 
@@ -249,14 +249,10 @@ class ImageFolder:
         folders = masks or MaskFolders(b"", b"")
         listing = arrange(
             tree,
-            found,
+            FoundImages(found, excluded, lambda name: folders.folders(tree, name)),
+            FolderRules(self.class_names, self.allow_missing_classes, self.split_folders),
+            features,
             skipped,
-            images=features,
-            class_names=self.class_names,
-            allow_missing_classes=self.allow_missing_classes,
-            folders_of=lambda name: folders.folders(tree, name),
-            split_folders=self.split_folders,
-            excluded=excluded,
         )
         keys = listing.keys if masks is None else [masks.key(path) for path in listing.keys]
         deep = depth_warning(tree, keys, self.images)
@@ -285,7 +281,7 @@ class ImageFolder:
             for row, files in zip(rows, of_rows, strict=True)
         ]
 
-    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[FoundFile]]:
+    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[FoundMask]]:
         """Start to read rows of a folder of objects, see ``DistantReader``."""
         folder = any_path(os.fsdecode(self.root))
         assert isinstance(folder, RemotePath)
@@ -296,11 +292,11 @@ class ImageFolder:
         requests = [
             None
             if masks is None and row.size > self.images.max_bytes
-            else Request(partial(read_files, folder, masks, row, self.images.max_bytes), row.size)
+            else FetchRequest(partial(read_files, folder, masks, row, self.images.max_bytes), row.size)
             for row in rows
         ]
 
-        def decode(index: int, found: list[FoundFile] | None) -> Outcome:
+        def decode(index: int, found: list[FoundMask] | None) -> Outcome:
             row = rows[index]
             if found is None:
                 return too_large(row.size, self.images)
@@ -328,7 +324,7 @@ class ImageFolder:
 
 def _outcome(
     row: Row,
-    reads: Sequence[Callable[[ImageOptions, Sequence[View]], Normalized | Rejected]],
+    reads: Sequence[Callable[[ImageOptions, Sequence[Geometry]], Normalized | Rejected]],
     options: Sequence[ImageOptions],
     *,
     has_label: bool,
@@ -338,7 +334,7 @@ def _outcome(
         return Rejected(Reason.MISSING, "there is no mask of the same name")
     values: list[Values] = []
     conversions: list[str] = []
-    views: list[View] = []
+    views: list[Geometry] = []
     for each, read in zip(options, reads, strict=True):
         image = read(each, views)
         if isinstance(image, Rejected):

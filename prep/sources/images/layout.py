@@ -7,6 +7,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,43 +72,142 @@ _LABEL = Feature("label", "label", "int64")
 _NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"
 
 
+class FoundImages(NamedTuple):
+    """The image files of a folder.
+
+    Attributes:
+        files: the files, sorted.
+        excluded: keys of image files that were excluded. A folder that holds only these is left out.
+        folders_of: returns the folders in a folder of the root, or in the root, which is empty.
+    """
+
+    files: FileTable
+    excluded: Set[bytes]
+    folders_of: Callable[[bytes], list[bytes]]
+
+
+class FolderRules(NamedTuple):
+    """What the user says about folders.
+
+    Attributes:
+        class_names: class names that the folders must have, in label order, or None.
+        allow_missing_classes: whether some of these, and of ``split_folders``, may have no folder.
+        split_folders: the folder of each split; empty if there are none; None to go by the names of folders.
+    """
+
+    class_names: Sequence[str] | None = None
+    allow_missing_classes: bool = False
+    split_folders: Mapping[str, str] | None = None
+
+
 def arrange(
-    tree: Tree,
-    found: FileTable,
-    skipped: Counter[str],
-    *,
-    images: Sequence[Feature],
-    class_names: Sequence[str] | None,
-    allow_missing_classes: bool,
-    folders_of: Callable[[bytes], list[bytes]],
-    split_folders: Mapping[str, str] | None = None,
-    excluded: Set[bytes] = frozenset(),
+    tree: Tree, found: FoundImages, rules: FolderRules, images: Sequence[Feature], skipped: Counter[str]
 ) -> Listing:
     """Return the listing of the files, with splits and classes derived from their paths.
 
     Args:
         tree: the folder.
-        found: image files in the folder, sorted.
-        skipped: number of skipped entries by reason; files outside the class or split folders are added.
+        found: image files in the folder.
+        rules: what the user says about folders.
         images: the features of the images, and of their masks if they have any.
-        class_names: class names that the folders must have, in label order, or None.
-        allow_missing_classes: whether some of these, and of ``split_folders``, may have no folder.
-        folders_of: returns the folders in a folder of the root, or in the root, which is empty.
-        split_folders: the folder of each split; empty if there are none; None to go by the names of folders.
-        excluded: keys of image files that were excluded. A folder that holds only these is left out.
+        skipped: number of skipped entries by reason; files outside the class or split folders are added.
 
     Raises:
         InputError: the folders contradict each other or the class names, or contain no images.
     """
-    root = tree.root
-    held = _Folders.of(found.keys)
+    files, held = found.files, _Folders.of(found.files.keys)
+    roles = _roles(tree, found, held, rules)
+    names, is_inside = roles.class_names, [roles.is_inside(name) for name in held.names]
+    numbers = np.flatnonzero(np.array(is_inside, np.bool_)[held.of_file])
+    if not len(numbers):
+        raise InputError("images-outside-folders", root=os.fsdecode(tree.root), num_found=len(files))
+    if len(numbers) < len(files):
+        skipped["beside the folders"] += len(files) - len(numbers)
+        files, held = files.take(numbers), _Folders(held.names, held.of_file[numbers])
+    labels = None
+    if names:
+        label_of = [
+            roles.label(name) if inside else -1 for name, inside in zip(held.names, is_inside, strict=True)
+        ]
+        labels = np.array(label_of, np.int64)[held.of_file]
+    members = {top: held.below(top) for top in roles.split_of}
+    return Listing(
+        schema=Schema((*images, _LABEL, KEY_FEATURE) if names else (*images, KEY_FEATURE), names),
+        keys=files.keys,
+        sizes=files.sizes,
+        stamps=files.stamps,
+        labels=labels,
+        splits={roles.split_of[top]: inside for top, inside in members.items() if len(inside)} or None,
+        skipped=dict(sorted(skipped.items())),
+        warnings=(
+            *roles.warnings,
+            *(() if roles.split_of else splits_further_down(tree.root, roles.below[b""], files.keys)),
+            *(() if roles.split_of else splits_of_coco(tree.root, roles.below[b""])),
+            *_split_warnings(members, roles.split_of, roles.bare),
+            *_class_warnings(names, roles.folder_names, labels),
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Roles:
+    """Which folders are splits, and which are classes.
+
+    Attributes:
+        split_of: name of the split of each top-level folder; empty if there are no split folders.
+        below: class folders in each split folder, or in the root.
+        class_names: class names in label order; empty without classes.
+        warnings: warnings about these folders.
+    """
+
+    split_of: Mapping[bytes, str]
+    below: Mapping[bytes, Sequence[bytes]]
+    class_names: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @cached_property
+    def folder_names(self) -> set[str]:
+        """The names of all class folders."""
+        return {to_text(name) for inside in self.below.values() for name in inside}
+
+    @cached_property
+    def bare(self) -> set[bytes]:
+        """The split folders without class folders, if others have some."""
+        return {top for top, inside in self.below.items() if self.class_names and not inside}
+
+    @cached_property
+    def _numbers(self) -> Mapping[bytes, int]:
+        return {to_bytes(name): index for index, name in enumerate(self.class_names)}
+
+    def is_inside(self, folder: bytes) -> bool:
+        """Return whether the files in a folder have a split and a class, as far as there are any.
+
+        In a split without class folders, files have no class.
+        """
+        top = _top(folder) if self.split_of else b""
+        return top in self.below and _depth(folder) >= bool(self.split_of) + bool(self.below[top])
+
+    def label(self, folder: bytes) -> int:
+        """Return the number of the class of a folder that is inside; -1 without a class."""
+        if _top(folder) in self.bare:
+            return -1
+        return self._numbers[folder.split(b"/")[1 if self.split_of else 0]]
+
+
+def _roles(tree: Tree, found: FoundImages, held: _Folders, rules: FolderRules) -> _Roles:
+    """Return which folders are splits and classes.
+
+    Raises:
+        InputError: the folders contradict each other or the class names.
+    """
+    class_names = rules.class_names
     holding = _upper(held.names)
-    emptied = _upper(_Folders.of(excluded).names) - holding
-    folders = [name for name in folders_of(b"") if name not in emptied]
+    emptied = _upper(_Folders.of(found.excluded).names) - holding
+    folders = [name for name in found.folders_of(b"") if name not in emptied]
     with_images = {_top(name) for name in held.names if name}
-    tops = find_split_folders(root, folders, with_images, split_folders, may_lack=allow_missing_classes)
-    split_of = tops.split_of
-    below = {name: folders_of(name) for name in split_of} or {b"": folders}
+    may_lack = rules.allow_missing_classes
+    tops = find_split_folders(tree.root, folders, with_images, rules.split_folders, may_lack=may_lack)
+    below = {name: found.folders_of(name) for name in tops.split_of} or {b"": folders}
     below = {
         top: [name for name in names if os.path.join(top, name) not in emptied]
         for top, names in below.items()
@@ -115,58 +216,19 @@ def arrange(
     classes = {
         name for top, inside in below.items() for name in inside if os.path.join(top, name) in holding
     } | {to_bytes(name) for name in class_names or ()}
-    bare_folders = sorted({name for inside in below.values() for name in inside} - classes)
+    unused = sorted({name for inside in below.values() for name in inside} - classes)
     below = {top: [name for name in names if name in classes] for top, names in below.items()}
     folder_names = {to_text(name) for inside in below.values() for name in inside}
-    if allow_missing_classes:
-        # without class folders there are no labels, except that a split may have lacked them before
-        has_classes = folder_names or split_of
-        names = class_map(folder_names.union(class_names or ()), class_names, "") if has_classes else ()
-    else:
+    names: tuple[str, ...] = ()
+    if not may_lack:
         if class_names is not None and not folder_names:
-            raise InputError("class-names-useless", root=os.fsdecode(root))
+            raise InputError("class-names-useless", root=os.fsdecode(tree.root))
         names = class_map(folder_names, class_names, _NO_FOLDER)
-    depth = 1 if split_of else 0
-    # a file outside the class or split folders has no class or split; in a split without class folders, files
-    # have no class
-    is_inside = [
-        (top := _top(name) if split_of else b"") in below and _depth(name) >= depth + bool(below[top])
-        for name in held.names
-    ]
-    numbers = np.flatnonzero(np.array(is_inside, np.bool_)[held.of_file])
-    if not len(numbers):
-        raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(found))
-    if len(numbers) < len(found):
-        skipped["beside the folders"] += len(found) - len(numbers)
-        found, held = found.take(numbers), _Folders(held.names, held.of_file[numbers])
-    number = {to_bytes(name): index for index, name in enumerate(names)}
-    bare = {top for top, inside in below.items() if names and not inside}
-    labels = None
-    if names:
-        label_of = [
-            number[name.split(b"/")[depth]] if inside and _top(name) not in bare else -1
-            for name, inside in zip(held.names, is_inside, strict=True)
-        ]
-        labels = np.array(label_of, np.int64)[held.of_file]
-    members = {top: held.below(top) for top in split_of}
-    return Listing(
-        schema=Schema((*images, _LABEL, KEY_FEATURE) if names else (*images, KEY_FEATURE), names),
-        keys=found.keys,
-        sizes=found.sizes,
-        stamps=found.stamps,
-        labels=labels,
-        splits={split_of[top]: inside for top, inside in members.items() if len(inside)} or None,
-        skipped=dict(sorted(skipped.items())),
-        warnings=(
-            *unread_files(tree, folders),
-            *tops.warnings,
-            *_skipped_folders(bare_folders),
-            *(() if split_of else splits_further_down(root, below[b""], found.keys)),
-            *(() if split_of else splits_of_coco(root, below[b""])),
-            *_split_warnings(members, split_of, bare),
-            *_class_warnings(names, folder_names, labels),
-        ),
-    )
+    elif folder_names or tops.split_of:
+        # without class folders there are no labels, except that a split may have lacked them before
+        names = class_map(folder_names.union(class_names or ()), class_names, "")
+    warnings = (*unread_files(tree, folders), *tops.warnings, *_skipped_folders(unused))
+    return _Roles(tops.split_of, below, names, warnings)
 
 
 def _skipped_folders(names: Sequence[bytes]) -> Iterator[str]:

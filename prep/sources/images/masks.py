@@ -14,7 +14,14 @@ from typing import NamedTuple
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.base import Row
 from tfshards.prep.sources.classes import SPLIT_FOLDERS
-from tfshards.prep.sources.fetching import Content, changed, object_in, read_remote, stamp_of, unreadable
+from tfshards.prep.sources.fetching import (
+    FetchedContent,
+    changed,
+    object_in,
+    read_remote,
+    stamp_of,
+    unreadable,
+)
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.remote_tree import RemoteTree
 from tfshards.prep.sources.tree import ImageFile, Tree, is_link_out
@@ -244,7 +251,7 @@ def _stat(path: bytes) -> ImageFile:
 _suffixes = [*MASK_SUFFIXES]
 
 
-class FoundFile(NamedTuple):
+class FoundMask(NamedTuple):
     """An image or a mask that was read.
 
     Attributes:
@@ -253,7 +260,7 @@ class FoundFile(NamedTuple):
     """
 
     path: bytes
-    content: Content
+    content: FetchedContent
 
 
 @lru_cache(maxsize=8)
@@ -266,7 +273,7 @@ def masks_of(
     )
 
 
-def read_files(folder: RemotePath, masks: MaskFolders | None, row: Row, most_bytes: int) -> list[FoundFile]:
+def read_files(folder: RemotePath, masks: MaskFolders | None, row: Row, most_bytes: int) -> list[FoundMask]:
     """Return the image of a row, and its mask if it was listed with one.
 
     Args:
@@ -282,7 +289,7 @@ def read_files(folder: RemotePath, masks: MaskFolders | None, row: Row, most_byt
     most = min(most_bytes, row.size)
     image = read_remote(path, most)
     listed = ImageFile(b"", image.size, image.stamp)
-    found = [FoundFile(to_bytes(row.key), image)]
+    found = [FoundMask(to_bytes(row.key), image)]
     # what was listed without a mask has none, whatever there is now
     if masks is not None and (image.size, image.stamp) != (row.size, row.stamp):
         mask = _mask(folder, masks.mask(to_bytes(row.key)), most)
@@ -294,7 +301,7 @@ def read_files(folder: RemotePath, masks: MaskFolders | None, row: Row, most_byt
     return found
 
 
-def _mask(folder: RemotePath, stem: bytes, most_bytes: int) -> FoundFile | None:
+def _mask(folder: RemotePath, stem: bytes, most_bytes: int) -> FoundMask | None:
     """Return the mask with a path without its suffix, relative to the folder of the source, or None."""
     tree = RemoteTree(folder)
     for suffix in tuple(_suffixes):
@@ -307,5 +314,5 @@ def _mask(folder: RemotePath, stem: bytes, most_bytes: int) -> FoundFile | None:
             raise unreadable(path, error) from None
         if _suffixes[0] != suffix:
             _suffixes[:] = [suffix, *(each for each in _suffixes if each != suffix)]
-        return FoundFile(stem + suffix, Content(status.st_size, stamp_of(status), data))
+        return FoundMask(stem + suffix, FetchedContent(status.st_size, stamp_of(status), data))
     return None

@@ -29,7 +29,8 @@ from tfshards.prep.sources.tree import starts_like_an_image, suffix_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path
-from tfshards.schemas.storage.reading import in_background, read_start
+from tfshards.schemas.storage.reader import in_background
+from tfshards.schemas.storage.reading import read_start
 
 _STORE_URL = re.compile(rb"(s3|gs|az)://", re.IGNORECASE)
 _WEB_URL = re.compile(rb"https?://", re.IGNORECASE)

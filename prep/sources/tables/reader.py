@@ -11,12 +11,12 @@ from typing import TypeAlias, cast
 import pyarrow as pa
 
 from tfshards.prep.imaging.convert import oriented_size
-from tfshards.prep.imaging.masks import View
+from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.fetching import Content, Request, StartedRows, read_as_listed
+from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows, read_as_listed
 from tfshards.prep.sources.image_file import (
     checked_content,
     checked_image,
@@ -51,14 +51,14 @@ from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import RemotePath
-from tfshards.schemas.storage.reading import NUM_REQUESTS
+from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _ROWS = "rows.arrow"
 
 # Path, size, stamp, and the encoded image if the table has it.
 _File: TypeAlias = "tuple[bytes, int, int, bytes | None]"
 # What was read of the images of a row, by feature.
-Contents: TypeAlias = "dict[str, Content]"
+Contents: TypeAlias = "dict[str, FetchedContent]"
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class TableReader:
 
         return StartedRows(rows, [*map(self._request, of_rows)], decode)
 
-    def _request(self, files: Mapping[str, _File]) -> Request[Contents] | None:
+    def _request(self, files: Mapping[str, _File]) -> FetchRequest[Contents] | None:
         """Start to read the images of a row that are not on this machine; None if there are none."""
         if not self.has_remote_images:
             return None
@@ -190,7 +190,7 @@ class TableReader:
         def read() -> Contents:
             return {name: read_as_listed(*image, most) for name, image in far.items()}
 
-        return Request(read, sum(size for _, size, _ in far.values()))
+        return FetchRequest(read, sum(size for _, size, _ in far.values()))
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the column ``by``, which need not be stored.
@@ -248,7 +248,7 @@ class TableReader:
         """Return the images of a row by feature and their conversions, or why one is rejected."""
         encoded: dict[str, Values] = {}
         conversions: list[str] = []
-        views: list[View] = []
+        views: list[Geometry] = []
         # a mask must fit its image
         for name in sorted(files, key=lambda name: name in self.columns.masks):
             path, size, stamp, encoded_image = files[name]
@@ -269,7 +269,7 @@ class TableReader:
         return encoded, tuple(conversions)
 
     def _read_image(
-        self, name: str, path: bytes, row: Row, encoded: bytes | None, images: Sequence[View]
+        self, name: str, path: bytes, row: Row, encoded: bytes | None, images: Sequence[Geometry]
     ) -> Normalized | Rejected:
         if row.size < 0:
             is_embedded = name in self.columns.embedded

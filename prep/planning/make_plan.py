@@ -1,0 +1,195 @@
+"""Make a plan: splits, shards and plan id, from the listing alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from tfshards.prep.planning.balance import lay_out
+from tfshards.prep.planning.group_splits import split_groups_by_class
+from tfshards.prep.planning.leaks import leak_warnings
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts, size_warnings
+from tfshards.prep.planning.plan import Plan, plan_id_of
+from tfshards.prep.planning.splits import Membership, split_by_ratio
+from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
+from tfshards.schemas.json_reader import Json
+
+_SHOWN = 5
+# Joining all keys at once would need as much memory as the keys.
+_KEYS_AT_ONCE = 1 << 16
+
+
+def check_types(source: Source, seed: int, options: Options) -> None:
+    """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""
+    if not hasattr(source, "stage"):
+        raise OptionsError("source-type", source=source)
+    check_option_types(seed, options)
+
+
+def check_option_types(seed: int, options: Options) -> None:
+    """Raise OptionsError if the seed or the options have another type."""
+    if not isinstance(options, Options):
+        raise OptionsError("options-type", options=options)
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise OptionsError("seed-type", seed=seed)
+
+
+def make_plan(
+    reader: Reader,
+    name: str,
+    shards: ShardCounts,
+    seed: int,
+    options: Options,
+    listing: Listing | None = None,
+) -> Plan:
+    """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``.
+
+    Raises:
+        OptionsError: ``seed`` is out of range, or ``shards`` excludes ``options.shard_size``.
+        InputError: the source does not allow the build.
+    """
+    shards.check_shard_size(options.shard_size)
+    if not 0 <= seed < 1 << 63:
+        raise OptionsError("seed-range", seed=seed)
+    listing = listing or reader.listing()
+    membership = _membership(reader, listing, seed, options)
+    shard_size = options.shard_size or DEFAULT_SHARD_SIZE
+    num_examples = {split: len(examples) for split, examples in membership.examples.items()}
+    counts = shards.of_splits(
+        num_examples,
+        {
+            split: math.ceil(int(listing.sizes[examples].sum()) / shard_size)
+            for split, examples in membership.examples.items()
+        },
+        options.shard_size,
+    )
+    sizes = listing.sizes if options.balance == "bytes" else None
+    layouts = {
+        split: lay_out(examples, counts[split], seed=seed, split=split, sizes=sizes)
+        for split, examples in membership.examples.items()
+    }
+    all_options: dict[str, Json] = {
+        **reader.options(),
+        **options.to_json(),
+        "shards": dict(counts),
+        "seed": seed,
+    }
+    warnings = (
+        *listing.warnings,
+        *_unlike_numbers(listing.schema.class_names),
+        *_missing_classes(listing, membership),
+        *leak_warnings(listing, membership.examples, by_ratio=bool(options.splits)),
+        *size_warnings(shards, counts, num_examples, options.shard_size),
+    )
+    notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()
+    groups = _shared(listing) if options.splits and not options.group_by else None
+    if groups is not None:
+        all_options["same_image"] = "one split"
+        line = f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split"
+        notes = (f"{line}, unless group_by= names other groups", *notes)
+    digest = _inputs_digest(listing, membership)
+    plan_id = plan_id_of(name, listing.schema, all_options, digest)
+    return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings, notes)
+
+
+def _unlike_numbers(class_names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if names that are numbers are in another order than their labels."""
+    if not all(name.isdecimal() for name in class_names):
+        return
+    numbers = [int(name) for name in class_names]
+    if numbers != sorted(numbers):
+        label = next(label for label, number in enumerate(numbers) if number != label)
+        yield (
+            f"the class names are numbers, but not the labels, which follow the names sorted as text: class "
+            f"{class_names[label]!r} has label {label}; class_names= gives them in another order"
+        )
+
+
+def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
+    """Yield a warning for each split that has no examples of classes that other splits have."""
+    if listing.labels is None:
+        return
+    present = np.unique(listing.labels[listing.labels >= 0])
+    names = listing.schema.class_names
+    for split, examples in membership.examples.items():
+        found = listing.labels[examples]
+        lacking = np.setdiff1d(present, found).tolist()
+        # -1 means no class: a split of such examples lacks none
+        if lacking and not np.any(found < 0):
+            classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
+            yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
+
+
+def _unevenness(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
+    """Yield how far the share of a class in a split is from the ratio at most, as whole groups allow."""
+    assert listing.labels is not None
+    labels = listing.labels
+    # -1 means no class
+    names, totals = listing.schema.class_names, np.bincount(labels[labels >= 0])
+    worst, text = Fraction(-1), ""
+    for split, ratio in options.ratios.items():
+        held = labels[membership.examples[split]]
+        counts = np.bincount(held[held >= 0], minlength=len(totals))
+        for label in np.flatnonzero(totals).tolist():
+            count, total = int(counts[label]), int(totals[label])
+            difference = abs(Fraction(count, total) - ratio)
+            if difference > worst:
+                name = repr(names[label]) if names else str(label)
+                worst, text = difference, f"{count:,} of the {total:,} examples of {name} are in {split!r}"
+    yield (
+        "with whole groups, the share of a class in a split differs from the ratio by at most "
+        f"{float(worst):.1%}: {text}"
+    )
+
+
+def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
+    if not options.splits:
+        everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
+        return Membership(listing.splits or everything)
+    if listing.splits:
+        raise InputError("splits-of-source", splits=listing.splits)
+    if options.stratify and listing.labels is None:
+        raise InputError("stratify-no-labels")
+    groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
+    strata = listing.labels if options.stratify else None
+    try:
+        if groups is not None and strata is not None:
+            return split_groups_by_class(groups, options.ratios, seed, strata)
+        return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
+    except InputError as error:
+        if options.group_by == "folder" and groups is not None and _are_classes(groups, listing):
+            raise InputError("group-by-folder", error=error) from None
+        raise
+
+
+def _are_classes(groups: Sequence[bytes], listing: Listing) -> bool:
+    """Return whether the examples of each group have one class."""
+    if listing.labels is None:
+        return False
+    return len(set(zip(groups, listing.labels.tolist(), strict=True))) == len(set(groups))
+
+
+def _shared(listing: Listing) -> Sequence[bytes] | None:
+    """Return the groups of a listing if any two examples share one, else None."""
+    groups = listing.groups
+    return groups if groups is not None and len(set(groups)) < len(groups) else None
+
+
+def _inputs_digest(listing: Listing, membership: Membership) -> str:
+    """Return a digest of what a listing says of the inputs, except their modification times."""
+    digest = hashlib.sha256()
+    digest.update(listing.identity.encode("utf-8", "surrogateescape"))
+    for start in range(0, listing.num_examples, _KEYS_AT_ONCE):
+        keys = listing.keys[start : start + _KEYS_AT_ONCE]
+        digest.update((b"\0" if start else b"") + b"\0".join(keys))
+    digest.update(json.dumps({split: len(held) for split, held in membership.examples.items()}).encode())
+    for numbers in (listing.sizes, listing.labels, *membership.examples.values()):
+        digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").data)
+    return f"sha256:{digest.hexdigest()}"
