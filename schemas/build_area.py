@@ -21,6 +21,7 @@ from pathlib import Path
 from tfshards.schemas.errors import InputError
 from tfshards.schemas.files import sync_directory, write_atomically
 from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.names import ID_PATTERN
 from tfshards.schemas.storage import AnyPath, RemotePath
 from tfshards.schemas.storage.untrusted import RECORD, open_regular, read_whole
 
@@ -28,7 +29,7 @@ AREA_NAME = ".build"
 RECORD_NAME = "build.json"
 _FORMAT = "tfshards build area, version 1"
 # The area of a plan, and folders for what is needed only as long as a process runs.
-_PLAN = re.compile("[0-9a-f]{8}")
+_PLAN = re.compile(ID_PATTERN)
 _STAGED = re.compile("staged-[0-9a-f]{8}")
 
 

@@ -16,7 +16,8 @@ from typing import cast
 from tfshards.schemas.compression import COMPRESSIONS, Compression
 from tfshards.schemas.errors import FormatError, Problem, one_line
 from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
-from tfshards.schemas.names import name_fault, rejects_name, view_path_fault
+from tfshards.schemas.made import Made
+from tfshards.schemas.names import ID_PATTERN, id_of, name_fault, rejects_name, view_path_fault
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.sizes import size
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
@@ -42,7 +43,7 @@ REQUIRES = "tfshards>=0.1"
 
 _DIGEST_MARK = '"digest": "sha256:'
 _NO_DIGEST = "sha256:" + "0" * 64
-_BUILD_ID = re.compile(r"[0-9a-f]{8}")
+_BUILD_ID = re.compile(ID_PATTERN)
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,6 +86,11 @@ class Manifest:
         return manifest_html(self)
 
     @property
+    def made(self) -> Made:
+        """How the dataset was made, from ``options``."""
+        return Made(self.options)
+
+    @property
     def shards(self) -> tuple[Shard, ...]:
         """Shards of all splits."""
         return tuple(shard for split in self.splits.values() for shard in split.shards)
@@ -111,7 +117,7 @@ class Manifest:
         )
         document = self.to_json()
         content = [[document[name] for name in kept], [*shards.items()]]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()[:8]
+        return id_of(json.dumps(content, sort_keys=True))
 
     def to_text(self) -> str:
         """Return the text of ``dataset.json``: ASCII, indented, and equal for equal manifests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from tfshards.schemas.json_reader import shown
@@ -66,3 +67,13 @@ def view_path_fault(path: str) -> str | None:
     if parts[0] in ("index", ".build", GENERATIONS_NAME) or path == MANIFEST_NAME:
         return f"{shown(path)} is reserved for another file of the dataset"
     return None
+
+
+# Ids of plans and builds are the first digits of a hash; they are in the names of shards and folders.
+ID_DIGITS = 8
+ID_PATTERN = f"[0-9a-f]{{{ID_DIGITS}}}"
+
+
+def id_of(text: str) -> str:
+    """Return the id of what an ASCII text describes."""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:ID_DIGITS]

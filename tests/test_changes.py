@@ -402,3 +402,20 @@ def test_a_new_kind_of_source_is_a_file_and_a_row(copy, photos):
     assert "examples" in copy.command("info data", photos)
     code = "from tfshards import prep; print(prep.info('data').num_examples)"
     assert copy.run("-c", code, cwd=photos) == "4\n"
+
+
+def test_the_length_of_ids_is_one_number(copy, photos):
+    copy.change("schemas/names.py", "ID_DIGITS = 8\n", "ID_DIGITS = 12\n")
+    copy.command("build images photos data --shards 2", photos)
+    build_id = copy.run("-c", BUILD_ID, "data", cwd=photos).strip()
+    assert len(build_id) == 12
+    Image.new("RGB", (4, 3), (9, 0, 0)).save(photos / "photos" / "a" / "9.png")
+    copy.command("append photos data", photos)
+    (photos / "keys.txt").write_text("a/0.png\n")
+    copy.command("remove data --keys keys.txt", photos)
+    copy.command("verify data --deep", photos)
+    copy.command("generations data", photos)
+    copy.command("prune data", photos)
+    code = "from tfshards import loader; print(len(loader.load('data', batch_size=2)))"
+    assert copy.run("-c", code, cwd=photos) == "3\n"
+    assert not (photos / "data" / ".build").exists()

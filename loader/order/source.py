@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix
 from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Problem, Split, read_manifest
 from tfshards.schemas.companions import read_labels
+from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 # The threads mostly wait for storage.
@@ -140,7 +140,7 @@ def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
         counts.update(each.label_counts)
     combined = replace(
         first,
-        build_id=sha256(" ".join(manifest.build_id for manifest in manifests).encode()).hexdigest()[:8],
+        build_id=id_of(" ".join(manifest.build_id for manifest in manifests)),
         splits={names[0]: Split(shards, counts)},
         options={"source": "mix", "of": [dict(manifest.options) for manifest in manifests]},
     )

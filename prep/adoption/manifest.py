@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -21,7 +20,7 @@ from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import labels_bytes, labels_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import name_fault
+from tfshards.schemas.names import id_of, name_fault
 from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath
 
@@ -228,4 +227,4 @@ def _build_id(schema: Schema, splits: Mapping[str, Split]) -> str:
     """Return 8 hex digits that identify the dataset by its schema, splits and files."""
     files = {name: [[shard.path, shard.digest] for shard in split.shards] for name, split in splits.items()}
     text = json.dumps([schema.to_json(), files])
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
+    return id_of(text)

@@ -117,10 +117,7 @@ def is_up_to_date(
 
 def _edits(manifest: Manifest) -> str:
     """Return what the edits of a dataset were, such as ``1 example was removed``; empty without edits."""
-    removed, relabeled = manifest.options.get("removed", []), manifest.options.get("relabeled", 0)
-    assert isinstance(removed, list)
-    assert isinstance(relabeled, int)
-    counts = {"removed": len(removed), "relabeled": relabeled}
+    counts = {"removed": len(manifest.made.removed), "relabeled": manifest.made.num_relabeled}
     return " and ".join(
         f"{counted(count, 'example')} {'was' if count == 1 else 'were'} {done}"
         for done, count in counts.items()

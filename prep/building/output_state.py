@@ -69,7 +69,7 @@ class OutputState:
     @property
     def is_adopted(self) -> bool:
         """Whether the records of the dataset were written by other programs."""
-        return bool(self.manifest and self.manifest.options.get("source") == "adopt")
+        return bool(self.manifest and self.manifest.made.source == "adopt")
 
 
 def inspect_output(folder: AnyPath) -> OutputState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.made import Made
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.storage import AnyPath
 
@@ -103,25 +104,18 @@ def restored_options(manifest: Manifest) -> Options:
 
 def restored_shards(manifest: Manifest) -> ShardCounts:
     """Return the number of shards of each split that a build wrote."""
-    return ShardCounts(None, cast("dict[str, int]", manifest.options["shards"]))
+    return ShardCounts(None, manifest.made.shards)
 
 
-def builds_of(options: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
-    """Yield the options of the builds that a dataset was derived from, such as by ``reshard``."""
-    if options.get("source") in ("reshard", "remove", "relabel"):
-        origins = [options["origin"]]
-    elif options.get("source") == "merge":
-        origins = cast("list[Json]", options["of"])
-    else:
-        yield with_all_images(options)
-        return
-    for origin in origins:
-        yield from builds_of(cast("Mapping[str, Mapping[str, Json]]", origin)["options"])
+def builds_of(made: Made) -> Iterator[Mapping[str, Json]]:
+    """Yield the options of the builds that the examples of a dataset come from."""
+    for build in made.builds():
+        yield with_all_images(build.options)
 
 
 def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     """Return the options of a dataset's build; several builds must have equal options of their sources."""
-    first, *others = builds_of(manifest.options)
+    first, *others = builds_of(manifest.made)
     remedy = "build the new examples as a dataset, and merge the two"
     for build in (first, *others):
         if build.get("source") not in KINDS:
@@ -167,11 +161,11 @@ def added_membership(
             split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
         }
         return Membership({split: found for split, found in examples.items() if len(found)}, cuts)
-    build = next((build for build in builds_of(manifest.options) if build.get("splits")), None)
+    build = next((build for build in manifest.made.builds() if build.ratios), None)
     if cuts and build:
-        ratios = {name: Fraction(ratio) for name, ratio in cast("Mapping[str, str]", build["splits"]).items()}
-        by = cast("str | None", build.get("group_by"))
-        groups = reader.groups(listing, by) if by else listing.groups if "same_image" in build else None
+        ratios = {name: Fraction(ratio) for name, ratio in build.ratios.items()}
+        of_rows = listing.groups if "same_image" in build.options else None
+        groups = reader.groups(listing, build.group_by) if build.group_by else of_rows
         return split_by_cuts(
             new.keys,
             cuts,

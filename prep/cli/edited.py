@@ -8,9 +8,11 @@ from collections.abc import Callable
 from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.progress.lines import Log, WarningLine
 from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.sizes import size
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +51,7 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
         "or a table and, if its images are in another folder, that folder",
     )
     add_dataset(parser)
-    add_shards(parser, "one per 128 MiB of new inputs")
+    add_shards(parser, f"one per {size(DEFAULT_SHARD_SIZE)} of new inputs")
     add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
     add(

@@ -12,14 +12,12 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import cast
 
 from tfshards.prep.planning.options import Options
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.files import local_path
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import changed_values
 from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
@@ -208,8 +206,8 @@ def taken_text(
     flags = [
         _typed(argument) for key, value in taken.items() for argument in arguments_of(keys[key], value, key)
     ]
-    added = cast("list[Json]", manifest.options.get("appended", []))
-    grown = f"; of its first build, without {len(added)} appends" if added else ""
+    num_appends = len(manifest.made.appends)
+    grown = f"; of its first build, without {num_appends} appends" if num_appends else ""
     return f"options of {dataset}{grown}: {' '.join(flags) or 'the defaults'}"
 
 

@@ -60,7 +60,7 @@ def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]
 def _facts(manifest: Manifest) -> Mapping[str, Json]:
     schema = manifest.schema.to_json()
     shards: Json = {name: len(split.shards) for name, split in manifest.splits.items()}
-    builds = [_options(build) for build in builds_of(manifest.options)]
+    builds = [_options(build) for build in builds_of(manifest.made)]
     facts: dict[str, Json] = {
         "features": schema["features"],
         "class_names": schema["class_names"],

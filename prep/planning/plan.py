@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
+from tfshards.schemas.names import id_of
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import class_lines, escaped, html_lines, html_table, schema_lines, span, table
 
@@ -79,7 +79,7 @@ class Plan:
 def plan_id_of(name: str, schema: Schema, options: Mapping[str, Json], inputs_digest: str) -> str:
     """Return a hash of all that determines the bytes of a dataset, except the content of its inputs."""
     header = [FORMAT_VERSION, name, schema.to_json(), dict(options), inputs_digest]
-    return hashlib.sha256(json.dumps(header, sort_keys=True).encode("ascii")).hexdigest()[:8]
+    return id_of(json.dumps(header, sort_keys=True))
 
 
 def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:

@@ -103,7 +103,7 @@ def guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[Guarantee]:
     }
     by_bytes = manifest.options.get("balance") == "bytes"
     # other tools do not promise balance
-    is_adopted = manifest.options.get("source") == "adopt"
+    is_adopted = manifest.made.source == "adopt"
     is_even = max(spreads.values(), default=0) <= 1
     detail = ", ".join(f"{escaped(name)}: {counted(spread, 'example')}" for name, spread in spreads.items())
     aim = "; balanced by bytes" if by_bytes and not is_even else ""

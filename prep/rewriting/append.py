@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import cast
 
 from tfshards.prep.building.build import manifest_of, write_shards
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text, unless_committed
@@ -36,6 +35,7 @@ from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, 
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.names import ID_DIGITS
 from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
@@ -166,7 +166,7 @@ def append(
     check_path("dataset", dataset)
     folder = any_path(dataset)
     origin = open_origin(folder)
-    balance = cast("Balance", origin.manifest.options.get("balance", "count"))
+    balance: Balance = "count" if origin.manifest.made.is_balanced_by_count else "bytes"
     request = _Arguments(
         source=source_or_paths(source),
         folder=folder,
@@ -324,7 +324,7 @@ def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
     )
     return replace(
         plan,
-        plan_id=plan_id[:8],
+        plan_id=plan_id[:ID_DIGITS],
         inputs_digest=f"sha256:{inputs}",
         membership=Membership(plan.membership.examples, new.cuts),
     )
@@ -350,7 +350,7 @@ def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequenc
     for name, keys in (("rejected", rejected), ("retried", sorted(new.retried))):
         if keys:
             entry[name] = [*keys]
-    appended: list[Json] = [*cast("list[Json]", old.options.get("appended", [])), entry]
+    appended: list[Json] = [*(dict(append.entry) for append in old.made.appends), entry]
     return replace(
         old,
         build_id=added.build_id,

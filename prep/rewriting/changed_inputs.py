@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from tfshards.prep.sources.base import Listing, Reader
 from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.json_reader import Json
 
 
 class ChangedInputs(NamedTuple):
@@ -56,7 +55,7 @@ def find_changed(
     relabeled = np.zeros(len(numbers), dtype=np.bool_)
     if labels is not None and listing.labels is not None:
         has_other_label = labels[held] != listing.labels[numbers]
-        if was_relabeled(known.origin.manifest.options):
+        if known.origin.manifest.made.was_relabeled:
             relabeled = has_other_label
             # contents are compared with the labels that the examples have
             with_held = listing.labels.copy()
@@ -74,15 +73,6 @@ def find_changed(
         checksums = known.checksums[held[suspects]].tolist()
         is_changed |= np.isin(numbers, differing(listing, reader, numbers[suspects], checksums))
     return ChangedInputs(numbers[is_changed], numbers[relabeled & ~is_changed])
-
-
-def was_relabeled(options: Mapping[str, Json]) -> bool:
-    """Return whether ``relabel`` changed a dataset with these options, or one that it is derived from."""
-    origins = cast(
-        "list[Mapping[str, Mapping[str, Json]]]",
-        [options.get("origin"), *cast("list[Json]", options.get("of", []))],
-    )
-    return "relabeled" in options or any(was_relabeled(origin["options"]) for origin in origins if origin)
 
 
 def recorded_inputs(origin: Origin) -> dict[bytes, tuple[int, int]]:

@@ -149,7 +149,7 @@ def commit_next(
         BuildError: writing stopped before the commit; the same call resumes.
     """
     origin = open_origin(folder)
-    if origin.manifest.options.get("source") == "adopt":
+    if origin.manifest.made.source == "adopt":
         raise InputError("edit-of-foreign-records", root=origin.root)
     if not origin.has_keys:
         raise InputError("edit-no-keys", root=origin.root)

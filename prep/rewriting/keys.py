@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, Shard
 from tfshards.schemas.digests import digest_together
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.made import Made
 
 # Records between two reports of progress.
 _RECORDS = 1 << 10
@@ -293,12 +294,12 @@ class _Removed(NamedTuple):
     hashes: frozenset[bytes]
 
 
-def are_removed(keys: Iterable[bytes], options: Mapping[str, Json]) -> BoolArray:
-    """Return for each key whether its example was removed from a dataset with these options.
+def are_removed(keys: Iterable[bytes], made: Made) -> BoolArray:
+    """Return for each key whether its example was removed from a dataset that was made like this.
 
     Examples that were removed before the dataset was resharded or merged count as well.
     """
-    removed = [*_found(options, b"")]
+    removed = [*_found(made, b"")]
     if not removed:
         return np.zeros(sum(1 for _ in keys), np.bool_)
     return np.array(
@@ -313,20 +314,14 @@ def are_removed(keys: Iterable[bytes], options: Mapping[str, Json]) -> BoolArray
     )
 
 
-def with_removed(options: Mapping[str, Json], hashes: Iterable[bytes]) -> list[Json]:
-    """Return the hashes of removed keys in options, in hex and sorted, together with new ones."""
-    known = cast("list[str]", options.get(OPTION, []))
-    return [*sorted({*known, *(one.hex() for one in hashes)})]
+def with_removed(made: Made, hashes: Iterable[bytes]) -> list[Json]:
+    """Return the hashes of removed keys, in hex and sorted, together with new ones."""
+    return [*sorted({*made.removed, *(one.hex() for one in hashes)})]
 
 
-def _found(options: Mapping[str, Json], prefix: bytes) -> Iterator[_Removed]:
-    hashes = cast("list[str]", options.get(OPTION, []))
-    if hashes:
-        yield _Removed(prefix, frozenset(map(bytes.fromhex, hashes)))
-    origins = cast(
-        "list[Mapping[str, Json]]", [options.get("origin"), *cast("list[Json]", options.get("of", []))]
-    )
-    for origin in filter(None, origins):
-        split = cast("str", origin.get("split", ""))
-        before = prefix + to_bytes(f"{split}/") if split else prefix
-        yield from _found(cast("Mapping[str, Json]", origin["options"]), before)
+def _found(made: Made, prefix: bytes) -> Iterator[_Removed]:
+    if made.removed:
+        yield _Removed(prefix, frozenset(map(bytes.fromhex, made.removed)))
+    for origin in made.origins:
+        before = prefix + to_bytes(f"{origin.split}/") if origin.split else prefix
+        yield from _found(origin, before)

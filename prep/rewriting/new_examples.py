@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -129,7 +128,7 @@ def find_new_examples(
     names = origin.manifest.schema.class_names
     compared = listing.schema.class_names[: len(names)] if new_classes else listing.schema.class_names
     _check_schema(replace(listing.schema, class_names=compared), origin)
-    if isinstance(listing.keys, RowKeys) and _has_new_keys(origin.manifest.options):
+    if isinstance(listing.keys, RowKeys) and origin.manifest.made.has_new_keys:
         raise InputError("rows-renumbered", root=origin.root)
     known = read_known(origin)
     examples = known.find(listing)
@@ -139,7 +138,7 @@ def find_new_examples(
         changed = relabeled = np.empty(0, np.int64)
     else:
         changed, relabeled = find_changed(listing, reader, known, examples, log, checksum=checksum)
-    is_removed = are_removed(listing.keys, origin.manifest.options) & ~is_known
+    is_removed = are_removed(listing.keys, origin.manifest.made) & ~is_known
     absent = np.ones(len(known.keys), dtype=np.bool_)
     absent[examples[is_known]] = False
     missing = np.flatnonzero(absent)
@@ -182,12 +181,6 @@ def find_new_examples(
         missing=known.key(int(missing[0])) if len(missing) else "",
         renamed=find_renamed(new, reader, known, missing),
     )
-
-
-def _has_new_keys(options: Mapping[str, Json]) -> bool:
-    """Return whether ``merge`` put the names of splits before the keys of a dataset or of an origin."""
-    origins = cast("list[Mapping[str, Mapping[str, Json]]]", options.get("of") or [options.get("origin")])
-    return "as_splits" in options or any(origin and _has_new_keys(origin["options"]) for origin in origins)
 
 
 def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader) -> bool:
@@ -257,9 +250,7 @@ def _check_options(reader: Reader, origin: Origin) -> None:
     """Raise InputError if the options of the source differ from those of every build of the dataset."""
     options = reader.options()
     names = sorted(set(options) - _MAY_DIFFER - {*VERSIONS})
-    builds = [
-        build for build in builds_of(origin.manifest.options) if build.get("source") == options["source"]
-    ]
+    builds = [build for build in builds_of(origin.manifest.made) if build.get("source") == options["source"]]
     differing = [[name for name in names if build.get(name) != options[name]] for build in builds]
     if builds and all(differing):
         name = differing[0][0]

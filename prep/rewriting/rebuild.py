@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -58,33 +57,28 @@ def parts_of(folder: AnyPath, manifest: Manifest) -> list[BuildPart]:
     Raises:
         InputError: examples were appended, and the rejects file cannot be read.
     """
-    seed = cast("int", manifest.options["seed"])
-    entries = cast("list[Mapping[str, Json]]", manifest.options.get("appended", []))
-    if not entries:
+    seed, appends = manifest.made.seed, manifest.made.appends
+    if not appends:
         return [BuildPart(manifest, None, restored_options(manifest), seed)]
     listed = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
     first: set[str] = set()
     seen: set[str] = set()
-    for entry in entries:
+    for append in appends:
         # an input that an append took again was rejected by the build, unless by an earlier append
-        first |= _names(entry, "retried") - seen
-        seen |= _names(entry, "retried") | _names(entry, "rejected")
+        first |= append.retried - seen
+        seen |= append.retried | append.rejected
     first |= {reject.key for reject in listed} - seen
-    ids = [str(entry["build_id"]) for entry in entries]
+    ids = [append.build_id for append in appends]
     of_first = [shard for shard in manifest.shards if build_of(shard.path) not in ids]
     options = {name: value for name, value in manifest.options.items() if name != "appended"}
     whole = _only(manifest, build_of(of_first[0].path), options, of_first)
     parts = [BuildPart(whole, frozenset(first), restored_options(whole), seed)]
-    for entry, each in zip(entries, ids, strict=True):
-        shards = [shard for shard in manifest.shards if build_of(shard.path) == each]
-        part = _only(manifest, each, cast("Mapping[str, Json]", entry["options"]), shards)
+    for append in appends:
+        shards = [shard for shard in manifest.shards if build_of(shard.path) == append.build_id]
+        part = _only(manifest, append.build_id, append.options, shards)
         balance = restored_options(part).balance
-        parts.append(BuildPart(part, frozenset(_names(entry, "rejected")), Options(balance=balance), 0))
+        parts.append(BuildPart(part, frozenset(append.rejected), Options(balance=balance), 0))
     return parts
-
-
-def _names(entry: Mapping[str, Json], field: str) -> set[str]:
-    return set(cast("list[str]", entry.get(field, [])))
 
 
 def _only(
@@ -138,7 +132,7 @@ def rebuild(
         name = rejects_name(manifest.build_id)
         for number, part in enumerate(parts):
             shards = {shard.path for shard in part.manifest.shards}
-            if not damaged & (shards if manifest.options.get("appended") else {*shards, name}):
+            if not damaged & (shards if manifest.made.appends else {*shards, name}):
                 continue
             try:
                 plan, is_there = _plan(folder, reader, listing, part)

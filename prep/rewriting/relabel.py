@@ -275,15 +275,13 @@ def _edit(
         digests[name] = digest_together([digest_without(split.examples_digest, before), after])
         none = np.zeros(len(numbers), np.bool_)
         layouts[name] = edited_layout(relabeled_origin, name, none, labels[numbers], is_balanced=False)
-    relabeled = manifest.options.get("relabeled", 0)
-    assert isinstance(relabeled, int)
     return Edit(
         verb="relabel",
         origin=relabeled_origin,
         layouts=layouts,
         digests=digests,
         schema=schema,
-        options={**edits_of(manifest), "relabeled": relabeled + len(examples)},
+        options={**edits_of(manifest), "relabeled": manifest.made.num_relabeled + len(examples)},
         rejects=origin.rejects(),
         content=[examples.tolist(), targets.tolist()],
         num_changed=len(examples),

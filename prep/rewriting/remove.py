@@ -147,7 +147,7 @@ def _lookup(origin: Origin, known: KnownExamples, wanted: Sequence[bytes]) -> _F
     repeated = {reject for reject in rejects if _is_of(reject, named)} - own
     rejected = {to_bytes(reject.key) for reject in own | repeated}
     missing = [key for key, held in zip(wanted, is_held, strict=True) if not held and key not in rejected]
-    was_removed = are_removed(missing, origin.manifest.options).tolist()
+    was_removed = are_removed(missing, origin.manifest.made).tolist()
     held = [key for key, is_one in zip(wanted, is_held, strict=True) if is_one]
     return _Found(
         is_removed=is_removed,
@@ -176,7 +176,7 @@ def _edit(origin: Origin, known: KnownExamples, found: _Found) -> Edit:
                 "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
         sizes = np.array([shard.num_examples for shard in split.shards], np.int64)
-        is_by_count = manifest.options.get("balance", "count") == "count"
+        is_by_count = manifest.made.is_balanced_by_count
         is_balanced = is_by_count and len(numbers) > 0 and int(sizes.max() - sizes.min()) <= 1
         labels = origin.split_labels(name)
         layouts[name] = edited_layout(origin, name, is_removed, labels, is_balanced=is_balanced)
@@ -189,7 +189,7 @@ def _edit(origin: Origin, known: KnownExamples, found: _Found) -> Edit:
         layouts=layouts,
         digests=digests,
         schema=manifest.schema,
-        options={**edits_of(manifest), OPTION: with_removed(manifest.options, found.hashes)},
+        options={**edits_of(manifest), OPTION: with_removed(manifest.made, found.hashes)},
         rejects=found.rejects,
         removed=found.hashes,
         content=[*sorted(one.hex() for one in found.hashes)],

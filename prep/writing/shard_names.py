@@ -14,12 +14,12 @@ from tfshards.prep.sources.base import Columns, Row
 from tfshards.schemas import FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.names import inputs_name, rejects_name
+from tfshards.schemas.names import ID_PATTERN, inputs_name, rejects_name
 from tfshards.schemas.storage import AnyPath
 
 # Shards, indexes, labels, rejects files and files of inputs.
 _OF_BUILD = re.compile(
-    r"(.+-|rejected-|inputs-)([0-9a-f]{8})(\.tfrecord-\d{5,}-of-\d{5,}(?:\.idx|\.labels)?|\.jsonl|\.npz)"
+    rf"(.+-|rejected-|inputs-)({ID_PATTERN})(\.tfrecord-\d{{5,}}-of-\d{{5,}}(?:\.idx|\.labels)?|\.jsonl|\.npz)"
 )
 
 
@@ -45,7 +45,7 @@ def data_files(manifest: Manifest) -> list[str]:
     These are the shards with their indexes and labels, the rejects file, and the records of the inputs, which
     need not exist. The records of an adopted dataset were written by other programs, and are left out.
     """
-    is_adopted = manifest.options.get("source") == "adopt"
+    is_adopted = manifest.made.source == "adopt"
     found = [
         path for shard in manifest.shards for path in (shard.companion_digests if is_adopted else shard.files)
     ]

@@ -229,7 +229,7 @@ def test_append_takes_new_inputs_but_no_removed_ones_also_after_reshard_and_merg
     build(ImageFolder(other), tmp_path / "b", engine="local", log=quiet)
     reshard(root, tmp_path / "one", shards=1, log=quiet)
     merge([root, tmp_path / "one"][:1] + [_only_train(tmp_path, root)], tmp_path / "both", log=quiet)
-    gone = are_removed([b"cat/000.png", b"cat/002.png"], read_manifest(tmp_path / "both").options)
+    gone = are_removed([b"cat/000.png", b"cat/002.png"], read_manifest(tmp_path / "both").made)
     assert gone.tolist() == [True, False]
 
 
@@ -252,9 +252,9 @@ def test_removed_keys_are_known_after_the_splits_were_put_before_the_keys(tmp_pa
     remove(tmp_path / "a", ["cat/000.png"], log=quiet)
     merged = merge({"train": tmp_path / "a", "test": tmp_path / "b"}, tmp_path / "both", log=quiet)
     named = [b"train/cat/000.png", b"test/cat/000.png", b"cat/000.png"]
-    assert are_removed(named, merged.options).tolist() == [True, False, False]
+    assert are_removed(named, merged.made).tolist() == [True, False, False]
     made = remove(tmp_path / "both", ["train/dog/001.png"], log=quiet)
-    assert are_removed([b"train/cat/000.png", b"train/dog/001.png"], made.options).tolist() == [True, True]
+    assert are_removed([b"train/cat/000.png", b"train/dog/001.png"], made.made).tolist() == [True, True]
 
 
 def test_rows_of_arrays_are_removed_by_their_numbers_and_new_rows_appended(tmp_path):

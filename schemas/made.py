@@ -1,0 +1,134 @@
+"""What the options in a manifest record of how its dataset was made, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from tfshards.schemas.json_reader import Json
+
+# Verbs that write the records of other datasets, each of which is recorded.
+_OF_ONE = ("reshard", "remove", "relabel")
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a dataset was made.
+
+    Attributes:
+        options: the options in its manifest, as JSON values.
+        split: if another dataset was made from this one, the split that all of it became; empty if it kept
+            its splits.
+    """
+
+    options: Mapping[str, Json]
+    split: str = ""
+
+    @property
+    def source(self) -> str | None:
+        """The kind of source of the build, or the verb that made the dataset from others, or ``adopt``."""
+        source = self.options.get("source")
+        return source if isinstance(source, str) else None
+
+    @property
+    def seed(self) -> int:
+        """The random seed of a build."""
+        return cast("int", self.options["seed"])
+
+    @property
+    def shards(self) -> dict[str, int]:
+        """The number of shards of each split of a build."""
+        return dict(cast("Mapping[str, int]", self.options["shards"]))
+
+    @property
+    def is_balanced_by_count(self) -> bool:
+        """Whether the shards differ by at most one example, rather than having similar bytes."""
+        return self.options.get("balance", "count") == "count"
+
+    @property
+    def ratios(self) -> Mapping[str, str]:
+        """The ratio of each split of a build, as text; empty without."""
+        return cast("Mapping[str, str]", self.options.get("splits", {}))
+
+    @property
+    def group_by(self) -> str | None:
+        """What kept examples in one split of a build by ratios."""
+        return cast("str | None", self.options.get("group_by"))
+
+    @property
+    def removed(self) -> list[str]:
+        """Hashes of the removed keys, in hex and sorted."""
+        return cast("list[str]", self.options.get("removed", []))
+
+    @property
+    def num_relabeled(self) -> int:
+        """The number of relabeled examples, over all edits."""
+        return cast("int", self.options.get("relabeled", 0))
+
+    @property
+    def appends(self) -> list[Append]:
+        """What was appended since, in order."""
+        entries = cast("list[Mapping[str, Json]]", self.options.get("appended", []))
+        return [Append(entry) for entry in entries]
+
+    @property
+    def origins(self) -> list[Made]:
+        """The datasets that this one was made from."""
+        held = cast(
+            "list[Json]", [self.options.get("origin"), *cast("list[Json]", self.options.get("of", []))]
+        )
+        found = cast("list[Mapping[str, Json]]", [*filter(None, held)])
+        return [
+            Made(cast("Mapping[str, Json]", each["options"]), cast("str", each.get("split", "")))
+            for each in found
+        ]
+
+    @property
+    def has_new_keys(self) -> bool:
+        """Whether ``merge`` put the names of splits before the keys of this dataset or of an origin."""
+        return "as_splits" in self.options or any(origin.has_new_keys for origin in self.origins)
+
+    @property
+    def was_relabeled(self) -> bool:
+        """Whether ``relabel`` changed this dataset or an origin."""
+        return "relabeled" in self.options or any(origin.was_relabeled for origin in self.origins)
+
+    def builds(self) -> Iterator[Made]:
+        """Yield how the builds were made that the examples come from."""
+        if self.source in _OF_ONE or self.source == "merge":
+            for origin in self.origins:
+                yield from origin.builds()
+        else:
+            yield self
+
+
+@dataclass(frozen=True)
+class Append:
+    """What one ``append`` has added.
+
+    Attributes:
+        entry: its entry in the manifest.
+    """
+
+    entry: Mapping[str, Json]
+
+    @property
+    def build_id(self) -> str:
+        """The id in the names of its shards."""
+        return str(self.entry["build_id"])
+
+    @property
+    def options(self) -> Mapping[str, Json]:
+        """Its options."""
+        return cast("Mapping[str, Json]", self.entry["options"])
+
+    @property
+    def rejected(self) -> set[str]:
+        """Keys of the inputs that it rejected."""
+        return set(cast("list[str]", self.entry.get("rejected", [])))
+
+    @property
+    def retried(self) -> set[str]:
+        """Keys of inputs that had been rejected before, and that it took again."""
+        return set(cast("list[str]", self.entry.get("retried", [])))
