@@ -24,7 +24,7 @@ from tfshards.schemas.generations import generation_path, kept_manifests
 from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.names import GENERATIONS_NAME
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path, in_flight, name_below
-from tfshards.schemas.storage.uploads import abort_uploads
+from tfshards.schemas.storage.writing import abort_uploads
 
 _SHOWN = 5
 

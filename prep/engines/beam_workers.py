@@ -33,7 +33,7 @@ class Workers:
         """
         self._work, self._failures = work, failures
         self._hook = threading.excepthook
-        self.is_lost = False
+        self.is_lost: bool = False
 
     def watch(self) -> None:
         """Receive the exceptions of threads."""

@@ -14,11 +14,10 @@ from tfshards.schemas.storage.any_path import (
 )
 from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
+from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
-from tfshards.schemas.storage.reading import read_range
+from tfshards.schemas.storage.reading import create, read_range, version_of
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.status import RemoteStatus
-from tfshards.schemas.storage.versions import create, version_of
 from tfshards.schemas.storage.writing import Sink, open_sink
 
 __all__ = [

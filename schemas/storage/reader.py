@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
 
-from tfshards.schemas.storage.status import RemoteStatus
+from tfshards.schemas.storage.listing import RemoteStatus
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -1,12 +1,44 @@
-"""Read ranges of files."""
+"""Read ranges of files, and know their versions."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from tfshards.schemas.storage.faults import ChangedError, as_os_errors, too_short
+from tfshards.schemas.storage.listing import RemoteStatus, status_of
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.status import RemoteStatus, status_of
 from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.versions import version_of
+
+if TYPE_CHECKING:
+    from tfshards.schemas.storage.remote_path import AnyPath
+
+
+def version_of(path: AnyPath) -> str:
+    """Return a text that differs after a file was replaced: its ETag, or size, time and number of the file.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    if isinstance(path, Path):
+        status = os.stat(path)
+        return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    return path.stat().e_tag
+
+
+def create(path: AnyPath, data: bytes) -> None:
+    """Write a file that must not exist yet.
+
+    Raises:
+        FileExistsError: there is one.
+        OSError: it cannot be written.
+    """
+    if isinstance(path, Path):
+        with path.open("xb") as file:
+            file.write(data)
+    else:
+        path.write_if(data, None)
 
 
 def read_range(path: AnyPath, start: int, end: int, version: str | None = None) -> bytes:

@@ -20,9 +20,8 @@ from tfshards.schemas.storage.faults import (
     repeated,
     too_short,
 )
-from tfshards.schemas.storage.raw_listing import listed_after
+from tfshards.schemas.storage.listing import RemoteStatus, listed_after, status_of
 from tfshards.schemas.storage.reader import RemoteReader
-from tfshards.schemas.storage.status import RemoteStatus, status_of
 from tfshards.schemas.storage.stores import store_of
 
 if TYPE_CHECKING:

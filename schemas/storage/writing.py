@@ -1,18 +1,21 @@
-"""Write a large file from its start to its end, on a disk or by a multipart upload."""
+"""Write files, and end uploads that were left unfinished."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfshards.schemas.storage.faults import as_os_errors
-from tfshards.schemas.storage.stores import require_obstore, store_of
+from tfshards.schemas.storage.remote_path import RemotePath
+from tfshards.schemas.storage.stores import require_obstore, s3_client, store_of
 
 if TYPE_CHECKING:
     from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+
 
 # The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
 _PART = 8 << 20
@@ -115,3 +118,38 @@ def _crc32c() -> Any:  # noqa: ANN401 -- a module
     import google_crc32c
 
     return google_crc32c
+
+
+def abort_uploads(folder: RemotePath, before: datetime | None = None) -> int:
+    """Abort the unfinished uploads of objects in a folder, and return their number.
+
+    Only S3 lists them. Azure removes unfinished uploads after a week. In Google's store, and also in S3, a
+    lifecycle rule of the bucket can abort them after some days; see docs/storage.md.
+
+    Args:
+        folder: the folder.
+        before: abort only those that began before this time; by default all.
+
+    Raises:
+        OSError: the store does not allow it.
+    """
+    if folder.scheme != "s3":
+        return 0
+    import botocore.exceptions
+
+    before = before or datetime.now(timezone.utc)
+    try:
+        client = s3_client()
+        pages = client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=folder.bucket, Prefix=f"{folder.key}/" if folder.key else ""
+        )
+        found = [
+            upload for page in pages for upload in page.get("Uploads", ()) if upload["Initiated"] <= before
+        ]
+        for upload in found:
+            client.abort_multipart_upload(
+                Bucket=folder.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+            )
+    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+        raise OSError(None, f"unfinished uploads cannot be removed: {error}", str(folder)) from None
+    return len(found)

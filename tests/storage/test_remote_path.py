@@ -28,7 +28,7 @@ from tfshards.schemas.storage import (
     version_of,
 )
 from tfshards.schemas.storage.untrusted import Limit, read_whole
-from tfshards.schemas.storage.uploads import abort_uploads
+from tfshards.schemas.storage.writing import abort_uploads
 
 from .servers import s3_client
 

@@ -1,11 +1,38 @@
-"""List an S3 bucket by ``boto3``, where a key has a form that obstore cannot list."""
+"""What a store knows about an object, and listings of S3 by boto3, where obstore cannot list a key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from tfshards.schemas.storage.status import RemoteStatus
 from tfshards.schemas.storage.stores import s3_client
+
+
+class RemoteStatus(NamedTuple):
+    """What a store knows about an object.
+
+    Attributes:
+        st_size: its size in bytes.
+        st_mtime_ns: when it was written, in nanoseconds since 1970; many stores know whole seconds.
+        e_tag: what changes with its content; see RFC 9110, section 8.8.3.
+        version: what the store calls this version of it, or nothing.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+    e_tag: str
+    version: str
+
+
+def status_of(meta: Any) -> RemoteStatus:  # noqa: ANN401 -- obstore's ObjectMeta, a dict
+    """Return the status in the form that obstore has."""
+    modified: datetime = meta["last_modified"]
+    nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
+    e_tag = meta["e_tag"] or ""
+    # Azure's listings leave out the quotation marks, without which no condition matches.
+    quoted = f'"{e_tag}"' if e_tag and '"' not in e_tag else e_tag
+    return RemoteStatus(meta["size"], nanoseconds, quoted, meta["version"] or "")
 
 
 def listed_after(bucket: str, key: str, last: str) -> Iterator[tuple[str, RemoteStatus | None]]:
