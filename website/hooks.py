@@ -96,8 +96,10 @@ def room_page(room: str, text: str) -> str:
     names = next(
         ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__"
     )
+    # a function may have the name of its module
+    paths = (f"{name}.{name}" if (ROOT / room / f"{name}.py").exists() else name for name in names)
     return (
-        "\n\n".join([f"# tfshards.{room}", text, *(f"::: tfshards.{room}.{name}" for name in names)]) + "\n"
+        "\n\n".join([f"# tfshards.{room}", text, *(f"::: tfshards.{room}.{path}" for path in paths)]) + "\n"
     )
 
 
