@@ -307,15 +307,19 @@ def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, c
 def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(workers, commands, command, open_path):
     out = open_path / "data"
 
-    def damage_plans(_: int) -> None:
+    def damage_plans(process: int) -> None:
         until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(process, signal.SIGSTOP)
         for path in out.glob(f"{AREA_NAME}/*/first/*.plan"):
             path.write_text("[\n[]")
+        os.kill(process, signal.SIGCONT)
 
+    # so many that the last plan is not read before the first shard is done
+    command = [part.replace(f"--shards={NUM_SHARDS}", "--shards=18") for part in command]
     command += workers
     ended = commands.run(command, meanwhile=damage_plans)
     fails(
-        ended, r"data-train-\w+\.tfrecord-\d+-of-00006: JSONDecodeError: Expecting value: line 1 column 2 .*"
+        ended, r"data-train-\w+\.tfrecord-\d+-of-00018: JSONDecodeError: Expecting value: line 1 column 2 .*"
     )
     assert not (out / "dataset.json").exists()
     resumes(commands, command, out)
