@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Options
-from tfshards.prep.planning.options import parse_share
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, parse_share
 from tfshards.schemas import OptionsError
 from tfshards.schemas.sizes import parse_size
 
@@ -131,3 +131,16 @@ def test_an_invalid_share_is_reported(text):
 def test_duplicates_has_three_values():
     with pytest.raises(OptionsError, match=r"^duplicates='merge' must be one of keep, drop, fail$"):
         Options(duplicates="merge")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("2", "2%"), ("100", "100%"), ("1.5", None), ("101", None), ("200%", None)]
+)
+def test_a_share_that_looks_like_a_percentage_is_named_as_one(given, meant):
+    with pytest.raises(OptionsError) as raised:
+        Options(max_rejected=given)
+    assert raised.value.values["meant"] == (f"; was {meant} meant?" if meant else "")
+
+
+def test_the_defaults_of_a_build_are_those_of_the_documentation():
+    assert DEFAULT_SHARD_SIZE == 128 * 1024 * 1024

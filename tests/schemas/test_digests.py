@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.schemas.digests import digest_together, examples_digest
+from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together, examples_digest
 
 RECORDS = st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**32 - 1)), max_size=20)
 
@@ -49,3 +49,7 @@ def test_a_lost_repeated_or_exchanged_record_changes_the_digest(records, data):
     length, checksum = records[place]
     assert digest_of([*others, (length, checksum ^ 1)]) != digest_of(records)
     assert digest_of([*others, (length ^ 1, checksum)]) != digest_of(records)
+
+
+def test_the_manifest_holds_the_last_eight_bytes_of_a_file():
+    assert NUM_LAST_BYTES == 8
