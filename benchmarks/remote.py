@@ -73,10 +73,10 @@ def build(in_flight: int) -> dict[str, float]:
     """Build a dataset with so many requests in flight; return the seconds and the memory."""
     import resource
 
-    from tfshards.schemas.storage import reading
+    from tfshards.schemas.storage import reader
 
     # before the modules that take it from there
-    reading.NUM_REQUESTS = in_flight
+    reader.NUM_REQUESTS = in_flight
     from tfshards import prep
 
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from tfshards.schemas.errors import InputError
-from tfshards.schemas.files import sync_directory, write_atomically
+from tfshards.schemas.files import sync_directory, write_atomically, write_durably
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.names import ID_PATTERN
 from tfshards.schemas.storage import AnyPath, RemotePath
@@ -225,10 +225,7 @@ def write_files(dataset: AnyPath, files: Mapping[str, bytes], staging: AnyPath |
     with nullcontext(staging) if isinstance(staging, Path) else staged_folder(dataset) as folder:
         for path, data in files.items():
             new = folder / f"new-{secrets.token_hex(8)}"
-            with new.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            write_durably(new, [data])
             make_folder(dataset, path)
             new.replace(dataset / path)
         for parent in sorted({(dataset / path).parent for path in files}):

@@ -13,7 +13,7 @@ from pathlib import Path
 from tfshards.schemas.digests import NUM_LAST_BYTES
 from tfshards.schemas.errors import InputError, OptionsError
 from tfshards.schemas.option import check_path
-from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, open_sink, without_user
+from tfshards.schemas.storage import AnyPath, check_expanded, is_remote, without_user, write_new
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 # Larger blocks no longer fit the caches of the cores, and are slower.
@@ -21,23 +21,17 @@ _BLOCK = 1 << 20
 
 
 def local_path(path: str | bytes | os.PathLike[str]) -> Path:
-    """Return ``path``, which names a local file or folder.
+    """Return ``path``, or raise OptionsError if it is a URL, whose scheme would name a local folder.
 
     Raises:
-        OptionsError: it is a URL, whose scheme would become the name of a local folder, or it starts with the
-            ``~`` of a home folder.
+        OptionsError: it is not a path, is a URL, or starts with the ``~`` of a home folder.
     """
     check_path("path", path)
     text = os.fsdecode(path)
-    if not is_remote(path):
-        check_expanded(text)
-        return Path(text)
-    remedy = (
-        "give the path without file://"
-        if text.lower().startswith("file:")
-        else "copy the files to a local disk, or mount their storage, and give that path"
-    )
-    raise OptionsError("url-not-supported", text=without_user(text), remedy=remedy)
+    if is_remote(path):
+        raise OptionsError("url-not-supported", text=without_user(text))
+    check_expanded(text)
+    return Path(text)
 
 
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
@@ -72,8 +66,7 @@ def _size(path: Path) -> int | OSError:
 def write_atomically(path: AnyPath, data: bytes) -> None:
     """Write ``data`` to ``path`` so that neither a reader nor a crash leaves a partial file visible.
 
-    Raises:
-        OSError: the file cannot be written; an existing file at ``path`` is unchanged.
+    If it cannot be written, an existing file at ``path`` is unchanged.
     """
     write_blocks_atomically(path, [data])
 
@@ -82,34 +75,28 @@ def write_blocks_atomically(path: AnyPath, blocks: Iterable[bytes]) -> None:
     """Write ``blocks`` to ``path``, one after another, as ``write_atomically`` writes data.
 
     An existing file at ``path`` is also unchanged if iterating over ``blocks`` raises.
-
-    Raises:
-        OSError: the file cannot be written; an existing file at ``path`` is unchanged.
     """
     if not isinstance(path, Path):
         # An upload becomes an object as a whole.
-        sink = open_sink(path)
-        try:
-            for block in blocks:
-                sink.write([block])
-            sink.finish()
-        except BaseException:
-            sink.abandon()
-            raise
+        write_new(path, blocks)
         return
     # a unique name, because threads, or hosts that share a disk, may write to one path at the same time
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as file:
-            for block in blocks:
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(temporary, blocks)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def write_durably(path: Path, blocks: Iterable[bytes]) -> None:
+    """Write a new file, and flush it to disk."""
+    with path.open("xb") as file:
+        file.writelines(blocks)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_directory(path: AnyPath) -> None:
@@ -135,9 +122,6 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
     Args:
         path: the file.
         tick: called with the number of bytes of each block after it was read.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))
@@ -153,11 +137,7 @@ def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tup
 
 
 def size_and_last_bytes(path: AnyPath) -> tuple[int, str]:
-    """Return the size of a file, and its last bytes in hex, as the manifest has them.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return the size of a file, and its last bytes in hex, as the manifest has them."""
     with open_regular(path, buffering=0) as file:
         num_bytes = size_of(file)
         file.seek(max(0, num_bytes - NUM_LAST_BYTES))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeAlias, TypeVar, cast
 
 from tfshards.schemas.errors import FormatError, Problem
 
@@ -53,6 +54,29 @@ def parse_json(text: str, subject: str) -> Json:
     except (ValueError, RecursionError) as error:
         raise FormatError(subject, [Problem("(document)", f"not readable as JSON: {error}")]) from error
     return value
+
+
+def as_json(value: object) -> Any:  # noqa: ANN401 -- JSON values
+    """Return a value as JSON values: a dataclass by the names of its fields, in their order."""
+    if is_dataclass(value):
+        return {each.name: as_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: as_json(each) for name, each in value.items()}
+    return [as_json(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+class JsonRecord:
+    """A dataclass whose JSON object has its fields, by their names and in their order."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the fields as JSON values, as in ``dataset.json``."""
+        return cast("dict[str, Json]", as_json(self))
+
+
+def matching(pattern: str, form: str) -> Callable[[str], str | None]:
+    """Return a function that returns what is wrong with a text that does not match a pattern, or None."""
+    compiled = re.compile(pattern)
+    return lambda text: None if compiled.fullmatch(text) else f"is {shown(text)}, must be {form}"
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -113,6 +137,22 @@ class ObjectReader:
         if message:
             self.note(name, message)
         return found
+
+    def values(self, record: type, faults: Mapping[str, Callable[[str], str | None]]) -> dict[str, Any]:
+        """Return the fields of a dataclass, which are counts, texts and counts by name.
+
+        Args:
+            record: the dataclass; the object may have no other fields than it has.
+            faults: for each text what ``text`` needs.
+        """
+        self.only(each.name for each in fields(record))
+        types = {each.name: each.type for each in fields(record)}
+        return {
+            name: self.text(name, faults[name])
+            if name in faults
+            else (self.count if types[name] == "int" else self.counts)(name)
+            for name in types
+        }
 
     def count(self, name: str, least: int = 0) -> int:
         """Return the integer in the field ``name``, which must be at least ``least``."""

@@ -7,33 +7,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import cast
 
 from tfshards.schemas.compression import COMPRESSIONS, Compression
 from tfshards.schemas.errors import FormatError, Problem, one_line
-from tfshards.schemas.json_reader import Json, ObjectReader, parse_json, shown
+from tfshards.schemas.json_reader import Json, ObjectReader, as_json, matching, parse_json, shown
 from tfshards.schemas.made import Made
-from tfshards.schemas.names import ID_PATTERN, id_of, name_fault, rejects_name, view_path_fault
+from tfshards.schemas.names import ID_DIGITS, ID_PATTERN, id_of, name_fault, rejects_name, view_path_fault
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.sizes import size
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
 from tfshards.schemas.summary import (
     SHOWN_CLASSES,
     class_lines,
-    class_order,
-    counts_of,
-    escaped,
-    html_lines,
-    html_table,
     remedies,
     schema_lines,
     span,
     table,
-    uncounted,
 )
 
 FORMAT_VERSION = 1
@@ -43,7 +36,6 @@ REQUIRES = "tfshards>=0.1"
 
 _DIGEST_MARK = '"digest": "sha256:'
 _NO_DIGEST = "sha256:" + "0" * 64
-_BUILD_ID = re.compile(ID_PATTERN)
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,11 +46,11 @@ class Manifest:
         name: name of the dataset, the first part of the file name of each shard.
         build_id: 8 hex digits, a hash of what the dataset holds, see ``content_id``.
         schema: features and class names of the examples.
+        compression: compression of every shard.
         splits: splits by name, in the order in which they are listed.
         totals: numbers of accepted, rejected and skipped entries of the source.
         options: options of the build, as JSON values.
         split_cuts: hash values that separate splits by ratio; empty if there are none.
-        compression: compression of every shard.
         rejects_digest: digest of the rejects file, as for shards; empty if nothing was rejected.
         inputs_digest: digest of the keys, sizes, labels and splits of the inputs, or of the datasets that
             this one was derived from; empty for a dataset that tfshards did not write.
@@ -81,10 +73,6 @@ class Manifest:
         """Return the text that ``tfshards info`` prints."""
         return manifest_text(self)
 
-    def _repr_html_(self) -> str:
-        """Return the same as tables, which a notebook shows."""
-        return manifest_html(self)
-
     @property
     def made(self) -> Made:
         """How the dataset was made, from ``options``."""
@@ -106,17 +94,8 @@ class Manifest:
         It does not depend on the paths of shards, which contain it, nor on skipped entries.
         """
         shards = {name: [shard.digest for shard in split.shards] for name, split in self.splits.items()}
-        kept = (
-            "format_version",
-            "name",
-            "schema",
-            "compression",
-            "options",
-            "rejects_digest",
-            "inputs_digest",
-        )
         document = self.to_json()
-        content = [[document[name] for name in kept], [*shards.items()]]
+        content = [[document[name] for name in _IDENTIFYING], [*shards.items()]]
         return id_of(json.dumps(content, sort_keys=True))
 
     def to_text(self) -> str:
@@ -126,21 +105,11 @@ class Manifest:
 
     def to_json(self) -> dict[str, Json]:
         """Return the manifest as JSON values, without its digest."""
-        return {
-            "format_version": FORMAT_VERSION,
-            "requires": REQUIRES,
-            "name": self.name,
-            "build_id": self.build_id,
-            "schema": self.schema.to_json(),
-            "compression": self.compression,
-            "splits": {name: split.to_json() for name, split in self.splits.items()},
-            "totals": self.totals.to_json(),
-            "options": dict(self.options),
-            "split_cuts": dict(self.split_cuts),
-            "rejects_digest": self.rejects_digest,
-            "inputs_digest": self.inputs_digest,
-            **({"views": dict(self.views)} if self.views else {}),
-        }
+        values = as_json(self) | {"splits": {name: split.to_json() for name, split in self.splits.items()}}
+        if not self.views:
+            del values["views"]
+        ordered = {name: values[name] for name in ("name", "build_id", "schema", "compression", *values)}
+        return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **ordered}
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Manifest | None:
@@ -187,6 +156,19 @@ class Manifest:
         )
 
 
+# The fields of the document, and those on which its id depends.
+_FIELDS = ("format_version", "requires", *(each.name for each in fields(Manifest)), "digest")
+_IDENTIFYING = (
+    "format_version",
+    "name",
+    "schema",
+    "compression",
+    "options",
+    "rejects_digest",
+    "inputs_digest",
+)
+
+
 def parse_manifest(text: str, subject: str) -> Manifest:
     """Parse the text of a manifest; ``subject`` starts the message of an error.
 
@@ -225,24 +207,6 @@ def with_digest(text: str) -> str:
     head, tail = before + mark, rest[64:]
     digest = hashlib.sha256(f"{head}{'0' * 64}{tail}".encode("utf-8", "surrogatepass"))
     return f"{head}{digest.hexdigest()}{tail}"
-
-
-_FIELDS = (
-    "format_version",
-    "requires",
-    "name",
-    "build_id",
-    "schema",
-    "compression",
-    "splits",
-    "totals",
-    "options",
-    "split_cuts",
-    "rejects_digest",
-    "inputs_digest",
-    "views",
-    "digest",
-)
 
 
 def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split]:
@@ -285,9 +249,7 @@ def _compression_fault(compression: str) -> str | None:
     return f"is {shown(compression)}, must be {' or '.join(COMPRESSIONS)}"
 
 
-def _build_id_fault(build_id: str) -> str | None:
-    sound = _BUILD_ID.fullmatch(build_id)
-    return None if sound else f"is {shown(build_id)}, must be 8 lower-case hex digits"
+_build_id_fault = matching(ID_PATTERN, f"{ID_DIGITS} lower-case hex digits")
 
 
 def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
@@ -297,48 +259,18 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         manifest: the manifest of the dataset.
         all_classes: list every class, however many there are, with its full name.
     """
-    lines = [
-        _title(manifest),
-        *table([_SPLIT_HEAD, *_split_rows(manifest)]),
-        *schema_lines(manifest.schema),
-    ]
+    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
+    rows = [("split", "examples", "shards", "bytes", "examples per shard")]
+    for name, split in manifest.splits.items():
+        sizes = [shard.num_examples for shard in split.shards]
+        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
+    lines = [f"{manifest.name}, build {manifest.build_id}{compression}", *table(rows)]
+    lines += schema_lines(manifest.schema)
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     lines += class_lines(counts, manifest.schema, all_classes=all_classes)
     if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:
         lines.append("`tfshards info DATASET --all` lists every class")
     return "\n".join([*lines, *_totals_lines(manifest)])
-
-
-def manifest_html(manifest: Manifest) -> str:
-    """Return what ``manifest_text`` does as tables of HTML, with all classes."""
-    counts = {name: split.label_counts for name, split in manifest.splits.items()}
-    names = class_order(counts, manifest.schema)
-    parts = [
-        html_table(_title(manifest), _SPLIT_HEAD, _split_rows(manifest)),
-        html_lines(schema_lines(manifest.schema)),
-    ]
-    if names:
-        rows = [(escaped(name), *counts_of(counts, name)) for name in names]
-        parts.append(html_table("classes", ("class", *counts), rows))
-    else:
-        parts.append(html_lines([uncounted(manifest.schema, all_classes=False)]))
-    return "".join([*parts, html_lines(_totals_lines(manifest))])
-
-
-_SPLIT_HEAD = ("split", "examples", "shards", "bytes", "examples per shard")
-
-
-def _title(manifest: Manifest) -> str:
-    compression = "" if manifest.compression == "none" else f", {manifest.compression}"
-    return f"{manifest.name}, build {manifest.build_id}{compression}"
-
-
-def _split_rows(manifest: Manifest) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for name, split in manifest.splits.items():
-        sizes = [shard.num_examples for shard in split.shards]
-        rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
-    return rows
 
 
 def _totals_lines(manifest: Manifest) -> list[str]:

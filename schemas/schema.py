@@ -7,10 +7,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
-from tfshards.schemas.json_reader import MAX_INT, Json, ObjectReader, shown
+from tfshards.schemas.json_reader import MAX_INT, JsonRecord, ObjectReader, as_json, shown
 
 WireType = Literal["bytes", "int64", "float"]
 
@@ -78,7 +78,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Feature:
+class Feature(JsonRecord):
     """One named value of every example.
 
     Attributes:
@@ -149,15 +149,11 @@ class Feature:
             raise ValueError(f"feature {self.name!r} is of kind {self.kind!r}; only 'raw' has a fixed length")
         return self.num_elements * ITEM_SIZES[self.dtype]
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the feature as JSON values, as in ``dataset.json``."""
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": list(self.shape)}
-
     @classmethod
     def read(cls, reader: ObjectReader) -> Feature | None:
         """Return the feature in ``reader``, or None after noting its problems."""
         known = len(reader.problems)
-        reader.only(("name", "kind", "dtype", "shape"))
+        reader.only(each.name for each in fields(cls))
         name, kind, dtype = (reader.take(field, str, "") for field in ("name", "kind", "dtype"))
         shape: list[int | None] = []
         for index, dim in enumerate(reader.take("shape", list, [])):
@@ -208,7 +204,7 @@ def _is_list(shape: tuple[int | None, ...], kind: Kind) -> bool:
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(JsonRecord):
     """The features and class names of a dataset.
 
     Attributes:
@@ -246,21 +242,14 @@ class Schema:
     @property
     def fingerprint(self) -> str:
         """First 16 hex digits of the SHA-256 of the schema's canonical JSON."""
-        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(as_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the schema as JSON values, as in ``dataset.json``."""
-        return {
-            "features": [feature.to_json() for feature in self.features],
-            "class_names": list(self.class_names),
-        }
 
     @classmethod
     def read(cls, reader: ObjectReader) -> Schema | None:
         """Return the schema in ``reader``, or None after noting its problems."""
         known = len(reader.problems)
-        reader.only(("features", "class_names"))
+        reader.only(each.name for each in fields(cls))
         read = [Feature.read(item) for item in reader.objects("features")]
         class_names = reader.strings("class_names")
         features = tuple(feature for feature in read if feature is not None)

@@ -11,13 +11,13 @@ import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
 from tfshards.schemas.index import FRAME_OVERHEAD, index_path, labels_path
-from tfshards.schemas.json_reader import Json, ObjectReader, shown
+from tfshards.schemas.json_reader import Json, JsonRecord, ObjectReader, as_json, matching
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.schema import Schema
 
 
 @dataclass(frozen=True)
-class Totals:
+class Totals(JsonRecord):
     """How many entries of the source were accepted, rejected and skipped; these add up to ``entries``.
 
     Attributes:
@@ -36,21 +36,10 @@ class Totals:
     reasons: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     conversions: Mapping[str, int] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the totals as JSON values, as in ``dataset.json``."""
-        return {
-            "entries": self.entries,
-            "accepted": self.accepted,
-            "rejected": self.rejected,
-            "skipped": self.skipped,
-            "reasons": {outcome: dict(counts) for outcome, counts in self.reasons.items()},
-            "conversions": dict(self.conversions),
-        }
-
     @classmethod
     def read(cls, reader: ObjectReader) -> Totals:
         """Return the totals in ``reader``, and note their problems."""
-        reader.only(("entries", "accepted", "rejected", "skipped", "reasons", "conversions"))
+        reader.only(each.name for each in fields(cls))
         entries, accepted, rejected, skipped = (
             reader.count(name) for name in ("entries", "accepted", "rejected", "skipped")
         )
@@ -68,14 +57,12 @@ class Totals:
         return cls(entries, accepted, rejected, skipped, reasons, reader.counts("conversions"))
 
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_EXAMPLES_DIGEST = re.compile(r"[0-9a-f]{16}")
-_LAST_BYTES = re.compile(rf"(?:[0-9a-f]{{2}}){{0,{NUM_LAST_BYTES}}}")
+digest_fault = matching(r"sha256:[0-9a-f]{64}", "'sha256:' and 64 lower-case hex digits")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True)
-class Shard:
+class Shard(JsonRecord):
     """One TFRecord file.
 
     Attributes:
@@ -113,58 +100,38 @@ class Shard:
         """Paths of all files of the shard; the shard itself is the last one."""
         return (*self.companion_digests, self.path)
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the shard as JSON values, as in ``dataset.json``."""
-        return {
-            "path": self.path,
-            "num_examples": self.num_examples,
-            "num_bytes": self.num_bytes,
-            "record_bytes": self.record_bytes,
-            "digest": self.digest,
-            "index_digest": self.index_digest,
-            "examples_digest": self.examples_digest,
-            "last_bytes": self.last_bytes,
-            "labels_digest": self.labels_digest,
-        }
-
     @classmethod
     def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:
         """Return the shard in ``reader``, and note its problems; see ``Split.read``."""
-        reader.only(_SHARD_FIELDS)
-        path = reader.text("path", shard_path_fault)
         known = len(reader.problems)
-        num_examples, num_bytes, record_bytes = map(
-            reader.count, ("num_examples", "num_bytes", "record_bytes")
+        shard = cls(
+            **reader.values(
+                cls, {**_SHARD_FAULTS, "labels_digest": partial(_labels_digest_fault, schema=schema)}
+            )
         )
-        if len(reader.problems) == known:
-            least = num_examples * FRAME_OVERHEAD
-            if record_bytes < least:
-                reader.note(
-                    "record_bytes", f"is {record_bytes}, but {num_examples} records need at least {least}"
-                )
-            for name, value in (("num_bytes", num_bytes), ("record_bytes", record_bytes)):
-                if value and not num_examples:
-                    reader.note(name, f"is {value}, but a shard without examples is empty")
-            if num_examples and not num_bytes:
-                reader.note("num_bytes", f"is 0, but there are {num_examples} records")
-        digest, index_digest = (reader.text(name, digest_fault) for name in ("digest", "index_digest"))
-        examples_digest = reader.text("examples_digest", _examples_digest_fault)
-        last_bytes = reader.text("last_bytes", _last_bytes_fault)
-        labels_digest = reader.text("labels_digest", partial(_labels_digest_fault, schema=schema))
-        return cls(
-            path,
-            num_examples,
-            num_bytes,
-            record_bytes,
-            digest,
-            index_digest,
-            examples_digest,
-            last_bytes,
-            labels_digest,
-        )
+        least = shard.num_examples * FRAME_OVERHEAD
+        if len(reader.problems) > known:
+            return shard
+        if shard.record_bytes < least:
+            message = f"is {shard.record_bytes}, but {shard.num_examples} records need at least {least}"
+            reader.note("record_bytes", message)
+        for name in ("num_bytes", "record_bytes"):
+            value = getattr(shard, name)
+            if value and not shard.num_examples:
+                reader.note(name, f"is {value}, but a shard without examples is empty")
+        if shard.num_examples and not shard.num_bytes:
+            reader.note("num_bytes", f"is 0, but there are {shard.num_examples} records")
+        return shard
 
 
-_SHARD_FIELDS = tuple(field.name for field in fields(Shard))
+_SHARD_FAULTS = {
+    "path": shard_path_fault,
+    "digest": digest_fault,
+    "index_digest": digest_fault,
+    "examples_digest": matching(r"[0-9a-f]{16}", "16 lower-case hex digits"),
+    # a quick check before reading
+    "last_bytes": matching(rf"([0-9a-f]{{2}}){{0,{NUM_LAST_BYTES}}}", f"up to {NUM_LAST_BYTES} bytes in hex"),
+}
 
 
 @dataclass(frozen=True)
@@ -204,8 +171,8 @@ class Split:
         """Return the split as JSON values, as in ``dataset.json``."""
         return {
             "num_examples": self.num_examples,
-            "label_counts": dict(self.label_counts),
-            "shards": [shard.to_json() for shard in self.shards],
+            "label_counts": as_json(self.label_counts),
+            "shards": as_json(self.shards),
         }
 
     @classmethod
@@ -249,17 +216,6 @@ def _note_unknown_labels(reader: ObjectReader, schema: Schema) -> None:
                 )
 
 
-def digest_fault(digest: str) -> str | None:
-    """Return what is wrong with the digest of a file, or None."""
-    sound = _DIGEST.fullmatch(digest)
-    return None if sound else f"is {shown(digest)}, must be 'sha256:' and 64 lower-case hex digits"
-
-
-def _examples_digest_fault(digest: str) -> str | None:
-    sound = _EXAMPLES_DIGEST.fullmatch(digest)
-    return None if sound else f"is {shown(digest)}, must be 16 lower-case hex digits"
-
-
 def _labels_digest_fault(digest: str, schema: Schema | None) -> str | None:
     if schema is None:
         # it is not known whether there are labels
@@ -267,8 +223,3 @@ def _labels_digest_fault(digest: str, schema: Schema | None) -> str | None:
     if schema.label is not None:
         return digest_fault(digest)
     return "is given, but the schema has no scalar feature of kind 'label'" if digest else None
-
-
-def _last_bytes_fault(last_bytes: str) -> str | None:
-    sound = _LAST_BYTES.fullmatch(last_bytes)
-    return None if sound else f"is {shown(last_bytes)}, must be up to {NUM_LAST_BYTES} bytes in hex"

@@ -47,7 +47,7 @@ def test_a_url_of_another_kind_is_refused(call):
 @pytest.mark.parametrize("call", REMOTE.values(), ids=REMOTE.keys())
 def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OptionsError, match="is a URL, but only local paths are supported; copy the files"):
+    with pytest.raises(OptionsError, match="is a URL, but only local paths, without file://, are supported"):
         call()
     assert not any(tmp_path.iterdir())
 
@@ -66,7 +66,7 @@ def test_the_command_refuses_a_url(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(command) == 2
     assert "://bucket/" in (error := capsys.readouterr().err)
-    assert "is a URL of another kind; only s3://, gs://, az:// and local paths are supported" in error
+    assert "is a URL of another kind; only s3://, gs://, az:// and local paths" in error
     assert not any(tmp_path.iterdir())
 
 
@@ -74,5 +74,5 @@ def test_a_local_path_is_not_a_url():
     for path in ("a:b/c", "C:/photos", "./gs://bucket", "1:/x", "photos", "/a/b:/c"):
         assert local_path(path) == Path(path)
     assert local_path(b"a/b") == Path("a/b")
-    with pytest.raises(OptionsError, match=r"file:///data is a URL, .* give the path without file://"):
+    with pytest.raises(OptionsError, match=r"file:///data is a URL, but only local paths, without file://"):
         local_path("file:///data")

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import html_lines, html_table, table
+from tfshards.schemas.summary import table
 
 Limit: TypeAlias = Literal["disk", "store", "records", "parsing", "decoding", "Python"]
 
@@ -141,10 +141,6 @@ class Speeds:
         """Return the table that ``tfshards bench`` prints."""
         lines = [*table([self._head(), *self._rows()]), *self._lines()]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """Return the same as a table of HTML, which a notebook shows."""
-        return html_table("reading", self._head(), self._rows()) + html_lines(self._lines())
 
     def to_json(self) -> dict[str, Json]:
         """Return the figures, the limit and the advice as a JSON object."""

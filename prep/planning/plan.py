@@ -21,7 +21,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.names import id_of
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import class_lines, escaped, html_lines, html_table, schema_lines, span, table
+from tfshards.schemas.summary import class_lines, schema_lines, span, table
 
 # For each split, the example numbers of each shard in the order of writing.
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
@@ -70,10 +70,6 @@ class Plan:
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
         return plan_text(self)
-
-    def _repr_html_(self) -> str:
-        """Return the same as tables, which a notebook shows."""
-        return plan_html(self)
 
 
 def plan_id_of(name: str, schema: Schema, options: Mapping[str, Json], inputs_digest: str) -> str:
@@ -161,24 +157,6 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
         *_other_lines(plan, classes, typed),
     ]
     return "\n".join(lines)
-
-
-def plan_html(plan: Plan, batch_size: int = 32) -> str:
-    """Return the same as tables of HTML; see ``plan_text``."""
-    (head, *rows), (steps_head, *steps) = _split_rows(plan, batch_size)
-    classes = {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
-    names = list(dict.fromkeys(name for counts in classes.values() for name in counts))
-    class_rows = [
-        (escaped(name), *(f"{counts.get(name, 0):,}" for counts in classes.values())) for name in names
-    ]
-    parts = [
-        html_table("plan", head, rows),
-        html_lines(schema_lines(plan.listing.schema)),
-        *([html_table("classes", ("class", *classes), class_rows)] if names else []),
-        html_table("steps", steps_head, steps),
-        html_lines(list(_other_lines(plan, classes, str))),
-    ]
-    return "".join(parts)
 
 
 def _split_rows(plan: Plan, batch_size: int) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

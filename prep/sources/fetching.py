@@ -15,7 +15,6 @@ from tfshards.prep.sources.keys import to_bytes
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import RemotePath, RemoteStatus
 from tfshards.schemas.storage.reader import in_background
-from tfshards.schemas.storage.reading import read_object
 
 # Bytes that a process holds before they are needed; what finds no room is read when it is needed.
 _MOST_AHEAD = 256 << 20
@@ -51,7 +50,7 @@ def read_remote(path: RemotePath, most_bytes: int) -> FetchedContent:
         InputError: it cannot be read.
     """
     try:
-        status, data = read_object(path, most_bytes)
+        status, data = path.get(most_bytes)
     except OSError as error:
         raise unreadable(path, error) from None
     return FetchedContent(status.st_size, stamp_of(status), data)

@@ -17,7 +17,6 @@ from tfshards.prep.sources.tree import ImageFile, LocalTree, Tree, is_hidden, st
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path, is_remote, read_range
 from tfshards.schemas.storage.reader import in_background
-from tfshards.schemas.storage.reading import read_start
 
 # Files that warnings name: those of these names, and of these suffixes some in each folder.
 _NOTED = frozenset((b".txt", b".json", b".npy"))
@@ -199,7 +198,7 @@ class _Ranges(io.RawIOBase):
 
     def __init__(self, path: RemotePath) -> None:
         self._path = path
-        status, self._start = read_start(path, _HEADER_BYTES)
+        status, self._start = path.get_start(_HEADER_BYTES)
         self._size = status.st_size
         self._at = 0
 

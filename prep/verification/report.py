@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tfshards.schemas import Problem
 from tfshards.schemas.errors import counted, one_line
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.summary import html_lines, html_table
 
 # how many problems of one file are printed; all are counted
 _SHOWN_PER_FILE = 20
@@ -51,14 +50,6 @@ class VerificationReport:
         return "\n".join([*_lines(self.problems), _verdict(self.dataset, len(self.problems))])
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return every problem as a row of a table, which a notebook shows."""
-        verdict = _verdict(self.dataset, len(self.problems))
-        if not self.problems:
-            return html_lines([verdict])
-        rows = [(problem.place, problem.message) for problem in self.problems]
-        return html_table(verdict, ("where", "problem"), rows)
 
     def to_json(self) -> list[Json]:
         """Return every problem as an object with ``place`` and ``message``."""

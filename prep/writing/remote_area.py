@@ -11,9 +11,8 @@ from typing import Protocol
 
 from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.storage import RemotePath, RemoteStatus, copy_file, in_flight
-from tfshards.schemas.storage.copies import MAX_COPIED_BYTES
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.writing import abort_uploads
+from tfshards.schemas.storage.writing import MAX_COPIED_BYTES, abort_uploads
 
 _LATER = "a later run of the same build has begun; wait until that has ended"
 _GONE = "the build area was removed: another run of the same build has ended, or it was pruned"

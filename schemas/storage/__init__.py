@@ -12,13 +12,12 @@ from tfshards.schemas.storage.any_path import (
     name_below,
     without_user,
 )
-from tfshards.schemas.storage.copies import copy_file, link_file
 from tfshards.schemas.storage.faults import ChangedError
 from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
-from tfshards.schemas.storage.reading import create, read_range, version_of
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.writing import Sink, open_sink
+from tfshards.schemas.storage.untrusted import read_range, version_of
+from tfshards.schemas.storage.writing import Sink, copy_file, link_file, open_sink, write_new
 
 __all__ = [
     "AnyPath",
@@ -29,7 +28,6 @@ __all__ = [
     "any_path",
     "check_expanded",
     "copy_file",
-    "create",
     "in_flight",
     "is_remote",
     "is_same",
@@ -39,4 +37,5 @@ __all__ = [
     "read_range",
     "version_of",
     "without_user",
+    "write_new",
 ]

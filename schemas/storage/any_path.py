@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tfshards.schemas.errors import OptionsError
 from tfshards.schemas.option import check_path
@@ -34,10 +34,8 @@ def is_same(one: AnyPath, other: AnyPath) -> bool:
 
 def name_below(path: AnyPath, folder: AnyPath) -> str:
     """Return the part of a path below a folder that holds it, with slashes."""
-    if isinstance(path, Path):
-        return path.relative_to(str(folder)).as_posix()
-    assert isinstance(folder, RemotePath)
-    return path.relative_to(folder).as_posix()
+    kind = Path if isinstance(path, Path) else PurePosixPath
+    return kind(str(path)).relative_to(str(folder)).as_posix()
 
 
 def without_user(url: str) -> str:
@@ -46,10 +44,7 @@ def without_user(url: str) -> str:
 
 
 def check_expanded(path: str) -> None:
-    """Raise OptionsError if a path starts with the ``~`` of a home folder.
-
-    A shell expands it, unless it is quoted or follows ``=``; a folder of this name would be made otherwise.
-    """
+    """Raise OptionsError if a path starts with the ``~`` of a home folder, which a shell has not expanded."""
     expanded = os.path.expanduser(path)
     if path.startswith("~") and expanded != path:
         raise OptionsError("home-not-expanded", path=path, expanded=expanded)
@@ -79,35 +74,18 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
         return Path(text)
     scheme = url[1].lower()
     if scheme not in SCHEMES:
-        remedy = (
-            "give the path without file://"
-            if scheme == "file"
-            else f"only {', '.join(f'{name}://' for name in SCHEMES)} and local paths are supported; "
-            "copy the files there, or to a local disk"
+        raise OptionsError(
+            "url-scheme-unknown", text=without_user(text), schemes=[f"{s}://" for s in SCHEMES]
         )
-        raise OptionsError("url-scheme-unknown", text=without_user(text), remedy=remedy)
     bucket, _, key = text[url.end() :].partition("/")
-    _check_bucket(scheme, bucket)
-    # a pathlib.Path has one slash, and neither empty parts nor a slash at its end
-    if not isinstance(given, os.PathLike) and len(url[2]) != 2:
-        raise OptionsError("url-slashes", text=text, scheme=scheme, text2=text[url.end() :])
     key = key.removesuffix("/")
-    parts = key.split("/")
-    if key and "" in parts:
-        joined = "/".join(part for part in parts if part)
-        raise OptionsError("url-empty-part", text=text, scheme=scheme, bucket=bucket, joined=joined)
-    if {".", ".."} & set(parts):
-        raise OptionsError("url-dots", text=text)
+    # a pathlib.Path has one slash, and neither empty parts nor a slash at its end
+    has_slashes = isinstance(given, os.PathLike) or url[2] == "//"
+    is_plain = not key or not {"", ".", ".."} & {*key.split("/")}
+    if not has_slashes or not bucket or not is_plain or ":" in bucket or "@" in bucket:
+        # a password is not printed
+        port = bucket.partition(":")[2]
+        shown = f"{scheme}://..." if "@" in text or not (port or "0").isdecimal() else text
+        raise OptionsError("url-invalid", shown=shown, scheme=scheme)
     require_obstore()
     return RemotePath(scheme, bucket, key)
-
-
-def _check_bucket(scheme: str, bucket: str) -> None:
-    """Raise if a URL names no bucket, or more than a bucket; a password is not printed."""
-    if not bucket:
-        raise OptionsError("url-no-bucket", scheme=scheme)
-    name, colon, port = bucket.partition(":")
-    if "@" in bucket or (colon and not port.isdecimal()):
-        raise OptionsError("url-credentials", scheme=scheme)
-    if colon:
-        raise OptionsError("url-port", scheme=scheme, bucket=bucket, name=name)

@@ -27,12 +27,7 @@ class RemoteReader(io.RawIOBase):
     """An object as a file; a sequential read fetches more and more ahead."""
 
     def __init__(self, status: RemoteStatus, read_range: Callable[[int, int], bytes]) -> None:
-        """Open the object.
-
-        Args:
-            status: its status; all bytes are of this version.
-            read_range: returns the bytes ``[start, end)`` of this version, or raises OSError.
-        """
+        """Open a version of an object; ``read_range`` returns bytes ``[start, end)`` of it."""
         self.status = status
         self._read_range = read_range
         self._at = 0
@@ -105,10 +100,8 @@ def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
 def in_flight(call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield the result of a call for each item, in order, while the calls for the next items are made.
 
-    Args:
-        call: makes a request or a few; not one that waits for ``in_background`` itself, such as reading an
-            object as a file, since all threads could then wait for each other.
-        items: one item per call.
+    The call must not wait for ``in_background`` itself, as reading an object as a file does: all threads
+    could then wait for each other.
     """
     waiting: deque[Future[Result]] = deque()
     try:

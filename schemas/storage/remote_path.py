@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfshards.schemas.storage.faults import (
@@ -55,7 +55,10 @@ class RemotePath:
 
     def __truediv__(self, other: str) -> RemotePath:
         joined = "/".join(part for part in (self.key, *str(other).split("/")) if part not in ("", "."))
-        return RemotePath(self.scheme, self.bucket, joined)
+        return self._of(joined)
+
+    def _of(self, key: str) -> RemotePath:
+        return RemotePath(self.scheme, self.bucket, key)
 
     @property
     def name(self) -> str:
@@ -65,27 +68,22 @@ class RemotePath:
     @property
     def stem(self) -> str:
         """The name without its last suffix."""
-        return self.name.removesuffix(self.suffix)
+        return PurePosixPath(self.name).stem
 
     @property
     def suffix(self) -> str:
         """The last suffix of the name, with its dot, or nothing."""
-        before, dot, after = self.name.rpartition(".")
-        return dot + after if before and after else ""
+        return PurePosixPath(self.name).suffix
 
     @property
     def parent(self) -> RemotePath:
         """The folder that holds it; of a whole bucket, itself."""
-        return RemotePath(self.scheme, self.bucket, self.key.rpartition("/")[0])
+        return self._of(self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
         """The folders that hold it, from the innermost to the whole bucket."""
-        found, folder = [], self
-        while folder.key:
-            folder = folder.parent
-            found.append(folder)
-        return tuple(found)
+        return (self.parent, *self.parent.parents) if self.key else ()
 
     @property
     def store(self) -> ObjectStore:
@@ -96,17 +94,9 @@ class RemotePath:
         """Return the path of another object in the same folder."""
         return self.parent / name
 
-    def relative_to(self, folder: RemotePath) -> RemoteRelative:
-        """Return the part of the key below a folder.
-
-        Raises:
-            ValueError: the folder does not hold it.
-        """
-        prefix = f"{folder.key}/" if folder.key else ""
-        is_inside = (self.scheme, self.bucket) == (folder.scheme, folder.bucket)
-        if not is_inside or not self.key.startswith(prefix):
-            raise ValueError(f"{self} is not in {folder}")
-        return RemoteRelative(self.key[len(prefix) :])
+    def relative_to(self, folder: RemotePath) -> PurePosixPath:
+        """Return the part of the key below a folder, or raise ValueError if the folder does not hold it."""
+        return PurePosixPath(str(self)).relative_to(str(folder))
 
     def absolute(self) -> RemotePath:
         """Return itself."""
@@ -148,21 +138,17 @@ class RemotePath:
                 return True
             raise
 
-    def is_symlink(self) -> bool:
-        """Return False: object stores have no links."""
-        return False
-
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the objects and folders in this folder."""
         found = repeated(self._folder)
         for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
-            yield RemotePath(self.scheme, self.bucket, key.rstrip("/"))
+            yield self._of(key.rstrip("/"))
 
     def files(self) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield the objects in this folder, without folders below it, with the facts of the listing."""
         found = repeated(self._folder)
         for each in found["objects"]:
-            yield RemotePath(self.scheme, self.bucket, each["path"]), status_of(each)
+            yield self._of(each["path"]), status_of(each)
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """Yield what is in this folder, or in one that ``pattern`` names first, and matches the pattern."""
@@ -178,14 +164,12 @@ class RemotePath:
                 yield path
 
     def walk(self, odd: list[str] | None = None) -> Iterator[tuple[RemotePath, RemoteStatus]]:
-        """Yield every object at any depth, with what the listing says of it.
+        """Yield every object at any depth, with its status in the listing.
 
         Args:
             odd: receives keys that no client of several stores can name: with empty parts, such as ``a//b``,
-                with ``.`` or ``..`` as a part, or with control characters. Only in S3 they can be left out.
-
-        Raises:
-            OSError: the store does not allow the listing, or, without ``odd``, there is such a key.
+                with ``.`` or ``..`` as a part, or with control characters. Without it, and in other stores
+                than S3, they are errors.
         """
         last = ""
         waits = iter(WAITS)
@@ -199,7 +183,7 @@ class RemotePath:
                     for some in stream:
                         for each in some:
                             last = each["path"]
-                            yield RemotePath(self.scheme, self.bucket, last), status_of(each)
+                            yield self._of(last), status_of(each)
                 return
             except OSError as error:
                 if _ODD_KEY in str(error.strerror):
@@ -210,11 +194,6 @@ class RemotePath:
                     raise
             # as ``repeated``, but what was listed is not listed again
             time.sleep(seconds)
-        yield from self._walk_past_odd_keys(last, odd)
-
-    def _walk_past_odd_keys(
-        self, last: str, odd: list[str] | None
-    ) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         if odd is None or self.scheme != "s3":
             raise OSError(
                 errno.EINVAL,
@@ -226,16 +205,31 @@ class RemotePath:
             if status is None:
                 odd.append(key)
             else:
-                yield RemotePath(self.scheme, self.bucket, key), status
+                yield self._of(key), status
 
     def read_bytes(self) -> bytes:
         """Return the content of the object."""
-        with as_os_errors(self):
-            return bytes(self.store.get(self.key).bytes())
+        data = self.get()[1]
+        assert data is not None
+        return data
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Return the content of the object as text."""
         return self.read_bytes().decode(encoding)
+
+    def get(self, most_bytes: int | None = None) -> tuple[RemoteStatus, bytes | None]:
+        """Return the status and the content by one request; no content if it has more than ``most_bytes``."""
+        with as_os_errors(self):
+            found = self.store.get(self.key)
+            status = status_of(found.meta)
+            is_small = most_bytes is None or status.st_size <= most_bytes
+            return status, bytes(found.bytes()) if is_small else None
+
+    def get_start(self, num_bytes: int) -> tuple[RemoteStatus, bytes]:
+        """Return the status and the first bytes by one request; some stores refuse it for empty objects."""
+        with as_os_errors(self):
+            found = self.store.get(self.key, options={"range": (0, num_bytes)})
+            return status_of(found.meta), bytes(found.bytes())
 
     def write_bytes(self, data: bytes) -> int:
         """Write an object, or replace it; no reader sees a part of it."""
@@ -251,7 +245,6 @@ class RemotePath:
         Raises:
             FileExistsError: ``status`` is None, and there is such an object.
             ChangedError: the object was replaced or removed.
-            OSError: it cannot be written.
         """
         named = None if status is None else {"e_tag": status.e_tag, "version": status.version}
         mode: Any = "create" if named is None else {name: value for name, value in named.items() if value}
@@ -265,12 +258,7 @@ class RemotePath:
             raise
 
     def open(self, mode: str = "rb", buffering: int = -1) -> io.BufferedReader:
-        """Open the object for reading bytes; what follows a sequential read is fetched ahead.
-
-        Args:
-            mode: ``"rb"``; see ``open_sink`` for writing.
-            buffering: ignored, since what is fetched is kept until it is read.
-        """
+        """Open the object for reading bytes; what follows a sequential read is fetched ahead."""
         if mode != "rb":
             raise ValueError(f"mode={mode!r}: an object is only opened for reading")
         return io.BufferedReader(self.reader())
@@ -340,13 +328,3 @@ class RemotePath:
 
 # A path of a local disk or of an object store; ``any_path`` makes it from text.
 AnyPath: TypeAlias = Path | RemotePath
-
-
-class RemoteRelative(str):
-    """The part of a key below a folder, as ``relative_to`` returns it."""
-
-    __slots__ = ()
-
-    def as_posix(self) -> str:
-        """Return it with slashes, as it is."""
-        return str(self)

@@ -7,18 +7,30 @@ Credentials are found where the tools of each store look for them, and stay insi
 from __future__ import annotations
 
 import os
+import re
 import threading
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfshards.schemas.errors import InputError, OptionsError
-from tfshards.schemas.storage.endpoints import VARIABLES, check_endpoints, emulator_address
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "az": "Azure Blob Storage"}
+# by scheme; obstore reads all but the emulator's
+_ADDRESSES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("STORAGE_EMULATOR_HOST", "GOOGLE_BASE_URL"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURITE_BLOB_STORAGE_URL"),
+}
+_ADDRESS = re.compile(
+    r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:/[^\s?#@]*)?", re.IGNORECASE
+)
+# the address of a request, without a user, a key or a query
+_REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#])")
+_MOST_PORT = 65535
 # A request that ends in an error is repeated until this time has passed, before that number of attempts.
 # Waits are random, up to ``base`` times the one before, and would not grow with 2.
 _RETRIES = {
@@ -42,9 +54,9 @@ _making = threading.Lock()
 _answered: set[tuple[int, str]] = set()
 # What names the endpoint and the credentials; a program may change them between two datasets.
 _VARIABLES = (
-    *VARIABLES["s3"],
-    *VARIABLES["gs"],
-    *VARIABLES["az"],
+    *_ADDRESSES["s3"],
+    *_ADDRESSES["gs"],
+    *_ADDRESSES["az"],
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
@@ -58,20 +70,19 @@ def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
     """Return the client of a bucket; with ``uploads``, one that waits until long parts are sent.
 
     Raises:
-        OptionsError: the extra ``remote`` is not installed.
         InputError: there are no credentials, or the environment configures the client wrongly.
     """
     # A process that was forked has none of the client's threads.
     with _making:
-        check_endpoints(scheme)
+        _check_addresses(scheme)
         process = os.getpid()
         has_answered = (process, scheme) in _answered
         return _store(scheme, bucket, uploads, has_answered, (process, *map(os.environ.get, _VARIABLES)))
 
 
-def note_answer(scheme: str) -> None:
-    """Note that a store has answered, so that from now on its failures are waited for."""
-    _answered.add((os.getpid(), scheme))
+def note_answer(path: object) -> None:
+    """Note that the store of a path has answered, so that from now on its failures are waited for."""
+    _answered.add((os.getpid(), str(path).partition(":")[0]))
 
 
 @cache
@@ -85,7 +96,7 @@ def _store(
     elif scheme == "gs" and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
         # the variable of Google's own clients, which they reach without credentials
         # obstore asks for a token before it writes, also if it is to skip signatures
-        options = {"base_url": emulator_address(emulator), "bearer_token": "emulator"}
+        options = {"base_url": _emulator_address(emulator), "bearer_token": "emulator"}
     endpoints = [options.get("base_url"), *map(os.environ.get, _VARIABLES)]
     is_http = any(str(endpoint).lower().startswith("http://") for endpoint in endpoints)
     try:
@@ -105,11 +116,7 @@ def _store(
 
 
 def require_obstore() -> Any:  # noqa: ANN401 -- a module
-    """Return the module ``obstore``.
-
-    Raises:
-        OptionsError: it is not installed.
-    """
+    """Return the module ``obstore``, or raise OptionsError if it is not installed."""
     try:
         import obstore
         import obstore.exceptions
@@ -161,3 +168,35 @@ def _s3_options() -> dict[str, Any]:
     if session.region_name:
         options["region"] = session.region_name
     return options
+
+
+def _check_addresses(scheme: str) -> None:
+    """Raise if a variable names no address, with which obstore ends with a panic; unset the empty ones."""
+    for variable in _ADDRESSES[scheme]:
+        value = os.environ.get(variable)
+        if value == "":
+            del os.environ[variable]
+        if not value:
+            continue
+        found = _ADDRESS.fullmatch(_emulator_address(value) if variable == "STORAGE_EMULATOR_HOST" else value)
+        if found is None or int(found["port"] or 0) > _MOST_PORT:
+            shown = "" if "@" in value else f"={value}"
+            raise InputError("endpoint-invalid", variable=variable, shown=shown)
+
+
+def _emulator_address(host: str) -> str:
+    """Return the address that Google's own clients use for ``STORAGE_EMULATOR_HOST``."""
+    return host if "://" in host else f"http://{host}"
+
+
+def shown_address(text: str) -> str:
+    """Return the address in an error of the client, with the variable that names it, or nothing."""
+    found = _REQUESTED.search(text)
+    if found is None:
+        return ""
+    for variables in _ADDRESSES.values():
+        for variable in variables:
+            value = os.environ.get(variable, "")
+            if value and _emulator_address(value).lower().rstrip("/").startswith(found[1].lower()):
+                return f"{variable}={value}"
+    return found[1]

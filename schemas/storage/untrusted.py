@@ -9,14 +9,11 @@ import io
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from tfshards.schemas.compression import CODECS
-from tfshards.schemas.storage.faults import as_os_errors
-from tfshards.schemas.storage.remote_path import RemotePath
-
-if TYPE_CHECKING:
-    from tfshards.schemas.storage.remote_path import AnyPath
+from tfshards.schemas.storage.faults import ChangedError, too_short
+from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 
 _PART_BYTES = 1 << 26
 # Windows has neither flag.
@@ -57,15 +54,7 @@ RECORD = Limit("a file of an unfinished build or export", 1 << 32)
 
 
 def open_regular(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
-    """Open a file for reading bytes.
-
-    Args:
-        path: the file.
-        buffering: as of ``open``; ignored for objects.
-
-    Raises:
-        OSError: it cannot be opened, or is a pipe, a device, a socket or a folder.
-    """
+    """Open a file for reading bytes, or raise OSError, also of a pipe, a device, a socket or a folder."""
     if isinstance(path, RemotePath):
         return path.open()
     name = os.fspath(path)
@@ -75,16 +64,12 @@ def open_regular(path: AnyPath | str | bytes, buffering: int = -1) -> BinaryIO:
 
 
 def read_whole(path: AnyPath, limit: Limit) -> bytes:
-    """Return the content of a file, or of an object by one request.
-
-    Raises:
-        OSError: it cannot be read, is not a regular file, or exceeds the limit.
-    """
+    """Return the content of a regular file, or of an object by one request, which must not exceed a limit."""
     if isinstance(path, RemotePath):
-        with as_os_errors(path):
-            found = path.store.get(path.key)
-            limit.check(found.meta["size"], path)
-            return bytes(found.bytes())
+        status, data = path.get(limit.most_bytes)
+        limit.check(status.st_size, path)
+        assert data is not None
+        return data
     with open_regular(path) as file:
         num_bytes = size_of(file)
         limit.check(num_bytes, path)
@@ -92,17 +77,40 @@ def read_whole(path: AnyPath, limit: Limit) -> bytes:
         return file.read(num_bytes)
 
 
-def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
-    """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold.
+def version_of(path: AnyPath) -> str:
+    """Return a text that differs after a file was replaced: the ETag, or size, time and number."""
+    if isinstance(path, RemotePath):
+        return path.stat().e_tag
+    status = os.stat(path)
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def read_range(path: AnyPath, start: int, end: int, version: str | None = None) -> bytes:
+    """Return the bytes ``[start, end)`` of a file.
 
     Args:
         path: the file.
-        compression: one of ``COMPRESSIONS``.
-        buffering: see ``open_regular``.
+        start: the first byte.
+        end: the byte after the last one.
+        version: what ``version_of`` returned; only this version is read.
 
     Raises:
-        OSError: see ``open_regular``.
+        ChangedError: the file is another version, or is shorter.
     """
+    if isinstance(path, RemotePath):
+        return path.read_range(start, end, version)
+    with open_regular(path, buffering=0) as file:
+        if version is not None and version != version_of(path):
+            raise ChangedError(None, "was replaced in the meantime", str(path))
+        file.seek(start)
+        data = file.read(end - start)
+    if len(data) != end - start:
+        raise too_short(path, start + len(data), end)
+    return data
+
+
+def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
+    """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold."""
     file = open_regular(path, buffering)
     num_bytes = size_of(file)
     if compression == "none":

@@ -1,22 +1,24 @@
-"""Write files, and end uploads that were left unfinished."""
+"""Write and copy files, and end uploads that were left unfinished."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tfshards.schemas.storage.faults import as_os_errors
-from tfshards.schemas.storage.remote_path import RemotePath
+from tfshards.schemas.storage.listing import s3_errors
+from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.stores import require_obstore, s3_client, store_of
+from tfshards.schemas.storage.untrusted import open_regular
 
-if TYPE_CHECKING:
-    from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-
-
+# The largest object that S3 copies in one request; see CopyObject in its reference.
+MAX_COPIED_BYTES = 5 << 30
+_BLOCK = 1 << 20
 # The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
 _PART = 8 << 20
 _PARTS_IN_FLIGHT = 4
@@ -36,12 +38,44 @@ class Sink(Protocol):
 
 
 def open_sink(path: AnyPath) -> Sink:
-    """Return a new file; on a disk it must not exist yet, and in a store it appears when it is finished.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Return a new file; on a disk it must not exist yet, and in a store it appears when it is finished."""
     return _LocalSink(path) if isinstance(path, Path) else _Upload(path)
+
+
+def write_new(path: AnyPath, blocks: Iterable[bytes]) -> None:
+    """Write blocks to a file of ``open_sink``, of which an error leaves nothing."""
+    sink = open_sink(path)
+    try:
+        for block in blocks:
+            sink.write([block])
+        sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+
+
+def link_file(source: AnyPath, target: AnyPath) -> None:
+    """Create a hard link to a file, or copy it where that is not possible, as in a store."""
+    if isinstance(source, Path) and isinstance(target, Path):
+        # some file systems have no hard links
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    copy_file(source, target)
+
+
+def copy_file(source: AnyPath, target: AnyPath) -> None:
+    """Copy a file to one that does not exist, or to an object; inside a bucket nothing is transferred."""
+    if (
+        not isinstance(source, Path)
+        and not isinstance(target, Path)
+        and (source.scheme, source.bucket) == (target.scheme, target.bucket)
+        and source.stat().st_size <= MAX_COPIED_BYTES
+    ):
+        source.copy_to(target)
+        return
+    with open_regular(source, buffering=0) as file:
+        write_new(target, iter(partial(file.read, _BLOCK), b""))
 
 
 class _LocalSink:
@@ -129,16 +163,11 @@ def abort_uploads(folder: RemotePath, before: datetime | None = None) -> int:
     Args:
         folder: the folder.
         before: abort only those that began before this time; by default all.
-
-    Raises:
-        OSError: the store does not allow it.
     """
     if folder.scheme != "s3":
         return 0
-    import botocore.exceptions
-
     before = before or datetime.now(timezone.utc)
-    try:
+    with s3_errors("unfinished uploads cannot be removed", str(folder)):
         client = s3_client()
         pages = client.get_paginator("list_multipart_uploads").paginate(
             Bucket=folder.bucket, Prefix=f"{folder.key}/" if folder.key else ""
@@ -150,6 +179,4 @@ def abort_uploads(folder: RemotePath, before: datetime | None = None) -> int:
             client.abort_multipart_upload(
                 Bucket=folder.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
             )
-    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise OSError(None, f"unfinished uploads cannot be removed: {error}", str(folder)) from None
     return len(found)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tfshards.schemas.storage import any_path, open_sink, read_range, stores
-from tfshards.schemas.storage.endpoints import shown_address
+from tfshards.schemas.storage.stores import shown_address
 
 from .faults import Answer, Cut, CutUpload, Hang
 

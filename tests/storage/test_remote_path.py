@@ -21,7 +21,6 @@ from tfshards.schemas.storage import (
     ChangedError,
     RemotePath,
     any_path,
-    create,
     is_remote,
     open_sink,
     read_range,
@@ -62,7 +61,7 @@ def test_a_path_has_the_parts_of_pathlib():
     assert any_path("S3://bucket/a/").parent.parent == any_path("s3://bucket")
     assert any_path("gs://b/.hidden").suffix == ""
     assert pickle.loads(pickle.dumps(path)) == path == path.absolute() == path.resolve() == any_path(path)
-    with pytest.raises(ValueError, match=r"s3://bucket/data/x is not in s3://bucket/dat$"):
+    with pytest.raises(ValueError, match="is not in the subpath of"):
         any_path("s3://bucket/data/x").relative_to(any_path("s3://bucket/dat"))
 
 
@@ -78,37 +77,30 @@ def test_a_url_that_pathlib_has_shortened_is_a_url(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
+    ("url", "code", "shown"),
     [
-        ("hdfs://host/x", r"^hdfs://host/x is a URL of another kind; only s3://, gs://, az:// and local"),
-        ("file:///x", "give the path without file://$"),
-        ("s3://", "^s3:// names no bucket; write s3://BUCKET/FOLDER$"),
-        ("s3:///bucket/x", "^s3:///bucket/x is not a URL; write s3://bucket/x$"),
-        ("s3:/bucket/x", "^s3:/bucket/x is not a URL; write s3://bucket/x$"),
-        (
-            "s3:bucket/x",
-            "^s3:bucket/x is not a URL; write s3://bucket/x, or, for a local path, ./s3:bucket/x$",
-        ),
-        (
-            "s3://user:pw@bucket/x",
-            "^a URL that begins with s3:// contains a user or a password; write s3://B",
-        ),
-        (
-            "s3://user:p/w@bucket/x",
-            "^a URL that begins with s3:// contains a user or a password; write s3://B",
-        ),
-        ("gs://user@bucket/x", "^a URL that begins with gs:// contains a user"),
-        ("https://user:p@w@host/x", "^https://host/x is a URL of another kind"),
-        ("s3://bucket:80/x", "^s3://bucket:80 has a port, but a bucket has none; write s3://bucket, and"),
-        ("s3://bucket/a//b", "^s3://bucket/a//b has an empty part .*; write s3://bucket/a/b$"),
-        ("s3://bucket//a", "^s3://bucket//a has an empty part .*; write s3://bucket/a$"),
-        ("s3://bucket/a//", "^s3://bucket/a// has an empty part .*; write s3://bucket/a$"),
-        ("s3://bucket/a/../b", "contains . or .., which object stores do not resolve"),
+        ("hdfs://host/x", "url-scheme-unknown", "hdfs://host/x"),
+        ("file:///x", "url-scheme-unknown", "file:///x"),
+        ("https://user:p@w@host/x", "url-scheme-unknown", "https://host/x"),
+        ("s3:bucket/x", "url-one-slash", "s3:bucket/x"),
+        ("s3://", "url-invalid", "s3://"),
+        ("s3:///bucket/x", "url-invalid", "s3:///bucket/x"),
+        ("s3:/bucket/x", "url-invalid", "s3:/bucket/x"),
+        ("s3://user:pw@bucket/x", "url-invalid", "s3://..."),
+        ("s3://user:p/w@bucket/x", "url-invalid", "s3://..."),
+        ("s3://user:pw", "url-invalid", "s3://..."),
+        ("gs://user@bucket/x", "url-invalid", "gs://..."),
+        ("s3://bucket:80/x", "url-invalid", "s3://bucket:80/x"),
+        ("s3://bucket/a//b", "url-invalid", "s3://bucket/a//b"),
+        ("s3://bucket//a", "url-invalid", "s3://bucket//a"),
+        ("s3://bucket/a//", "url-invalid", "s3://bucket/a//"),
+        ("s3://bucket/a/../b", "url-invalid", "s3://bucket/a/../b"),
     ],
 )
-def test_other_urls_are_refused(url, message):
-    with pytest.raises(OptionsError, match=message):
+def test_other_urls_are_refused(url, code, shown):
+    with raises(OptionsError, code) as caught:
         any_path(url)
+    assert shown in (caught.value.values.get("shown"), caught.value.values.get("text"))
 
 
 def test_without_obstore_the_command_that_installs_it_is_named():
@@ -152,7 +144,6 @@ def test_what_exists_is_what_exists_locally(folder, local):
         assert root.exists()
         assert root.is_dir()
         assert not root.is_file()
-        assert not root.is_symlink()
         assert (root / "a.txt").is_file()
         assert not (root / "a.txt").is_dir()
         assert not (root / "a").exists()
@@ -234,15 +225,6 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
         path.write_bytes(b"2" * (3 << 20))
         with pytest.raises(ChangedError, match="was replaced"):
             file.read()
-
-
-def test_of_two_that_create_one_wins(folder, local):
-    local.mkdir()
-    for root in (folder, local):
-        create(root / "x", b"first")
-        with pytest.raises(FileExistsError):
-            create(root / "x", b"second")
-        assert (root / "x").read_bytes() == b"first"
 
 
 def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):

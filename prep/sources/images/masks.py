@@ -27,7 +27,6 @@ from tfshards.prep.sources.remote_tree import RemoteTree
 from tfshards.prep.sources.tree import ImageFile, Tree, is_link_out
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import RemotePath
-from tfshards.schemas.storage.reading import read_object
 
 _IMAGES, _MASKS = b"images", b"masks"
 # nearly all masks are PNG
@@ -307,7 +306,7 @@ def _mask(folder: RemotePath, stem: bytes, most_bytes: int) -> FoundMask | None:
     for suffix in tuple(_suffixes):
         path = tree.at(stem + suffix)
         try:
-            status, data = read_object(path, most_bytes)
+            status, data = path.get(most_bytes)
         except FileNotFoundError:
             continue
         except OSError as error:

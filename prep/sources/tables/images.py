@@ -30,7 +30,6 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path
 from tfshards.schemas.storage.reader import in_background
-from tfshards.schemas.storage.reading import read_start
 
 _STORE_URL = re.compile(rb"(s3|gs|az)://", re.IGNORECASE)
 _WEB_URL = re.compile(rb"https?://", re.IGNORECASE)
@@ -157,7 +156,7 @@ def _is_image(root: bytes, value: bytes) -> bool:
     try:
         if suffix in SUFFIXES:
             return path.is_file()
-        return starts_like_an_image(read_start(path, HEAD_BYTES)[1], suffix)
+        return starts_like_an_image(path.get_start(HEAD_BYTES)[1], suffix)
     except (OSError, UnicodeError):
         return False
 
