@@ -34,15 +34,9 @@ _STAGED = re.compile("staged-[0-9a-f]{8}")
 
 
 def create(folder: AnyPath, options: Mapping[str, Json] | None = None) -> None:
-    """Create a folder of tfshards in the folder ``.build`` of a dataset, unless it exists.
+    """Create the folder ``DATASET/.build/NAME`` with a record of the options of a build, unless it exists.
 
-    Args:
-        folder: ``DATASET/.build/NAME``.
-        options: options of the build; a build that discards this one reports which of them differ.
-
-    Raises:
-        InputError: there is a folder of this name that tfshards did not make.
-        OSError: it cannot be written.
+    If there is a folder of this name that tfshards did not make, InputError is raised.
     """
     if isinstance(folder, RemotePath):
         if not is_owned(folder):
@@ -64,13 +58,7 @@ def create(folder: AnyPath, options: Mapping[str, Json] | None = None) -> None:
 def write_record(folder: AnyPath, options: Mapping[str, Json], placed: str = "") -> None:
     """Write the record of a folder, which must be one of tfshards or empty.
 
-    Args:
-        folder: the folder.
-        options: options of the build.
-        placed: the text of the manifest that names what the build moves into the dataset from now on.
-
-    Raises:
-        OSError: it cannot be written.
+    ``placed`` is the text of the manifest that names what the build moves into the dataset from now on.
     """
     record = {"format": _FORMAT, "folder": folder.name, "options": dict(options), "placed": placed}
     write_atomically(folder / RECORD_NAME, json.dumps(record).encode("ascii"))
@@ -79,8 +67,8 @@ def write_record(folder: AnyPath, options: Mapping[str, Json], placed: str = "")
 def is_owned(folder: AnyPath) -> bool:
     """Return whether tfshards made a folder, according to the record in it.
 
-    The power may have failed before the record was complete. A folder that holds nothing else than torn
-    records is therefore one of tfshards as well, which loses nothing when it is removed.
+    The power may have failed before the record was complete: a folder that holds only torn records is one of
+    tfshards as well, which loses nothing when it is removed.
     """
     if isinstance(folder, RemotePath):
         with suppress(FileNotFoundError):
@@ -185,11 +173,7 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def staged_folder(dataset: Path) -> Iterator[Path]:
-    """Yield a folder on the file system of a dataset, which is removed at the end.
-
-    Raises:
-        InputError: ``.build`` is a link or a file, or cannot be written.
-    """
+    """Yield a folder on the file system of a dataset, which is removed at the end."""
     area = dataset / AREA_NAME
     if os.path.lexists(area) and (area.is_symlink() or not area.is_dir()):
         raise foreign(area)
@@ -205,15 +189,9 @@ def staged_folder(dataset: Path) -> Iterator[Path]:
 
 
 def write_files(dataset: AnyPath, files: Mapping[str, bytes], staging: AnyPath | None = None) -> None:
-    """Write files of a dataset, each so that neither a reader nor a crash sees a part of it.
+    """Write files of a dataset, given by path, each so that neither a reader nor a crash sees a part of it.
 
-    Args:
-        dataset: folder of the dataset.
-        files: their contents by path, relative to it.
-        staging: a folder of tfshards for unfinished files; by default one that is made for this.
-
-    Raises:
-        OSError: a file cannot be written.
+    Unfinished files are in ``staging``, a folder of tfshards; by default one that is made for this.
     """
     if not files:
         return

@@ -29,14 +29,7 @@ _POLYNOMIAL = np.uint32(0x82F63B78)
 
 
 def masked_crc32c_of_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """Return the CRC-32C of each row, masked as in TFRecord files: rotated, plus a constant.
-
-    Args:
-        rows: uint8 of shape ``(n, num_bytes)``.
-
-    Returns:
-        uint32 of shape ``(n,)``.
-    """
+    """Return the CRC-32C of each row of uint8, masked as in TFRecord files: rotated, plus a constant."""
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     for column in rows.T:
         crc = _TABLE[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
@@ -63,12 +56,8 @@ NUM_LAST_BYTES = 8
 def examples_digest(lengths: npt.NDArray[np.int64], checksums: npt.NDArray[np.uint32]) -> str:
     """Return the digest of some records: 16 hex digits, independent of the order of the records.
 
-    It is the sum, modulo 2^64, of one number per record: length · 2^32 + checksum, passed through one step of
-    SplitMix64.
-
-    Args:
-        lengths: shape ``(n,)``, number of bytes of each record's data.
-        checksums: shape ``(n,)``, masked CRC-32C of each record's data, as in its frame.
+    It is the sum, modulo 2^64, of one number per record: length · 2^32 + masked CRC-32C of its data, passed
+    through one step of SplitMix64.
     """
     numbers = (lengths.astype(np.uint64) << np.uint64(32)) + checksums.astype(np.uint64)
     return f"{int(mixed(numbers + np.uint64(STEP)).sum(dtype=np.uint64)):016x}"

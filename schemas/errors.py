@@ -11,7 +11,7 @@ import json
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 # Maximum number of problems in the text of a FormatError; a damaged list of shards may have thousands.
@@ -55,14 +55,7 @@ class TfshardsError(Exception):
         return "\n".join(one_line(str(line)) for line in (first, *self.lines))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (type(self), self.code, self.lines, self.values)
-
-
-def _rebuilt(
-    kind: type[TfshardsError], code: str, lines: Sequence[object], values: Mapping[str, object]
-) -> TfshardsError:
-    """Return an error that was pickled in another process."""
-    return kind(code, *lines, **values)
+        return partial(type(self), self.code, *self.lines, **self.values), ()
 
 
 @cache
@@ -158,12 +151,10 @@ class FormatError(TfshardsError, ValueError):
         return type(self), (self.subject, self.problems)
 
     def __str__(self) -> str:
-        number = len(self.problems)
-        lines = [one_line(f"{self.subject}: {number} problem{'s' if number != 1 else ''}")]
+        lines = [one_line(f"{self.subject}: {counted(len(self.problems), 'problem')}")]
         lines += [f"  {problem}" for problem in self.problems[: self.max_listed]]
-        if number > self.max_listed:
-            lines.append(f"  and {number - self.max_listed} more")
-        return "\n".join(lines)
+        left = len(self.problems) - self.max_listed
+        return "\n".join([*lines, *([f"  and {left} more"] if left > 0 else [])])
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -21,11 +21,7 @@ _BLOCK = 1 << 20
 
 
 def local_path(path: str | bytes | os.PathLike[str]) -> Path:
-    """Return ``path``, or raise OptionsError if it is a URL, whose scheme would name a local folder.
-
-    Raises:
-        OptionsError: it is not a path, is a URL, or starts with the ``~`` of a home folder.
-    """
+    """Return ``path``, or raise OptionsError if it is a URL, whose scheme would name a local folder."""
     check_path("path", path)
     text = os.fsdecode(path)
     if is_remote(path):
@@ -35,11 +31,9 @@ def local_path(path: str | bytes | os.PathLike[str]) -> Path:
 
 
 def file_sizes(root: AnyPath, names: Collection[str]) -> dict[str, int | OSError]:
-    """Return the size in bytes of each file, or why it cannot be read; objects are listed, not asked for.
+    """Return the size of each file, or why it cannot be read; objects are listed, not asked for.
 
-    Args:
-        root: the folder.
-        names: paths relative to it, at most one folder deep.
+    ``names`` are paths relative to ``root``, at most one folder deep.
     """
     if isinstance(root, Path):
         return {name: _size(root / name) for name in names}
@@ -64,18 +58,12 @@ def _size(path: Path) -> int | OSError:
 
 
 def write_atomically(path: AnyPath, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that neither a reader nor a crash leaves a partial file visible.
-
-    If it cannot be written, an existing file at ``path`` is unchanged.
-    """
+    """Write a file so that neither a reader nor a crash sees a part of it; if it fails, the old one stays."""
     write_blocks_atomically(path, [data])
 
 
 def write_blocks_atomically(path: AnyPath, blocks: Iterable[bytes]) -> None:
-    """Write ``blocks`` to ``path``, one after another, as ``write_atomically`` writes data.
-
-    An existing file at ``path`` is also unchanged if iterating over ``blocks`` raises.
-    """
+    """Write blocks as ``write_atomically`` does; if iterating over them raises, the old file stays, too."""
     if not isinstance(path, Path):
         # An upload becomes an object as a whole.
         write_new(path, blocks)
@@ -119,9 +107,7 @@ def file_digest(path: AnyPath, tick: Callable[[int], object] | None = None) -> s
 def read_once(path: AnyPath, tick: Callable[[int], object] | None = None) -> tuple[int, str, str]:
     """Return the size of a file, its digest in the form of the manifest, and its last bytes in hex.
 
-    Args:
-        path: the file.
-        tick: called with the number of bytes of each block after it was read.
+    ``tick`` is called with the number of bytes of each block after it was read.
     """
     digest = hashlib.sha256()
     block = memoryview(bytearray(_BLOCK))

@@ -70,10 +70,7 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
 
 
 def kept_manifests(folder: AnyPath) -> list[Manifest]:
-    """Return the manifests of the generations that a dataset has replaced, by build id.
-
-    Files in the folder that are not the manifest of a generation are left out.
-    """
+    """Return the manifests of replaced generations, by build id; other files are left out."""
     kept = folder / GENERATIONS_NAME
     if isinstance(kept, Path) and not kept.is_dir():
         return []

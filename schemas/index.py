@@ -66,11 +66,7 @@ def index_path(shard_path: str) -> str:
 
 
 def parse_index(text: str, subject: str) -> RecordIndex:
-    """Parse the text of an index file; ``subject`` starts the message of an error.
-
-    Raises:
-        FormatError: a line is not two integers, or the frames leave gaps, overlap or are too short.
-    """
+    """Parse the text of an index file, or raise FormatError; ``subject`` starts its message."""
     match = _LINES.match(text)
     sound = match.end() if match else 0
     if sound < len(text):
@@ -103,29 +99,14 @@ def labels_bytes(labels: Sequence[int] | npt.NDArray[np.int64]) -> bytes:
 
 
 def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.int64]:
-    """Return the labels in ``data``: a read-only array of shape ``(num_examples,)`` int64.
-
-    Args:
-        data: content of the file.
-        num_examples: number of records of the shard.
-        place: path of the file, for error messages.
-
-    Raises:
-        FormatError: the number of labels differs from the number of records.
-    """
-    fault = labels_size_fault(len(data), num_examples)
-    if fault:
-        raise FormatError(place, [Problem(place, fault)])
+    """Return the labels in ``data``, a read-only int64 array; ``place`` is the path of the file."""
+    wanted = labels_size(num_examples)
+    if len(data) != wanted:
+        found = f"has {len(data)} bytes; the labels of {num_examples} records have {wanted}"
+        raise FormatError(place, [Problem(place, found)])
     return np.frombuffer(data, dtype=_DTYPE).astype(np.int64, copy=False)
 
 
 def labels_size(num_examples: int) -> int:
     """Return the size in bytes of a file of labels."""
     return num_examples * _DTYPE.itemsize
-
-
-def labels_size_fault(num_bytes: int, num_examples: int) -> str | None:
-    """Return what is wrong with the size of a file of labels, or None."""
-    wanted = labels_size(num_examples)
-    found = f"has {num_bytes} bytes; the labels of {num_examples} records have {wanted}"
-    return found if num_bytes != wanted else None

@@ -7,12 +7,15 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
 from tfshards.schemas.errors import FormatError, Problem
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+# Returns what is wrong with a text, or None.
+Fault: TypeAlias = Callable[[str], str | None]
 T = TypeVar("T", bool, int, str, list[Json], dict[str, Json])
 
 _JSON_NAMES = {bool: "true or false", int: "an integer", str: "a string", list: "a list", dict: "an object"}
@@ -30,11 +33,7 @@ def shown(value: Json) -> str:
 
 
 def load_json(text: str | bytes) -> Any:  # noqa: ANN401 -- as json.loads
-    """Parse JSON that somebody else may have written.
-
-    Raises:
-        ValueError: ``text`` is not JSON, or is nested too deeply.
-    """
+    """Parse JSON that somebody else may have written, or raise ValueError."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -42,11 +41,7 @@ def load_json(text: str | bytes) -> Any:  # noqa: ANN401 -- as json.loads
 
 
 def parse_json(text: str, subject: str) -> Json:
-    """Parse JSON strictly; ``subject`` starts the message of an error.
-
-    Raises:
-        FormatError: ``text`` is not JSON, an object repeats a name, or a number exceeds float64.
-    """
+    """Parse JSON strictly: no repeated names, no number beyond float64; ``subject`` starts an error."""
     try:
         value: Json = json.loads(
             text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
@@ -58,11 +53,12 @@ def parse_json(text: str, subject: str) -> Json:
 
 def as_json(value: object) -> Any:  # noqa: ANN401 -- JSON values
     """Return a value as JSON values: a dataclass by the names of its fields, in their order."""
-    if is_dataclass(value):
-        return {each.name: as_json(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {name: as_json(each) for name, each in value.items()}
-    return [as_json(each) for each in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [as_json(each) for each in value]
+    named = value if isinstance(value, Mapping) else vars(value)
+    return {name: as_json(each) for name, each in named.items()}
 
 
 class JsonRecord:
@@ -73,8 +69,8 @@ class JsonRecord:
         return cast("dict[str, Json]", as_json(self))
 
 
-def matching(pattern: str, form: str) -> Callable[[str], str | None]:
-    """Return a function that returns what is wrong with a text that does not match a pattern, or None."""
+def matching(pattern: str, form: str) -> Fault:
+    """Return the fault of texts that do not match a pattern."""
     compiled = re.compile(pattern)
     return lambda text: None if compiled.fullmatch(text) else f"is {shown(text)}, must be {form}"
 
@@ -99,15 +95,17 @@ def _no_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 
 
+@cache
+def _types(record: type) -> dict[str, object]:
+    return {each.name: each.type for each in fields(record)}
+
+
 @dataclass
 class ObjectReader:
     """Reads typed fields of one JSON object, and notes problems in a list that all readers share.
 
-    Attributes:
-        value: the object; empty if the document has a value of another type there.
-        place: location of the object in the document.
-        problems: shared by all readers of the document, except a reader that replaces a value of another
-            type, so that only the wrong type is reported.
+    ``value`` is empty if the document has a value of another type there; its problems are then not shared, so
+    that only the wrong type is reported.
     """
 
     value: Mapping[str, Json]
@@ -130,7 +128,7 @@ class ObjectReader:
             return default
         return self._typed(self.value[name], self.at(name), kind, default)
 
-    def text(self, name: str, fault: Callable[[str], str | None]) -> str:
+    def text(self, name: str, fault: Fault) -> str:
         """Return the string in the field ``name``, and note the fault that ``fault`` finds in it, if any."""
         found = self.take(name, str, "")
         message = fault(found) if isinstance(self.value.get(name), str) else None
@@ -138,20 +136,15 @@ class ObjectReader:
             self.note(name, message)
         return found
 
-    def values(self, record: type, faults: Mapping[str, Callable[[str], str | None]]) -> dict[str, Any]:
-        """Return the fields of a dataclass, which are counts, texts and counts by name.
-
-        Args:
-            record: the dataclass; the object may have no other fields than it has.
-            faults: for each text what ``text`` needs.
-        """
-        self.only(each.name for each in fields(record))
-        types = {each.name: each.type for each in fields(record)}
+    def values(self, record: type, faults: Mapping[str, Fault]) -> dict[str, Any]:
+        """Return the fields of a dataclass: counts, counts by name, and texts with what ``text`` needs."""
+        types = _types(record)
+        self.only(types)
         return {
             name: self.text(name, faults[name])
             if name in faults
-            else (self.count if types[name] == "int" else self.counts)(name)
-            for name in types
+            else (self.count if kind == "int" else self.counts)(name)
+            for name, kind in types.items()
         }
 
     def count(self, name: str, least: int = 0) -> int:

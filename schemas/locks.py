@@ -18,16 +18,8 @@ except ImportError:  # Windows
 def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bool:
     """Lock an open file or folder, and return whether this process has the lock now.
 
-    Without locks in this operating system the answer is True: what relies on them, such as two builds of one
-    dataset at a time, is not protected.
-
-    Args:
-        descriptor: descriptor of the open file or folder.
-        is_shared: whether several processes may hold the lock, if all of them share it.
-        waits: whether to wait until the lock is free.
-
-    Raises:
-        OSError: the file system has no locks.
+    Without locks in this operating system it returns True: what relies on them, such as two builds of one
+    dataset at a time, is not protected. Several processes may hold a shared lock.
     """
     if fcntl is None:
         return True

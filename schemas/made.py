@@ -8,18 +8,12 @@ from typing import cast
 
 from tfshards.schemas.json_reader import Json
 
-# Verbs that write the records of other datasets, each of which is recorded.
-_OF_ONE = ("reshard", "remove", "relabel")
-
 
 @dataclass(frozen=True)
 class Made:
-    """How a dataset was made.
+    """How a dataset was made, from the options in its manifest.
 
-    Attributes:
-        options: the options in its manifest, as JSON values.
-        split: if another dataset was made from this one, the split that all of it became; empty if it kept
-            its splits.
+    ``split`` is, if another dataset was made from it, the split that all of it became; empty without one.
     """
 
     options: Mapping[str, Json]
@@ -75,28 +69,20 @@ class Made:
     @property
     def origins(self) -> list[Made]:
         """The datasets that this one was made from."""
-        held = cast(
-            "list[Json]", [self.options.get("origin"), *cast("list[Json]", self.options.get("of", []))]
-        )
-        found = cast("list[Mapping[str, Json]]", [*filter(None, held)])
+        held = [self.options.get("origin"), *cast("list[Json]", self.options.get("of", []))]
         return [
             Made(cast("Mapping[str, Json]", each["options"]), cast("str", each.get("split", "")))
-            for each in found
+            for each in held
+            if isinstance(each, dict)
         ]
 
-    @property
-    def has_new_keys(self) -> bool:
-        """Whether ``merge`` put the names of splits before the keys of this dataset or of an origin."""
-        return "as_splits" in self.options or any(origin.has_new_keys for origin in self.origins)
-
-    @property
-    def was_relabeled(self) -> bool:
-        """Whether ``relabel`` changed this dataset or an origin."""
-        return "relabeled" in self.options or any(origin.was_relabeled for origin in self.origins)
+    def has(self, option: str) -> bool:
+        """Return whether an option, such as ``relabeled``, is recorded of this dataset or of an origin."""
+        return option in self.options or any(origin.has(option) for origin in self.origins)
 
     def builds(self) -> Iterator[Made]:
         """Yield how the builds were made that the examples come from."""
-        if self.source in _OF_ONE or self.source == "merge":
+        if self.source in ("reshard", "remove", "relabel", "merge"):
             for origin in self.origins:
                 yield from origin.builds()
         else:
@@ -105,11 +91,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Append:
-    """What one ``append`` has added.
-
-    Attributes:
-        entry: its entry in the manifest.
-    """
+    """What one ``append`` has added, from its entry in the manifest."""
 
     entry: Mapping[str, Json]
 

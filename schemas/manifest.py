@@ -89,13 +89,17 @@ class Manifest:
         return sum(split.num_examples for split in self.splits.values())
 
     def content_id(self) -> str:
-        """Return 8 hex digits of a hash of the options and of all records, to be the build id.
-
-        It does not depend on the paths of shards, which contain it, nor on skipped entries.
-        """
+        """Return the build id: a hash of the options and of all records, not of paths or skipped entries."""
         shards = {name: [shard.digest for shard in split.shards] for name, split in self.splits.items()}
-        document = self.to_json()
-        content = [[document[name] for name in _IDENTIFYING], [*shards.items()]]
+        kept = (
+            self.name,
+            self.schema,
+            self.compression,
+            self.options,
+            self.rejects_digest,
+            self.inputs_digest,
+        )
+        content = [[FORMAT_VERSION, *as_json(kept)], [*shards.items()]]
         return id_of(json.dumps(content, sort_keys=True))
 
     def to_text(self) -> str:
@@ -156,25 +160,12 @@ class Manifest:
         )
 
 
-# The fields of the document, and those on which its id depends.
+# The fields of the document.
 _FIELDS = ("format_version", "requires", *(each.name for each in fields(Manifest)), "digest")
-_IDENTIFYING = (
-    "format_version",
-    "name",
-    "schema",
-    "compression",
-    "options",
-    "rejects_digest",
-    "inputs_digest",
-)
 
 
 def parse_manifest(text: str, subject: str) -> Manifest:
-    """Parse the text of a manifest; ``subject`` starts the message of an error.
-
-    Raises:
-        FormatError: as for ``read_manifest``.
-    """
+    """Parse the text of a manifest, or raise FormatError; ``subject`` starts its message."""
     document = parse_json(text, subject)
     if not isinstance(document, dict):
         raise FormatError(subject, [Problem("(document)", f"is {shown(document)}, must be an object")])
@@ -253,12 +244,7 @@ _build_id_fault = matching(ID_PATTERN, f"{ID_DIGITS} lower-case hex digits")
 
 
 def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
-    """Return a table of a dataset's splits, features, classes and totals.
-
-    Args:
-        manifest: the manifest of the dataset.
-        all_classes: list every class, however many there are, with its full name.
-    """
+    """Return a table of splits, features, classes, with their full names if all are listed, and totals."""
     compression = "" if manifest.compression == "none" else f", {manifest.compression}"
     rows = [("split", "examples", "shards", "bytes", "examples per shard")]
     for name, split in manifest.splits.items():

@@ -37,12 +37,7 @@ def read_manifest(dataset: str | os.PathLike[str] | AnyPath) -> Manifest:
 
 
 def read_manifest_file(path: AnyPath) -> Manifest:
-    """Read a manifest, which may belong to an earlier generation.
-
-    Raises:
-        FormatError: the manifest violates the format.
-        OSError: it cannot be read.
-    """
+    """Read a manifest, which may belong to an earlier generation; it may raise FormatError or OSError."""
     try:
         # as bytes, because the digest covers line ends
         text = read_whole(path, MANIFEST).decode("utf-8")
@@ -63,10 +58,8 @@ def write_manifest(
         staging: see ``write_files``.
 
     Raises:
-        FormatError: the manifest is invalid; nothing is written.
         ChangedError: another process has replaced the manifest in the store.
         FileExistsError: another process has written a manifest to the store.
-        OSError: the file cannot be written; an existing manifest is unchanged.
     """
     path, text = root / MANIFEST_NAME, manifest.to_text()
     parse_manifest(text, str(path))
@@ -81,9 +74,6 @@ def manifest_version(root: AnyPath) -> RemoteStatus | None:
 
     Ask for it before the manifest is read: then a newer one is not replaced. On a disk, where a lock keeps
     other processes away, it is None.
-
-    Raises:
-        OSError: the store cannot be asked.
     """
     if isinstance(root, Path):
         return None
@@ -94,11 +84,7 @@ def manifest_version(root: AnyPath) -> RemoteStatus | None:
 
 
 def is_manifest(path: AnyPath) -> bool:
-    """Return whether tfshards wrote a manifest that cannot be read, since something in it is damaged.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return whether tfshards wrote a manifest that cannot be read, since something in it is damaged."""
     with open_regular(path) as file:
         return b'"requires": "tfshards' in file.read(_HEAD)
 
@@ -120,10 +106,8 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) ->
 
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     is_missing = isinstance(error, FileNotFoundError)
-    if not isinstance(root, Path) and not is_missing:
+    if not isinstance(root, Path) and (not is_missing or "bucket" in (error.strerror or "")):
         return InputError("dataset-unreadable", path=root, why=error.strerror)
-    if not isinstance(root, Path) and "bucket" in (error.strerror or ""):
-        return InputError("folder-fault", folder=root, why=error.strerror)
     if not root.exists():
         return InputError("path-missing", path=root)
     if not root.is_dir():

@@ -22,9 +22,6 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
         content: what it will hold, such as ``the keys``.
         is_own: returns whether an existing file, which is open for reading and not empty, holds the same kind
             of content, so that it may be replaced.
-
-    Raises:
-        InputError: the file cannot be made there, belongs to a dataset, or would replace one of another kind.
     """
     where = f"name a file for {content}"
     if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):

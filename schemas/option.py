@@ -68,11 +68,7 @@ class Option:
     to_json: Callable[[Any], Json] | None = None
 
     def value_of(self, given: str | Sequence[str] | bool) -> object:
-        """Return the value of what the command line gives.
-
-        Raises:
-            OptionsError: it is not a value of this option.
-        """
+        """Return the value of what the command line gives."""
         if self.parse is not None:
             return self.parse(given)
         if self.is_repeatable:

@@ -24,15 +24,7 @@ _UNITS = {
 
 
 def parse_size(text: str, name: str) -> int:
-    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``.
-
-    Args:
-        text: the number, with a unit or without.
-        name: name of the parameter, for the message.
-
-    Raises:
-        OptionsError: the text is not of that form.
-    """
+    """Return the bytes in a text such as ``128MiB``, ``1.5GB`` or ``4096``; ``name`` is the parameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in _UNITS:
         raise OptionsError("size-invalid", name=name, text=text)

@@ -104,11 +104,8 @@ class Shard(JsonRecord):
     def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:
         """Return the shard in ``reader``, and note its problems; see ``Split.read``."""
         known = len(reader.problems)
-        shard = cls(
-            **reader.values(
-                cls, {**_SHARD_FAULTS, "labels_digest": partial(_labels_digest_fault, schema=schema)}
-            )
-        )
+        labels_fault = partial(_labels_digest_fault, schema=schema)
+        shard = cls(**reader.values(cls, {**_SHARD_FAULTS, "labels_digest": labels_fault}))
         least = shard.num_examples * FRAME_OVERHEAD
         if len(reader.problems) > known:
             return shard

@@ -6,17 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.schema import Schema
 
 
 class Loss(NamedTuple):
-    """A conversion that loses something.
-
-    Attributes:
-        conversion: its name, as manifests count it.
-        remedy: how to keep what is lost, with the names of parameters.
-        done: what was done to the images, if a build warns about it; None if it was asked for or is harmless.
-    """
+    """A conversion that loses something, how to keep that, and what a build warns about, if anything."""
 
     conversion: str
     remedy: str
@@ -83,36 +78,36 @@ def class_lines(
 ) -> list[str]:
     """Return a table of the classes in the order of their numbers, with a column of counts per split.
 
-    With many classes, it has those with the most and the fewest examples, and the quantiles of all.
-
-    Args:
-        counts: number of examples of each class, by split.
-        schema: the schema, which has the class names in the order of their numbers.
-        all_classes: list every class, with its full name.
+    With many classes, it has those with the most and the fewest examples, and the quantiles of all, unless
+    ``all_classes`` asks for every class, with its full name.
     """
-    names = class_order(counts, schema)
+    names = _class_order(counts, schema)
     if not names:
-        return [uncounted(schema, all_classes=all_classes)]
-    if all_classes:
-        return table([("class", *counts), *((escaped(name), *counts_of(counts, name)) for name in names)])
-    if len(names) <= SHOWN_CLASSES:
-        return table([("class", *counts), *_rows(counts, names)])
+        return [_uncounted(schema, all_classes=all_classes)]
+
+    def rows(names: Sequence[str]) -> list[tuple[str, ...]]:
+        shown = [escaped(name) if all_classes else _cut(escaped(name)) for name in names]
+        found = [[f"{split.get(name, 0):,}" if split else "-" for split in counts.values()] for name in names]
+        return [(name, *cells) for name, cells in zip(shown, found, strict=True)]
+
+    head = [("class", *counts)]
+    if all_classes or len(names) <= SHOWN_CLASSES:
+        return table([*head, *rows(names)])
     # of equal classes, the first ones
     names.sort(key=lambda name: -sum(split.get(name, 0) for split in counts.values()))
     half = SHOWN_CLASSES // 2
     left = len(names) - SHOWN_CLASSES
-    rows = [
-        ("class", *counts),
-        *_rows(counts, names[:half]),
-        (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts)),
-        *_rows(counts, names[-half:]),
-        ("examples of a class", *counts),
-        *((name, *_quantiles(counts, names, share)) for name, share in _QUANTILES.items()),
+    ranked = [sorted(split.get(name, 0) for name in names) if split else [] for split in counts.values()]
+    quantiles = [
+        (name, *(f"{each[round(share * (len(names) - 1))]:,}" if each else "-" for each in ranked))
+        for name, share in _QUANTILES.items()
     ]
-    return [line.rstrip() for line in table(rows)]
+    more = (f"and {left:,} more class{'es' if left > 1 else ''}", *("" for _ in counts))
+    found = [*head, *rows(names[:half]), more, *rows(names[-half:]), ("examples of a class", *counts)]
+    return [line.rstrip() for line in table([*found, *quantiles])]
 
 
-def class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
+def _class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) -> list[str]:
     """Return the classes that occur, in the order of their numbers."""
     names = list(dict.fromkeys(name for split in counts.values() for name in split))
     if schema is not None and schema.class_names:
@@ -124,36 +119,15 @@ def class_order(counts: Mapping[str, Mapping[str, int]], schema: Schema | None) 
     return names
 
 
-def uncounted(schema: Schema | None, *, all_classes: bool) -> str:
+def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     """Return a line about classes of which each example has several, or about their absence."""
     many = [feature.name for feature in schema.features if feature.kind == "label"] if schema else []
     if not many or schema is None:
         return "no labels"
-    known = schema.class_names if all_classes else schema.class_names[:SHOWN_CLASSES]
+    names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]
     several = f"{escaped(many[0])}: several classes per example, not counted"
-    if not known:
-        return several
-    names = ", ".join(escaped(name) if all_classes else _cut(escaped(name)) for name in known)
-    left = len(schema.class_names) - len(known)
-    more = f" and {left:,} more" if left else ""
-    return f"{several}: {names}{more}"
-
-
-def _rows(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> list[tuple[str, ...]]:
-    return [(_cut(escaped(name)), *counts_of(counts, name)) for name in names]
-
-
-def counts_of(counts: Mapping[str, Mapping[str, int]], name: str) -> list[str]:
-    """Return the number of examples of a class in each split; a dash for a split without classes."""
-    return [f"{split.get(name, 0):,}" if split else "-" for split in counts.values()]
-
-
-def _quantiles(counts: Mapping[str, Mapping[str, int]], names: Sequence[str], share: float) -> list[str]:
-    """Return, for each split, the number of examples that this share of the classes does not exceed."""
-    at = round(share * (len(names) - 1))
-    return [
-        f"{sorted(split.get(name, 0) for name in names)[at]:,}" if split else "-" for split in counts.values()
-    ]
+    most = len(names) if all_classes else SHOWN_CLASSES
+    return f"{several}: {listed(names, most)}" if names else several
 
 
 def _cut(name: str) -> str:
@@ -182,7 +156,4 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def escaped(name: str) -> str:
     r"""Return ``name`` with backslashes, control characters and surrogates escaped, such as ``\n``."""
-    return "".join(
-        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii")
-        for char in name
-    )
+    return one_line(name.replace("\\", r"\\"))

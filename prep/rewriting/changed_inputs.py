@@ -55,7 +55,7 @@ def find_changed(
     relabeled = np.zeros(len(numbers), dtype=np.bool_)
     if labels is not None and listing.labels is not None:
         has_other_label = labels[held] != listing.labels[numbers]
-        if known.origin.manifest.made.was_relabeled:
+        if known.origin.manifest.made.has("relabeled"):
             relabeled = has_other_label
             # contents are compared with the labels that the examples have
             with_held = listing.labels.copy()

@@ -128,7 +128,7 @@ def find_new_examples(
     names = origin.manifest.schema.class_names
     compared = listing.schema.class_names[: len(names)] if new_classes else listing.schema.class_names
     _check_schema(replace(listing.schema, class_names=compared), origin)
-    if isinstance(listing.keys, RowKeys) and origin.manifest.made.has_new_keys:
+    if isinstance(listing.keys, RowKeys) and origin.manifest.made.has("as_splits"):
         raise InputError("rows-renumbered", root=origin.root)
     known = read_known(origin)
     examples = known.find(listing)

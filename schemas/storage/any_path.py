@@ -51,10 +51,7 @@ def check_expanded(path: str) -> None:
 
 
 def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
-    """Return a local path or the URL of an object or a folder of objects.
-
-    Args:
-        given: a local path, or ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY`` or ``az://CONTAINER/KEY``.
+    """Return a local path, or the ``RemotePath`` of a URL such as ``s3://BUCKET/KEY``.
 
     Raises:
         OptionsError: it is a URL of another scheme, or is not of this form, or the extra ``remote`` is not

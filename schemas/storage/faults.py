@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tfshards.schemas.storage.stores import note_answer, require_obstore, shown_address
+from tfshards.schemas.storage.stores import note_answer, require_obstore
 
 _OTHER_REGION = (errno.EREMOTE, "the bucket is in another region; set AWS_REGION to it")
 _EXPIRED = (errno.EACCES, "the credentials have expired; get new ones, and run this again")
@@ -54,6 +54,8 @@ _WORDS: tuple[tuple[str, int, str], ...] = (
 _OF_ADDRESS = ("TimedOut", "dns error", "Connection refused", "ConnectError", "error sending request")
 # errors that only a store at the right address returns
 _ANSWERS = (errno.EEXIST, errno.ESTALE, errno.ENOENT)
+# the address of a request, without a user, a key or a query
+_REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#])")
 # Seconds before a listing is repeated.
 WAITS = (0.2, 1, 3)
 # A listing that failed for so long, in seconds, was repeated by the client.
@@ -69,11 +71,7 @@ class ChangedError(OSError):
 
 @contextmanager
 def as_os_errors(path: object) -> Iterator[None]:
-    """Raise an error of the client as the OSError that a local file would raise.
-
-    Args:
-        path: a ``RemotePath``, which is the file of the error.
-    """
+    """Raise an error of the client as the OSError that a local file would raise, with the remote ``path``."""
     exceptions = require_obstore().exceptions
     kinds = {
         exceptions.AlreadyExistsError: (errno.EEXIST, "exists already"),
@@ -104,8 +102,8 @@ def _number_and_why(text: str, number: int, why: str) -> tuple[int, str]:
     found = next((row for row in _WORDS if row[0] in text), None)
     if not found:
         return number, textwrap.shorten(text, _MOST_CHARACTERS, placeholder="...")
-    address = shown_address(text) if found[0] in _OF_ADDRESS else ""
-    return found[1], f"{found[2]} ({address})" if address else found[2]
+    address = _REQUESTED.search(text) if found[0] in _OF_ADDRESS else None
+    return found[1], f"{found[2]} ({address[1]})" if address else found[2]
 
 
 def repeated(call: Callable[[], Result]) -> Result:

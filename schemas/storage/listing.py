@@ -11,14 +11,7 @@ from tfshards.schemas.storage.stores import s3_client
 
 
 class RemoteStatus(NamedTuple):
-    """What a store knows about an object.
-
-    Attributes:
-        st_size: its size in bytes.
-        st_mtime_ns: when it was written, in nanoseconds since 1970; many stores know whole seconds.
-        e_tag: what changes with its content; see RFC 9110, section 8.8.3.
-        version: what the store calls this version of it, or nothing.
-    """
+    """What a store knows about an object; many stores know the time of writing in whole seconds only."""
 
     st_size: int
     st_mtime_ns: int

@@ -99,12 +99,10 @@ class RemotePath:
         return PurePosixPath(str(self)).relative_to(str(folder))
 
     def absolute(self) -> RemotePath:
-        """Return itself."""
+        """Return itself: object stores have no links and no current folder."""
         return self
 
-    def resolve(self) -> RemotePath:
-        """Return itself: object stores have no links."""
-        return self
+    resolve = absolute
 
     def stat(self) -> RemoteStatus:
         """Return what the store knows about the object."""

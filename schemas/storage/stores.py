@@ -28,8 +28,6 @@ _ADDRESSES = {
 _ADDRESS = re.compile(
     r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:/[^\s?#@]*)?", re.IGNORECASE
 )
-# the address of a request, without a user, a key or a query
-_REQUESTED = re.compile(r"Error performing [A-Z]+ (https?://[^/\s?#@]+)(?=[/\s?#])")
 _MOST_PORT = 65535
 # A request that ends in an error is repeated until this time has passed, before that number of attempts.
 # Waits are random, up to ``base`` times the one before, and would not grow with 2.
@@ -67,11 +65,7 @@ _VARIABLES = (
 
 
 def store_of(scheme: str, bucket: str, *, uploads: bool = False) -> ObjectStore:
-    """Return the client of a bucket; with ``uploads``, one that waits until long parts are sent.
-
-    Raises:
-        InputError: there are no credentials, or the environment configures the client wrongly.
-    """
+    """Return the client of a bucket; with ``uploads``, one that waits until long parts are sent."""
     # A process that was forked has none of the client's threads.
     with _making:
         _check_addresses(scheme)
@@ -187,16 +181,3 @@ def _check_addresses(scheme: str) -> None:
 def _emulator_address(host: str) -> str:
     """Return the address that Google's own clients use for ``STORAGE_EMULATOR_HOST``."""
     return host if "://" in host else f"http://{host}"
-
-
-def shown_address(text: str) -> str:
-    """Return the address in an error of the client, with the variable that names it, or nothing."""
-    found = _REQUESTED.search(text)
-    if found is None:
-        return ""
-    for variables in _ADDRESSES.values():
-        for variable in variables:
-            value = os.environ.get(variable, "")
-            if value and _emulator_address(value).lower().rstrip("/").startswith(found[1].lower()):
-                return f"{variable}={value}"
-    return found[1]

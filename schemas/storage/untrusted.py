@@ -21,12 +21,7 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 class Limit(NamedTuple):
-    """The size up to which files of one kind are read into memory.
-
-    Attributes:
-        kind: what such a file is, with an article, for messages.
-        most_bytes: its maximum size.
-    """
+    """The size up to which files of one kind, named with an article, are read into memory."""
 
     kind: str
     most_bytes: int
@@ -86,13 +81,7 @@ def version_of(path: AnyPath) -> str:
 
 
 def read_range(path: AnyPath, start: int, end: int, version: str | None = None) -> bytes:
-    """Return the bytes ``[start, end)`` of a file.
-
-    Args:
-        path: the file.
-        start: the first byte.
-        end: the byte after the last one.
-        version: what ``version_of`` returned; only this version is read.
+    """Return the bytes ``[start, end)`` of a file; with the result of ``version_of``, only of this version.
 
     Raises:
         ChangedError: the file is another version, or is shorter.

@@ -155,14 +155,10 @@ def _crc32c() -> Any:  # noqa: ANN401 -- a module
 
 
 def abort_uploads(folder: RemotePath, before: datetime | None = None) -> int:
-    """Abort the unfinished uploads of objects in a folder, and return their number.
+    """Abort the unfinished uploads of objects in a folder, begun before a time, and return their number.
 
     Only S3 lists them. Azure removes unfinished uploads after a week. In Google's store, and also in S3, a
     lifecycle rule of the bucket can abort them after some days; see docs/storage.md.
-
-    Args:
-        folder: the folder.
-        before: abort only those that began before this time; by default all.
     """
     if folder.scheme != "s3":
         return 0
