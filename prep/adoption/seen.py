@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tfshards.prep.imaging.formats import HeaderShape, common_shape, has_deep_header, image_shape
-from tfshards.prep.records.example import Decoded, decode_example, empty_wires
+from tfshards.prep.records.example import Decoded, ParsedExample, decode_example
 from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.keys import hash_key
 from tfshards.schemas import Feature, OptionsError, Problem
@@ -297,7 +297,7 @@ class Findings:
         for name in self.roles.drop:
             if values.pop(name, None) is not None:
                 self.dropped.add(name)
-        wires = empty_wires(data) if not all(values.values()) else {}
+        wires = ParsedExample(data).empty_wires() if not all(values.values()) else {}
         fault = self._add(values, wires, f"{path}, {where}")
         if fault:
             self.note(path, f"{where}: {fault}")

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.building.commit import commit, complete, identified, rejects_text, unless_committed
+from tfshards.prep.building.commit import commit, confirmed, identified, rejects_text, unless_committed
 from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
-from tfshards.prep.building.decisions import is_up_to_date, up_to_date, wanted_of
+from tfshards.prep.building.decisions import is_up_to_date, wanted_of
 from tfshards.prep.building.inputs_file import describe_changes, inputs_of, read_inputs
-from tfshards.prep.building.losses import loss_warnings
 from tfshards.prep.building.output import (
     claimed,
     dataset_name,
@@ -23,8 +22,14 @@ from tfshards.prep.building.output import (
     staged,
 )
 from tfshards.prep.building.output_state import OutputState
-from tfshards.prep.building.planned_build import LayoutWriter, PlannedBuild
-from tfshards.prep.building.rejects import check_rejects, final_layouts, log_rejects, repeated_inputs
+from tfshards.prep.building.planned_build import PlannedBuild
+from tfshards.prep.building.rejects import (
+    check_rejects,
+    final_layouts,
+    log_rejects,
+    loss_warnings,
+    repeated_inputs,
+)
 from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
@@ -106,32 +111,26 @@ def build(
             assert state.manifest is not None
             changed = changed_inputs(plan, reader, state.manifest, folder, options, log, checksum=checksum)
             if not len(changed):
-                discard_others(state, plan.plan_id, plan.options, log)
-                complete(state.manifest, folder, log)
-                log(up_to_date(folder, is_compared=overwrite))
-                return state.manifest
+                return confirmed(state, wanted, log, is_compared=overwrite)
             line = changed_line(plan.listing, changed)
             if not overwrite:
                 raise InputError("dataset-of-other-inputs", folder=folder, line=line)
             log(line)
-        writer = LayoutWriter(
+        planned = PlannedBuild(
             reader=reader,
             plan=plan,
             area=area,
-            name=name,
-            engine=found,
-            beam_args=tuple(beam_args),
+            options=options,
             log=log,
-            finds_duplicates=options.duplicates != "keep",
-            compression=options.compression,
+            run=partial(found.run, arguments=tuple(beam_args)),
             source=source.location(),
         )
-        if writer.finds_duplicates:
+        if options.duplicates != "keep":
             check_comparable(plan.listing.schema)
-        discard_others(state, plan.plan_id, plan.options, log)
+        discard_others(state, wanted.plan_id, wanted.options, log)
         forget_changed(plan, reader, area, options.compression, log, checksum=checksum)
         return unless_committed(
-            lambda: commit_build(writer, write_shards(writer, options), state), state, area, wanted, log
+            lambda: commit_build(planned, write_shards(planned), state), state, area, wanted, log
         )
 
 
@@ -140,19 +139,12 @@ def changes_of_inputs(state: OutputState, now: Listing) -> str:
     if state.manifest is None:
         return ""
     recorded = read_inputs(state.folder, state.manifest.build_id)
-    return describe_changes(recorded, now, state.manifest) if recorded else ""
+    return describe_changes(recorded, now) if recorded else ""
 
 
 @dataclass(frozen=True)
 class WrittenShards:
-    """The shards that a build has written.
-
-    Attributes:
-        layouts: the final layouts.
-        shards: all shards of these layouts.
-        rejects: the inputs that are not in any shard.
-        conversions: number of converted images by kind of conversion.
-    """
+    """The shards of the final layouts, the inputs that are in none, and images by kind of conversion."""
 
     layouts: Layouts
     shards: Mapping[ShardId, FinishedShard]
@@ -160,45 +152,41 @@ class WrittenShards:
     conversions: Mapping[str, int]
 
 
-def write_shards(writer: LayoutWriter, options: Options, *, may_be_empty: bool = False) -> WrittenShards:
+def write_shards(build: PlannedBuild, *, may_be_empty: bool = False) -> WrittenShards:
     """Write every shard, and rewrite those that change because of rejected inputs.
 
     See ``final_layouts`` for ``may_be_empty``.
     """
-    prepare(writer)
-    first = writer.write("first", writer.plan.layouts)
-    layouts, rejects = balanced(writer, first, options, may_be_empty=may_be_empty)
-    shards = writer.write("final", layouts) if rejects else first
-    return written_shards(writer, layouts, shards, rejects)
+    prepare(build)
+    first = build.write("first", build.plan.layouts)
+    layouts, rejects = balanced(build, first, may_be_empty=may_be_empty)
+    shards = build.write("final", layouts) if rejects else first
+    return written_shards(build, layouts, shards, rejects)
 
 
 def prepare(build: PlannedBuild) -> None:
-    """Check that there is space for the shards of a build, and create its build area.
-
-    Raises:
-        InputError: there is too little space.
-    """
-    _require_space(build.area, build.plan)
-    create(build.area.root, build.area.options)
+    """Create the build area, after checking that there is space for the remaining shards."""
+    area, listing = build.area, build.plan.listing
+    if isinstance(area.shards, Path):
+        needed = int(listing.sizes.sum()) + _RECORD_OVERHEAD * listing.num_examples
+        written = sum(path.stat().st_size for path in area.shards.glob("*.tfrecord-*"))
+        require_space(area.out, max(0, needed - written), "the dataset")
+    create(area.root, area.options)
 
 
 def balanced(
-    build: PlannedBuild,
-    first: Mapping[ShardId, FinishedShard],
-    options: Options,
-    *,
-    may_be_empty: bool = False,
+    build: PlannedBuild, first: Mapping[ShardId, FinishedShard], *, may_be_empty: bool = False
 ) -> tuple[Layouts, list[Reject]]:
     """Return the final layouts, and the inputs that are not in them because the first shards rejected them.
 
     Raises:
         BuildError: more inputs are rejected than the options allow.
     """
+    plan, options = build.plan, build.options
     rejects = [reject for shard in first.values() for reject in shard.rejected]
-    # only appended examples may leave a split without shards
-    check_rejects(rejects, build.plan, options, build.area, is_append=may_be_empty)
-    rejects += repeated_inputs(build.plan, first, options, build.log)
-    return final_layouts(build.plan, rejects, options, may_be_empty=may_be_empty), rejects
+    check_rejects(rejects, plan, options, build.area)
+    rejects += repeated_inputs(plan, first, options, build.log)
+    return final_layouts(plan, rejects, options, may_be_empty=may_be_empty), rejects
 
 
 def written_shards(
@@ -212,17 +200,11 @@ def written_shards(
 
 
 def commit_build(build: PlannedBuild, written: WrittenShards, state: OutputState) -> Manifest:
-    """Make the written shards the dataset, log what was rejected or has grown, and return the manifest.
-
-    Args:
-        build: the build.
-        written: its shards.
-        state: the output before the build.
-    """
-    plan, folder = build.plan, build.area.out
+    """Make the written shards the dataset, log what was rejected or has grown, and return the manifest."""
+    plan = build.plan
     manifest = identified(manifest_of(build, written))
     manifest = commit(manifest, written.rejects, inputs_of(plan), build.area, state, build.log)
-    log_rejects(written.rejects, plan.listing.num_examples, manifest, folder, build.log)
+    log_rejects(written.rejects, plan.listing.num_examples, manifest, build.area.out, build.log)
     _explain_size(manifest, plan, build.log)
     return manifest
 
@@ -238,14 +220,14 @@ def manifest_of(build: PlannedBuild, written: WrittenShards) -> Manifest:
         for split, layout in written.layouts.items()
     }
     return Manifest(
-        name=build.name,
+        name=plan.name,
         build_id=plan.plan_id,
         schema=plan.listing.schema,
         splits=splits,
         totals=_totals(plan.listing, written.rejects, written.conversions),
         options=plan.options,
         split_cuts=plan.membership.cuts,
-        compression=build.compression,
+        compression=build.options.compression,
         rejects_digest=bytes_digest(rejects_text(written.rejects)) if written.rejects else "",
         inputs_digest=plan.inputs_digest,
     )
@@ -266,37 +248,17 @@ def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[st
     )
 
 
-def _require_space(area: BuildArea, plan: Plan) -> None:
-    """Raise InputError if the output's file system has too little space for the remaining shards."""
-    if not isinstance(area.shards, Path):
-        return
-    needed = int(plan.listing.sizes.sum()) + _RECORD_OVERHEAD * plan.listing.num_examples
-    written = sum(path.stat().st_size for path in area.shards.glob("*.tfrecord-*"))
-    require_space(area.out, max(0, needed - written), "the dataset")
-
-
 def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
-    """If re-encoded images made the dataset much larger than its source, log how to avoid it."""
+    """If images stored as PNG made the dataset much larger than its source, log how to avoid it."""
     written = sum(split.num_bytes for split in manifest.splits.values())
     source = int(plan.listing.sizes.sum())
-    conversions = manifest.totals.conversions
-    num_converted = conversions.get("re-encoded", 0)
+    num_converted = manifest.totals.conversions.get("re-encoded", 0)
     # with these jpeg_quality= is given already, or is not allowed
     images = ImageOptions(**recorded_values(ImageOptions, plan.options))
     was_chosen = images.jpeg_quality or images.format != "keep" or images.depth != 8 or images.channels == 4
-    if not num_converted or written <= _MUCH_LARGER * source or was_chosen:
-        return
-    count = counted(num_converted, "image")
-    were = "was" if num_converted == 1 else "were"
-    if conversions.get("resized"):
-        how = (
-            f"{count} could not be kept unchanged: resized JPEGs were stored as JPEG of quality "
-            f"{JPEG_QUALITY}, others losslessly as PNG; a lower quality, such as jpeg_quality=85, stores all "
-            "of them as JPEG"
+    if num_converted and written > _MUCH_LARGER * source and not was_chosen:
+        log(
+            f"the dataset has {size(written)}, its source {size(source)}: {counted(num_converted, 'image')} "
+            f"could not be kept unchanged; jpeg_quality={JPEG_QUALITY}, or less, stores them as JPEG "
+            "instead of lossless PNG"
         )
-    else:
-        how = (
-            f"{count} could not be kept unchanged and {were} stored losslessly as PNG; "
-            f"jpeg_quality={JPEG_QUALITY} stores them as JPEG"
-        )
-    log(f"the dataset has {size(written)}, its source {size(source)}: {how}")

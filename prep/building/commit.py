@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tfshards.prep.building.decisions import Wanted
+from tfshards.prep.building.decisions import Wanted, up_to_date
 from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
-from tfshards.prep.building.output import locked, remove_staged
+from tfshards.prep.building.output import discard_others, locked, remove_staged
 from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Log, as_warning
@@ -57,20 +57,12 @@ def commit(
     """Make the build the dataset, and return its manifest with the digests of its views.
 
     The commit is complete when the manifest is renamed, or put into a store. Before that, all files that it
-    names are durable, and so are their names; afterwards only the views are missing.
-
-    Args:
-        manifest: the manifest.
-        rejects: the rejected inputs.
-        inputs: the inputs, if they are known.
-        area: the build area.
-        state: the output before the build, whose manifest is replaced.
-        log: receives status lines.
+    names are durable, and so are their names; afterwards only the views are missing. ``state`` is the output
+    before the build.
 
     Raises:
         InputError: a file of the dataset has the name of a file that tfshards did not write.
-        ChangedError: another process has replaced the manifest in a store.
-        FileExistsError: another process has written a manifest to a store.
+        ChangedError, FileExistsError: another process has written the manifest in a store.
         IncompleteError: the build is the dataset, but a view cannot be written.
     """
     manifest = with_views(manifest)
@@ -92,14 +84,8 @@ def replace_manifest(
 ) -> None:
     """Commit a manifest, keep the one that it replaces, and complete the dataset.
 
-    Args:
-        manifest: the manifest, all of whose files are durable, except the views.
-        state: the output before.
-        log: receives status lines.
-        staging: a folder of tfshards for unfinished files; by default one that is made for this.
-
-    Raises:
-        InputError: a view has the name of a file that tfshards did not write.
+    All files of the manifest are durable, except the views. ``staging`` is a folder for unfinished files;
+    by default one is made.
     """
     folder, old = state.folder, state.manifest
     _check_free(manifest, state)
@@ -188,12 +174,19 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
     sync_directory(folder)
 
 
+def confirmed(state: OutputState, wanted: Wanted, log: Log, *, is_compared: bool) -> Manifest:
+    """Complete a dataset that already is the wanted build, and return its manifest; see ``up_to_date``."""
+    assert state.manifest is not None
+    discard_others(state, wanted.plan_id, wanted.options, log)
+    complete(state.manifest, state.folder, log)
+    log(up_to_date(state.folder, is_compared=is_compared))
+    return state.manifest
+
+
 def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
     """Complete a dataset whose commit came to an end, but not what follows it; do nothing if that fails.
 
-    Args:
-        dataset: a folder, which need not be a dataset.
-        log: receives a line if something was left.
+    ``dataset`` need not be a dataset; a line is logged only if something was left.
     """
     folder = any_path(dataset)
     if isinstance(folder, Path) and not (folder / AREA_NAME).is_dir():
@@ -207,11 +200,7 @@ def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
 
 
 def read_rejects(path: AnyPath) -> list[Reject]:
-    """Return the inputs that a rejects file lists.
-
-    Raises:
-        InputError: the file cannot be read, or is not a rejects file.
-    """
+    """Return the inputs that a rejects file lists, or raise InputError if it is not one."""
     try:
         lines = read_whole(path, REJECTS).decode("ascii").splitlines()
         return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
@@ -233,14 +222,8 @@ def unless_committed(
     """Return what ``write`` returns or, if another run has committed the same build meanwhile, its manifest.
 
     A build writes no committed file with other bytes and removes none, so that whatever it did before it
-    failed, the dataset of the other one is complete.
-
-    Args:
-        write: writes and commits a build.
-        state: the output before the build.
-        area: the build area.
-        wanted: the build, if its manifest can be recognized.
-        log: receives a line about the other run.
+    failed, the dataset of the other one is complete. ``wanted`` is the build, if its manifest can be
+    recognized.
 
     Raises:
         BuildError: another build was committed meanwhile; or what ``write`` raised.

@@ -43,11 +43,7 @@ _WHY = "whose modification times differ"
 def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequence[Held]) -> IntArray:
     """Return the numbers of the inputs that would give another record, or another rejection, now.
 
-    Args:
-        listing: listing of the source.
-        reader: reader of the source.
-        numbers: shape ``(n,)``, numbers of the inputs to compare.
-        held: what was written for each of them.
+    ``held`` is what was written for each of them.
     """
     differs = np.zeros(len(numbers), dtype=np.bool_)
     encode = example_encoder(listing.schema)
@@ -90,16 +86,7 @@ def changed_inputs(
 ) -> IntArray:
     """Return the numbers of the inputs whose content has changed since the dataset was built from this plan.
 
-    Contents are compared only where modification times differ.
-
-    Args:
-        plan: plan of the dataset.
-        reader: reader of the source.
-        manifest: manifest of the dataset.
-        folder: folder of the dataset.
-        options: options of the build.
-        log: receives a line if contents are compared.
-        checksum: compare the contents of all inputs.
+    Contents are compared only where modification times differ, or with ``checksum`` everywhere.
     """
     listing = plan.listing
     recorded = read_inputs(folder, manifest.build_id)
@@ -109,15 +96,13 @@ def changed_inputs(
         return numbers
     log(comparison_line(len(numbers), _WHY, checksum=checksum))
     rejects = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
-    held: dict[int, Held] = {}
-    held |= zip(_numbers(plan, [reject.key for reject in rejects]), rejects, strict=True)
+    held = _rejected(plan, rejects)
     for split, layout in final_layouts(plan, rejects, options).items():
         for shard, of_shard in zip(manifest.splits[split].shards, layout, strict=True):
-            wanted = np.flatnonzero(suspects[of_shard])
-            checksums = _checksums(folder, shard, manifest.compression, wanted)
-            if None in checksums:
+            found = _checksums(folder, shard, manifest.compression, of_shard, suspects)
+            if None in found.values():
                 raise InputError("shard-or-index-damaged", path=folder / shard.path, folder=folder)
-            held |= zip(of_shard[wanted].tolist(), checksums, strict=True)
+            held |= found
     changed = differing(listing, reader, numbers, [held[number] for number in numbers.tolist()])
     if not len(changed):
         write_files(folder, {inputs_name(manifest.build_id): inputs_content(inputs_of(plan))})
@@ -144,18 +129,24 @@ def comparison_line(count: int, why: str, *, checksum: bool) -> str:
     return f"comparing the contents of {counted(count, 'input')}" + ("" if checksum else f", {why}")
 
 
-def _checksums(root: AnyPath, shard: Shard, compression: Compression, records: IntArray) -> list[int | None]:
-    """Return the masked CRC-32C of these records of a shard, or None for each if the shard cannot be read."""
-    if not len(records):
-        return []
-    index, _ = read_index(root, shard)
+def _checksums(
+    root: AnyPath, shard: Shard, compression: Compression, numbers: IntArray, suspects: BoolArray
+) -> dict[int, Held]:
+    """Return the masked CRC-32C of the records of suspects in a shard, by number; None if it is unreadable.
+
+    ``numbers`` are those of all records of the shard, in order.
+    """
+    records = np.flatnonzero(suspects[numbers])
+    found: dict[int, Held] = dict.fromkeys(numbers[records].tolist())
+    index = read_index(root, shard)[0] if len(records) else None
     if index is not None:
         with (
             suppress(OSError, RecordError),
             closing(FrameReader(root / shard.path, compression, index)) as frames,
         ):
-            return [int.from_bytes(frames.read(record)[1], "little") for record in records.tolist()]
-    return [None] * len(records)
+            read = [int.from_bytes(frames.read(record)[1], "little") for record in records.tolist()]
+            return dict(zip(found, read, strict=True))
+    return found
 
 
 def forget_changed(
@@ -163,15 +154,8 @@ def forget_changed(
 ) -> None:
     """Make an interrupted build write those finished shards again that hold inputs with new content.
 
-    Contents are compared only where modification times differ from those in the plan files.
-
-    Args:
-        plan: plan of the build, which is also the plan of the interrupted one.
-        reader: reader of the source.
-        area: the build area.
-        compression: compression of the shards.
-        log: receives a line if contents are compared.
-        checksum: compare the contents of all inputs.
+    Contents are compared only where modification times differ from those in the plan files, or with
+    ``checksum`` everywhere.
     """
     layouts = [
         (ShardId(split, index), numbers)
@@ -194,7 +178,7 @@ def forget_changed(
     area.forget("first", [shard for shard, of_shard in layouts if changed[of_shard].any()])
     if changed.any():
         # the final layouts may have examples of any first one
-        area.forget_all("final")
+        area.forget("final", [shard for shard, _ in layouts])
 
 
 def _held_in_area(
@@ -208,7 +192,7 @@ def _held_in_area(
     held: dict[int, Held] = {}
     for shard, done in first.items():
         numbers = plan.layouts[shard.split][shard.shard_index]
-        rejected = dict(zip(_numbers(plan, [one.key for one in done.rejected]), done.rejected, strict=True))
+        rejected = _rejected(plan, done.rejected)
         held |= rejected
         final = area.read_finished("final", shard)
         written = numbers[~np.isin(numbers, [*rejected])]
@@ -220,14 +204,12 @@ def _held_in_area(
                 continue
             if digest != final.rows_digest:
                 continue
-            written = np.array(_numbers(plan, [row.key for row in rows]), np.int64)
-        wanted = np.flatnonzero(suspects[written])
-        checksums = _checksums(area.shards, (final or done).shard, compression, wanted)
-        held |= zip(written[wanted].tolist(), checksums, strict=True)
+            written = np.array([plan.listing.find(row.key) for row in rows], np.int64)
+        held |= _checksums(area.shards, (final or done).shard, compression, written, suspects)
     return held
 
 
-def _numbers(plan: Plan, keys: Sequence[str]) -> list[int]:
-    """Return the numbers of inputs by their keys, all of which the plan has."""
-    found = [plan.listing.find(key) for key in keys]
-    return [number for number in found if number is not None]
+def _rejected(plan: Plan, rejects: Sequence[Reject]) -> dict[int, Held]:
+    """Return rejected inputs by their numbers."""
+    found = ((plan.listing.find(reject.key), reject) for reject in rejects)
+    return {number: reject for number, reject in found if number is not None}

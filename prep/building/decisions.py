@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.prep.imaging.options import VERSIONS, with_all_images
 from tfshards.prep.planning.plan import Plan, plan_id_of
-from tfshards.schemas import InputError, Manifest, Schema
+from tfshards.schemas import InputError, Manifest, Schema, TfshardsError
 from tfshards.schemas.build_area import check_owned, foreign
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
@@ -27,11 +27,6 @@ _PARAMETERS = {
 }
 # What is recorded with the options, but that no parameter gives.
 _NOT_PARAMETERS = (*VERSIONS, "quality", "same_image", "source")
-# What differs if the keys, sizes and times of the inputs are unchanged.
-_CONTENTS = {
-    "arrays": "the values or the order of the rows have changed",
-    "table": "the content of the table has changed",
-}
 
 
 @dataclass(frozen=True)
@@ -79,11 +74,7 @@ def is_up_to_date(
 ) -> bool:
     """Return whether the output already holds this build with all of its files, as far as the plan says.
 
-    Args:
-        state: the output.
-        wanted: the build.
-        overwrite: whether another dataset may be replaced.
-        changes: returns how the inputs differ from those of the dataset, for the message of an error.
+    ``changes`` returns how the inputs differ from those of the dataset, for the message of an error.
 
     Raises:
         InputError: it holds another dataset, or damaged files of this one, and ``overwrite`` is false; or it
@@ -104,11 +95,8 @@ def is_up_to_date(
         edits = _edits(manifest)
         if edits:
             raise InputError("dataset-edited", folder=folder, edits=edits)
-        # such as in a folder that was renamed
-        is_renamed = replace(wanted, name=manifest.name).is_in(manifest)
-        keeps = f", name={manifest.name!r} to keep it" if is_renamed else ""
         raise InputError(
-            "dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes), keeps=keeps
+            "dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes)
         )
     if state.damage and not overwrite:
         raise InputError("dataset-damaged", folder=folder, damage=state.damage[0])
@@ -127,51 +115,27 @@ def _edits(manifest: Manifest) -> str:
 
 def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
     """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
-    changed = _changed(with_all_images(manifest.options), wanted.options)
+    causes = [f"another name ({manifest.name!r})"] if manifest.name != wanted.name else []
     kind = manifest.options.get("source")
-    is_other_kind = kind != wanted.options.get("source")
-    if is_other_kind:
+    if kind != wanted.options.get("source"):
         # each kind has options of its own
-        changed = []
-    versions = [name for name in changed if name in VERSIONS]
-    named = [_as_parameter(name) for name in changed if name not in (*_INPUTS, *VERSIONS, "appended")]
-    causes = []
-    if manifest.name != wanted.name:
-        causes.append(f"another name ({manifest.name!r})")
-    if is_other_kind:
-        causes.append(f"another kind of source ({kind!r})")
-    if named:
-        causes.append(f"other options ({', '.join(named)})")
-    if versions:
-        causes.append(f"another version of {' and '.join(map(_version_text, versions))}")
-    is_appended = "appended" in manifest.options
-    if is_other_kind:
-        pass
-    elif set(_INPUTS) & set(changed):
-        causes.append("other inputs")
-    elif not is_appended and manifest.inputs_digest != wanted.inputs_digest:
-        found = changes() or ("" if causes else _CONTENTS.get(str(kind), ""))
+        return "with " + " and ".join([*causes, f"another kind of source ({kind!r})"])
+    changed = _changed(with_all_images(manifest.options), wanted.options)
+    options = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
+    if options:
+        causes.append(f"other options ({', '.join(options)})")
+    if "appended" in manifest.options:
+        causes.append("appended examples")
+    elif manifest.inputs_digest != wanted.inputs_digest or {*_INPUTS} & {*changed}:
+        found = changes()
         # with other options, the same inputs may be divided into other splits
-        causes.append(f"other inputs ({found})" if found else f"{'possibly ' if causes else ''}other inputs")
-    elif not (causes or is_appended):
-        causes.append("other features or class names")
-    listed = " and ".join([", ".join(causes[:-1]), causes[-1]] if causes[1:] else causes)
-    if not is_appended:
-        return f"with {listed}"
-    return "that was appended to" + (f", with {listed}" if causes else "")
-
-
-def _version_text(name: str) -> str:
-    return "the conversion of images" if name == "conversion" else name
+        if found or not causes:
+            causes.append(f"other inputs ({found})" if found else "other inputs")
+    return "with " + " and ".join(causes or ["other features or class names"])
 
 
 def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
-    """Return the status line about a dataset for which there is nothing to do.
-
-    Args:
-        folder: folder of the dataset.
-        is_compared: whether the contents of its files were compared, and not only their sizes.
-    """
+    """Return the status line about a dataset that is complete; contents are compared, or only sizes."""
     how = "all bytes" if is_compared else "sizes of its files"
     see = "" if is_compared else "; 'tfshards verify' compares contents"
     return f"{folder} is up to date ({how} were compared{see})"
@@ -185,21 +149,12 @@ def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
 
 def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
-    if state.fault:
-        return [f"{state.folder} holds a dataset that cannot be read: build must overwrite it"]
-    if state.manifest is None:
-        return []
-    if state.is_adopted:
-        return [f"{state.folder} holds records that tfshards did not write: build requires another output"]
-    if wanted.is_in(state.manifest):
-        return [f"{state.folder} already holds this build, unless the content of inputs has changed"]
-    edits = _edits(state.manifest)
-    if edits:
-        return [
-            f"{state.folder} holds a dataset that was edited ({edits}): build must overwrite it, which "
-            "undoes the edits; append adds new inputs"
-        ]
-    return [f"{state.folder} holds another build, {state.manifest.build_id}: build must overwrite it"]
+    try:
+        is_found = is_up_to_date(state, wanted, overwrite=False)
+    except TfshardsError as error:
+        return [str(error)]
+    line = f"{state.folder} already holds this build, unless the content of inputs has changed"
+    return [line] if is_found else []
 
 
 def is_committed(build: UnfinishedBuild, state: OutputState) -> bool:

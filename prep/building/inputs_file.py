@@ -21,23 +21,16 @@ import numpy.typing as npt
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import RowKeys, to_text
-from tfshards.schemas import Manifest, Schema
+from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import INPUTS, open_regular, read_whole, size_of
 
-_SIZE = "of another size"
-_STAMP = "with other values or times of images"
-
 
 @dataclass(frozen=True)
 class RecordedInputs:
-    """The inputs of a build, in the order of its listing; see ``Listing`` for the attributes.
-
-    Attributes:
-        splits: numbers of the inputs in each split, also if ratios gave the splits.
-    """
+    """The inputs of a build in the order of its listing (see ``Listing``), and the numbers in each split."""
 
     keys: Sequence[bytes]
     sizes: IntArray
@@ -46,41 +39,24 @@ class RecordedInputs:
     splits: dict[str, IntArray]
 
 
-def describe_changes(recorded: RecordedInputs, now: Listing, manifest: Manifest) -> str:
+def describe_changes(recorded: RecordedInputs, now: Listing) -> str:
     """Return how the inputs differ from those of a dataset, such as ``2 added, such as 'a.jpg'``.
 
-    The text is empty if that is not recorded.
+    The text is empty if keys and sizes are the same.
     """
     if isinstance(now.keys, RowKeys):
         before, count = len(recorded.keys), len(now.keys)
         return f"{count:,} rows instead of {before:,}" if count != before else ""
     sizes = dict(zip(recorded.keys, recorded.sizes.tolist(), strict=True))
     current = dict(zip(now.keys, now.sizes.tolist(), strict=True))
-    is_table = manifest.options.get("source") == "table"
-    # whose size it is: that of a row includes its images, and that of an image its mask
-    nouns = ("row", "rows") if is_table else ("image or mask", "images or masks")
-    if not is_table and not has_masks(now.schema):
-        nouns = ("", "")
-    found = [
-        *_described([key for key in now.keys if key not in sizes], "added"),
-        *_described([key for key in recorded.keys if key not in current], "missing"),
-        *_described([key for key in now.keys if sizes.get(key, current[key]) != current[key]], _SIZE, nouns),
-    ]
-    if is_table and not found and manifest.schema == now.schema:
-        # also of rows whose images were only touched
-        stamps = dict(zip(recorded.keys, recorded.stamps.tolist(), strict=True))
-        stamped = zip(now.keys, now.stamps.tolist(), strict=True)
-        found = _described([key for key, stamp in stamped if stamps[key] != stamp], _STAMP, nouns)
-    return ", ".join(found)
-
-
-def _described(keys: Sequence[bytes], how: str, nouns: tuple[str, str] = ("", "")) -> list[str]:
-    """Return a text about inputs with one of their keys, or nothing if there are none."""
-    if not keys:
-        return []
-    noun = nouns[len(keys) > 1]
-    what = f"{noun} {how}, such as that of" if noun else f"{how}, such as"
-    return [f"{len(keys):,} {what} {to_text(keys[0])!r}"]
+    found = {
+        "added": [key for key in now.keys if key not in sizes],
+        "missing": [key for key in recorded.keys if key not in current],
+        "of another size": [key for key in now.keys if sizes.get(key, current[key]) != current[key]],
+    }
+    return ", ".join(
+        f"{len(keys):,} {how}, such as {to_text(keys[0])!r}" for how, keys in found.items() if keys
+    )
 
 
 def has_masks(schema: Schema) -> bool:
@@ -137,11 +113,7 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
 
 @contextmanager
 def _opened(path: AnyPath) -> Iterator[BinaryIO]:
-    """Yield the file of the inputs, after checking its size and the sizes of the arrays in it.
-
-    Raises:
-        OSError: it cannot be read, or has a size that is not plausible.
-    """
+    """Yield the file of the inputs, after checking its size and the sizes of the arrays in it."""
     with open_regular(path) if isinstance(path, Path) else io.BytesIO(read_whole(path, INPUTS)) as file:
         INPUTS.check(size_of(file), path)
         with zipfile.ZipFile(file) as archive:

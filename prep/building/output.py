@@ -41,13 +41,9 @@ _NOT_LINKS = (AREA_NAME, MANIFEST_NAME, GENERATIONS_NAME, "index", PARTS_NAME)
 def output_folder(dataset: str | os.PathLike[str] | AnyPath, *inputs: AnyPath | None) -> AnyPath:
     """Return the folder of a dataset as a path, which may be a URL.
 
-    Args:
-        dataset: the path as the caller gave it.
-        inputs: folders and files that the dataset is made from; None for an input without a path.
-
     Raises:
         OptionsError: the path is empty, which would be the working directory, is a URL of a store that is not
-            supported, or is inside an input.
+            supported, or is inside one of the inputs that the dataset is made from.
     """
     if not isinstance(dataset, RemotePath):
         check_path("dataset", dataset)
@@ -68,11 +64,7 @@ def _is_inside(folder: AnyPath, root: AnyPath) -> bool:
 
 
 def dataset_name(folder: AnyPath, options: Options) -> str:
-    """Return the dataset's name: ``options.name``, or the last part of the output's path.
-
-    Raises:
-        OptionsError: the last part cannot be a name.
-    """
+    """Return the dataset's name: ``options.name``, or the last part of the output's path."""
     last = Path(os.path.abspath(folder)).name if isinstance(folder, Path) else folder.name or folder.bucket
     name = options.name or last
     fault = name_fault(name)
@@ -92,34 +84,30 @@ def claimed(folder: AnyPath) -> Iterator[OutputState]:
             locked (see ``locked``).
         BuildError: an operation of the file system failed, for example because the disk is full.
     """
-    if isinstance(folder, RemotePath):
+    created: list[Path] = []
+    if isinstance(folder, Path):
+        created = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
-            state = inspect_output(folder)
-            check_usable(state)
-            yield state
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in reversed(created):
+                # otherwise a power failure may lose the whole dataset after its commit
+                sync_directory(path.parent)
         except OSError as error:
-            raise BuildError("build-failed", text=system_fault(folder, error)) from error
-        return
-    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in reversed(new_folders):
-            # otherwise a power failure may lose the whole dataset after its commit
-            sync_directory(path.parent)
-    except OSError as error:
-        _remove_empty(new_folders)
-        check_usable(inspect_output(folder))
-        raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
+            _remove_empty(created)
+            check_usable(inspect_output(folder))
+            raise InputError("output-unwritable", folder=folder, why=error.strerror) from None
+        created.insert(0, folder / AREA_NAME)
     with locked(folder):
         try:
             state = inspect_output(folder)
             check_usable(state)
-            _make_area(folder)
+            if isinstance(folder, Path):
+                _make_area(folder)
             yield state
         except OSError as error:
             raise BuildError("build-failed", text=system_fault(folder, error)) from error
         finally:
-            _remove_empty([folder / AREA_NAME, *new_folders])
+            _remove_empty(created)
 
 
 def _make_area(folder: Path) -> None:

@@ -23,11 +23,8 @@ from tfshards.schemas.storage import AnyPath, RemoteStatus
 class UnfinishedBuild:
     """The build area of a build that was not committed, or whose process was killed after the commit.
 
-    Attributes:
-        plan_id: id of the plan.
-        placed_id: build id of the shards that it began to move into the dataset; empty if it did not.
-        has_begun: whether it has begun to write shards.
-        options: options of the build; empty if they cannot be read.
+    ``placed_id`` is the build id of the shards that it began to move into the dataset; options may be
+    unknown.
     """
 
     plan_id: str
@@ -41,15 +38,12 @@ class OutputState:
     """The contents of a folder that is, or will be, a dataset.
 
     Attributes:
-        folder: the path, which need not exist.
-        is_file: whether the path is a file.
         a_file: name of something in the folder besides build areas; empty if there is nothing.
         manifest: manifest of the committed dataset; None if it does not exist or cannot be read.
-        fault: why the manifest cannot be read; None if it can be read or does not exist.
+        fault: why the manifest cannot be read, if it exists.
         version: in an object store, the version of the manifest, if it exists; the commit replaces only this.
         damage: files in the manifest that are missing or have another size; after ``compare_contents`` also
             those with other bytes.
-        unfinished: the builds that were not committed, sorted by id.
     """
 
     folder: AnyPath
@@ -73,11 +67,7 @@ class OutputState:
 
 
 def inspect_output(folder: AnyPath) -> OutputState:
-    """Return the state of a folder; a path that does not exist is an empty one.
-
-    Raises:
-        InputError: the object store that holds it cannot be read.
-    """
+    """Return the state of a folder; a path that does not exist is an empty one."""
     try:
         return _inspect(folder)
     except OSError as error:

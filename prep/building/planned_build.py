@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from functools import partial
 from typing import TypeAlias
 
 from tfshards.prep.engines.lost_job import cancel_lost_job
-from tfshards.prep.engines.table import Engine, Work
+from tfshards.prep.engines.table import Work, run_on_threads
+from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, Reporter, WorkProgress, Written
 from tfshards.prep.progress.threads import num_jobs
@@ -20,9 +21,7 @@ from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
 from tfshards.prep.writing.remote_area import compared
 from tfshards.prep.writing.shard import ShardTask, write_shard
-from tfshards.prep.writing.tally import AreaMeter
 from tfshards.schemas import BuildError
-from tfshards.schemas.compression import Compression
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import file_digest, system_fault
 from tfshards.schemas.sizes import size
@@ -33,25 +32,15 @@ _Records: TypeAlias = Mapping[ShardId, FinishedShard]
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedBuild:
-    """A build with a plan, whose shards are written in the build area.
-
-    Attributes:
-        reader: reads the source.
-        plan: the plan of the build.
-        area: holds the plan of each shard, and the finished shards.
-        name: name of the dataset.
-        log: receives status lines.
-        finds_duplicates: whether the contents of examples are compared.
-        compression: compression of the shards.
-    """
+    """A build with a plan, whose shards the engine ``run`` writes in the build area."""
 
     reader: Reader
     plan: Plan
     area: BuildArea
-    name: str
+    options: Options
     log: Log
-    finds_duplicates: bool
-    compression: Compression
+    run: Callable[[Work], None] = run_on_threads
+    source: AnyPath | None = None
 
     def begin(self, phase: Phase, layouts: Layouts) -> list[ShardId]:
         """Write the plans of all shards of these layouts; return the shards that are not finished."""
@@ -79,19 +68,49 @@ class PlannedBuild:
             reader=self.reader,
             schema=self.plan.listing.schema,
             phase=phase,
-            name=self.name,
+            name=self.plan.name,
             num_shards={split: len(shards) for split, shards in layouts.items()},
             reporter=reporter,
-            finds_duplicates=self.finds_duplicates and phase == "first",
-            compression=self.compression,
+            finds_duplicates=self.options.duplicates != "keep" and phase == "first",
+            compression=self.options.compression,
         )
 
-    def finished(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
-        """Return the shards of these layouts, all of which have been written since ``begin``.
+    def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
+        """Write the shards of these layouts that are not finished; return all of their shards.
 
         Raises:
-            BuildError: a shard is not finished.
+            BuildError: a shard could not be written; the finished ones stay in the build area.
         """
+        cancel_lost_job(self.area.job_path, self.log)
+        missing = self.begin(phase, layouts)
+        if missing:
+            whole = self._size(layouts, missing)
+            progress = WorkProgress(self.plan.name, whole.num_examples)
+            work = Work(
+                partial(write_shard, self.task(phase, layouts, progress.reporter)),
+                missing,
+                progress,
+                stop=self.area.stop,
+                size=whole,
+                area=self.area,
+                source=self.source,
+                measure=lambda: self._size(layouts, self.area.recorded(phase, missing)),
+                log=self.log,
+            )
+            try:
+                self.run(work)
+            except Exception as failure:
+                raise BuildError("build-failed", text=_reason(self.area, failure)) from failure
+        return self.finished(phase, layouts)
+
+    def _size(self, layouts: Layouts, shards: Iterable[ShardId]) -> Written:
+        """Return the examples of these shards, and their bytes in the source."""
+        numbers = [layouts[split][index] for split, index in shards]
+        sizes = self.plan.listing.sizes
+        return Written(sum(map(len, numbers)), sum(int(sizes[each].sum()) for each in numbers))
+
+    def finished(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
+        """Return the shards of these layouts, all of which have been written since ``begin``."""
         shards = [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
         found = self.area.finished("first", shards)
         if phase == "final":
@@ -153,62 +172,6 @@ class PlannedBuild:
             listing = self.plan.listing
             what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
             self.log(f"starting build: {what}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayoutWriter(PlannedBuild):
-    """A writer of the first and the final layout of a build; for further attributes see ``PlannedBuild``.
-
-    Attributes:
-        engine: engine that writes the shards.
-        beam_args: pipeline options for Apache Beam.
-        source: folder or file of the inputs, if there is one.
-    """
-
-    engine: Engine
-    beam_args: tuple[str, ...]
-    source: AnyPath | None
-
-    def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
-        """Write the shards of these layouts that are not finished; return all of their shards.
-
-        Raises:
-            BuildError: a shard could not be written; the finished ones stay in the build area.
-        """
-        cancel_lost_job(self.area.job_path, self.log)
-        missing = self.begin(phase, layouts)
-        if missing:
-            num_examples = sum(len(layouts[split][index]) for split, index in missing)
-            progress = WorkProgress(self.name, num_examples)
-            task = self.task(phase, layouts, progress.reporter)
-            planned = {
-                task.shard_path(shard): (shard, len(layouts[shard.split][shard.shard_index]))
-                for shard in missing
-            }
-            self._run(
-                Work(
-                    partial(write_shard, task),
-                    missing,
-                    progress,
-                    stop=self.area.stop,
-                    size=Written(num_examples, self._num_bytes(layouts, missing)),
-                    area=self.area,
-                    source=self.source,
-                    measure=AreaMeter(self.area, phase, planned).measure,
-                    log=self.log,
-                )
-            )
-        return self.finished(phase, layouts)
-
-    def _num_bytes(self, layouts: Layouts, shards: list[ShardId]) -> int:
-        sizes = self.plan.listing.sizes
-        return sum(int(sizes[layouts[split][index]].sum()) for split, index in shards)
-
-    def _run(self, work: Work) -> None:
-        try:
-            self.engine.run(work, self.beam_args)
-        except Exception as failure:
-            raise BuildError("build-failed", text=_reason(self.area, failure)) from failure
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:

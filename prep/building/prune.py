@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -116,20 +115,19 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             complete(state.manifest, folder, lambda _: None)
         roots = [*areas(folder), *staged]
         files = _unneeded(state)
-        inside, sizes = _sizes(folder, files, roots)
-        found = [Pruned(name_below(path, folder), sizes[path]) for path in files]
+        found = [Pruned(name_below(path, folder), num_bytes) for path, num_bytes in files.items()]
         if roots:
-            found.append(Pruned(f"{AREA_NAME}/", inside))
+            found.append(Pruned(f"{AREA_NAME}/", sum(map(_num_bytes_inside, roots))))
         if not dry_run:
             try:
-                _remove(folder, files, roots)
+                _remove(folder, [*files], roots)
             except OSError as error:
                 raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
     return found
 
 
-def _unneeded(state: OutputState) -> list[AnyPath]:
-    """Return the files that the dataset does not need; each manifest follows the files that it names."""
+def _unneeded(state: OutputState) -> dict[AnyPath, int]:
+    """Return the bytes of files that the dataset does not need; each manifest follows the files it names."""
     folder, current = state.folder, state.manifest
     needed = {*data_files(current)} if current else set()
     found: dict[str, None] = {}
@@ -140,14 +138,17 @@ def _unneeded(state: OutputState) -> list[AnyPath]:
     for manifest in kept_manifests(folder) if current else ():
         found |= dict.fromkeys(path for path in data_files(manifest) if path not in needed)
         found[generation_path(manifest.build_id)] = None
-    present = file_sizes(folder, found)
-    return [folder / path for path in found if not isinstance(present[path], OSError)]
+    sizes = file_sizes(folder, found)
+    return {
+        folder / path: _freed(folder / path, size)
+        for path in found
+        if not isinstance(size := sizes[path], OSError)
+    }
 
 
 def _remove(folder: AnyPath, files: Sequence[AnyPath], roots: Sequence[AnyPath]) -> None:
     if isinstance(folder, RemotePath):
-        for _ in in_flight(_unlink, files):
-            pass
+        [*in_flight(lambda path: path.unlink(), files)]
         for root in roots:
             BuildArea(folder, root.name).remove()
         abort_uploads(folder)
@@ -169,25 +170,14 @@ def _remove(folder: AnyPath, files: Sequence[AnyPath], roots: Sequence[AnyPath])
             (folder / name).rmdir()
 
 
-def _unlink(path: AnyPath) -> None:
-    path.unlink()
+def _num_bytes_inside(root: AnyPath) -> int:
+    """Return the bytes that become free when a folder is removed."""
+    if isinstance(root, RemotePath):
+        return sum(status.st_size for _, status in root.walk())
+    files = [path for path in root.rglob("*") if not path.is_dir()]
+    return sum(_freed(path, path.lstat().st_size) for path in files)
 
 
-def _sizes(
-    folder: AnyPath, files: Sequence[AnyPath], roots: Sequence[AnyPath]
-) -> tuple[int, dict[AnyPath, int]]:
-    """Return how many bytes the areas free if they are removed after the files, and how many each file."""
-    if isinstance(folder, RemotePath):
-        listed = {path: status.st_size for path, status in folder.walk()}
-        return sum(size for path, size in listed.items() if {*roots} & {*path.parents}), {
-            path: listed.get(path, 0) for path in files if isinstance(path, RemotePath)
-        }
-    inside = sorted((path for root in roots for path in root.rglob("*") if not path.is_dir()), key=str)
-    gone: Counter[tuple[int, int]] = Counter()
-    sizes: dict[AnyPath, int] = {}
-    for path in (*files, *inside):
-        status = os.lstat(str(path))
-        gone[status.st_dev, status.st_ino] += 1
-        is_last = gone[status.st_dev, status.st_ino] == status.st_nlink
-        sizes[path] = status.st_size if is_last else 0
-    return sum(sizes[path] for path in inside), sizes
+def _freed(path: AnyPath, num_bytes: int) -> int:
+    """Return the bytes of a file, which become free unless it has another hard link."""
+    return 0 if isinstance(path, Path) and path.lstat().st_nlink > 1 else num_bytes

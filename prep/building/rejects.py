@@ -1,17 +1,16 @@
-"""Handle rejected inputs and duplicates: the limit on them, and the layouts without them."""
+"""Rejected inputs and duplicates: the limit on them, the layouts without them; warnings about losses."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import shorten
 
 import numpy as np
 
 from tfshards.prep.building.commit import rejects_text
-from tfshards.prep.planning.balance import BoolArray, rebalance
+from tfshards.prep.planning.balance import rebalance
 from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, as_warning
@@ -20,10 +19,12 @@ from tfshards.prep.sources.base import Accepted, Listing, Reader
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, Manifest
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.summary import LOSSES
 
 _DETAIL = "has the content of "
 
@@ -31,13 +32,7 @@ _DETAIL = "has the content of "
 def find_duplicates(
     listing: Listing, layouts: Mapping[str, Sequence[IntArray]], first: Mapping[ShardId, FinishedShard]
 ) -> dict[int, int]:
-    """Map the number of each duplicate to the number of the example with the same content and smallest key.
-
-    Args:
-        listing: the listing of the source.
-        layouts: the first layouts.
-        first: the shards of the first layouts.
-    """
+    """Map the number of each duplicate to that of the equal example with the smallest key."""
     numbers: list[IntArray] = []
     digests: list[str] = []
     for (split, index), shard in first.items():
@@ -82,14 +77,7 @@ def original_of(reject: Reject) -> str | None:
 
 
 def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: Reader) -> bool:
-    """Return whether an input that was rejected as a duplicate still has the same content as the other input.
-
-    Args:
-        reject: the rejected input; the reason may be any.
-        now: its values now.
-        listing: the listing of the source.
-        reader: the reader of the source.
-    """
+    """Return whether an input that was rejected still has the same content as the other input."""
     key = original_of(reject)
     original = None if key is None else listing.find(key)
     if original is None:
@@ -104,9 +92,7 @@ _SHOWN = 5
 _SHOWN_DETAIL = 100
 
 
-def check_rejects(
-    rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea, *, is_append: bool
-) -> None:
+def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:
     """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; list them in a file."""
     inputs = plan.listing.num_examples
     if len(rejects) <= options.rejected_share * inputs:
@@ -114,35 +100,22 @@ def check_rejects(
     path = area.root / "rejected.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(rejects_text(rejects))
-    remedy = (
-        "fix them and append again, or allow more with max_rejected="
-        if is_append
-        else "fix them and build again, or allow more and append the fixed files later"
-    )
     raise BuildError(
         "too-many-rejected",
         *_first(rejects),
-        f"{path} lists them; {remedy}",
+        f"{path} lists them; fix them and repeat the call, or allow more with max_rejected=",
         num_rejects=len(rejects),
         inputs=inputs,
         are=_are(rejects),
         reasons=_reasons(rejects),
-        percent=_percent(options.rejected_share),
+        percent=f"{float(options.rejected_share * 100):.4g}%",
     )
 
 
 def log_rejects(
     rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: AnyPath, log: Log
 ) -> None:
-    """Log how many inputs of a committed build were rejected, for which reasons, and the first ones.
-
-    Args:
-        rejects: the rejected inputs of the build.
-        num_inputs: number of its inputs.
-        manifest: manifest of the dataset.
-        folder: folder of the dataset.
-        log: receives the lines.
-    """
+    """Log how many inputs of a committed build were rejected, for which reasons, and the first ones."""
     if rejects:
         log(
             as_warning(
@@ -156,11 +129,6 @@ def log_rejects(
 
 def _are(rejects: Sequence[Reject]) -> str:
     return "is" if len(rejects) == 1 else "are"
-
-
-def _percent(share: Fraction) -> str:
-    """Return a share as a percentage without trailing zeros, such as ``1%`` or ``9.9%``."""
-    return f"{float(share * 100):.3f}".rstrip("0").rstrip(".") + "%"
 
 
 def _reasons(rejects: Sequence[Reject]) -> str:
@@ -183,29 +151,26 @@ def _first(rejects: Sequence[Reject]) -> list[str]:
 def repeated_inputs(
     plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options, log: Log
 ) -> list[Reject]:
-    """Return the duplicates that ``duplicates="drop"`` leaves out.
-
-    Raises:
-        BuildError: there are duplicates, and ``duplicates="fail"`` was given.
-    """
+    """Return the duplicates that are left out; raise BuildError if the options say so."""
     found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
     if not found:
         return []
+    rejects = duplicate_rejects(plan.listing, found)
     if options.duplicates == "fail":
-        first_line, *pairs = _pairs(plan.listing, found)
-        raise BuildError("duplicates-found", *pairs, text=first_line)
+        have = "inputs have" if len(found) > 1 else "input has"
+        text = f"{len(found)} {have} the content of another, and duplicates='fail' was given:"
+        raise BuildError("duplicates-found", *_first(rejects), text=text)
     keys, labels = plan.listing.keys, plan.listing.labels
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
         one = contradict[0]
-        have = "have" if len(contradict) > 1 else "has"
         log(
             as_warning(
-                f"{len(contradict)} of {len(found)} duplicates {have} a different label than the example "
-                f"that is kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
+                f"{len(contradict)} of {len(found)} duplicates differ in the label from the example that is "
+                f"kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
             )
         )
-    return duplicate_rejects(plan.listing, found)
+    return rejects
 
 
 def final_layouts(
@@ -213,18 +178,18 @@ def final_layouts(
 ) -> Layouts:
     """Return the layouts without the rejected inputs, which depend only on the plan and the set of rejects.
 
-    Args:
-        plan: the plan, which has the first layouts.
-        rejects: the rejected inputs.
-        options: options of the build.
-        may_be_empty: whether to leave out a split without accepted examples, rather than raise an error.
+    A split without accepted examples is left out if ``may_be_empty``.
 
     Raises:
         BuildError: a split has more shards than examples are left.
     """
     if not rejects:
         return plan.layouts
-    rejected = _mask(plan.listing, rejects)
+    rejected = np.zeros(plan.listing.num_examples, dtype=np.bool_)
+    for reject in rejects:
+        number = plan.listing.find(reject.key)
+        assert number is not None
+        rejected[number] = True
     sizes = plan.listing.sizes if options.balance == "bytes" else None
     layouts = {}
     accepted = {
@@ -252,22 +217,13 @@ def final_layouts(
     return layouts
 
 
-def _pairs(listing: Listing, found: Mapping[int, int]) -> list[str]:
-    """Return lines that name the first few duplicates."""
-    have = "inputs have" if len(found) > 1 else "input has"
-    lines = [f"{len(found)} {have} the content of another, and duplicates='fail' was given:"]
-    keys = listing.keys
-    lines += [
-        f"  {to_text(keys[one])!r} has the content of {to_text(keys[of])!r}"
-        for one, of in list(found.items())[:_SHOWN]
-    ]
-    return lines + ([f"  and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
-
-
-def _mask(listing: Listing, rejects: Sequence[Reject]) -> BoolArray:
-    rejected = np.zeros(listing.num_examples, dtype=np.bool_)
-    for reject in rejects:
-        number = listing.find(reject.key)
-        assert number is not None
-        rejected[number] = True
-    return rejected
+def loss_warnings(shards: Iterable[FinishedShard]) -> Iterator[str]:
+    """Yield a warning for each kind of loss in these shards: a count, an example, and the remedy."""
+    shards = list(shards)
+    for loss in LOSSES:
+        count = sum(shard.conversions.get(loss.conversion, 0) for shard in shards)
+        if count and loss.done:
+            keys = [shard.converted_keys.get(loss.conversion, "") for shard in shards]
+            example = min(filter(None, keys), default="")
+            such = f", such as {example!r}" if example else ""
+            yield f"{counted(count, 'image')} {loss.done}{such}; {loss.remedy}"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tfshards.prep.imaging.options import VERSIONS, with_all_images
-from tfshards.prep.planning.options import Options, ShardCounts
+from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Listing, Reader, Source
@@ -31,11 +31,7 @@ _OF_BUILDS = {*Options().to_json(), "duplicates", "compression", "shards", "seed
 
 
 def source_or_paths(given: Inputs) -> Source | list[str]:
-    """Return a source as it is, and paths as text.
-
-    Raises:
-        OptionsError: ``given`` is neither.
-    """
+    """Return a source as it is, and paths as text; raise OptionsError for anything else."""
     paths = [given] if isinstance(given, (str, bytes, os.PathLike)) else given
     if isinstance(paths, Sequence) and all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
         return [os.fsdecode(path) for path in paths]
@@ -45,15 +41,12 @@ def source_or_paths(given: Inputs) -> Source | list[str]:
 
 
 def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool = False) -> Source:
-    """Return the source that a dataset was built from.
+    """Return the source that a dataset was built from, as far as its manifest records it.
 
-    Args:
-        manifest: manifest of the dataset.
-        inputs: paths of the inputs that the dataset was built from, in the form of its kind of source.
-        is_grown: whether the inputs may hold more than those of the build, or only a part of them.
+    If ``is_grown``, the inputs may be more than those of the build, or only a part.
 
     Raises:
-        OptionsError: there are more inputs, or fewer, than the dataset was built from.
+        OptionsError: the number of inputs is not that of the kind of source.
         InputError: the dataset was not built from a source, or an input cannot be read.
     """
     # Links may be followed, since the result is compared with the dataset by digest.
@@ -64,15 +57,11 @@ def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool
 def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool, log: Log) -> Source:
     """Return a source of new examples for a dataset, with the options that the dataset was built with.
 
-    Args:
-        manifest: manifest of the dataset, which may have been resharded or merged since it was built.
-        inputs: paths as for ``restored_source``; they may hold only new examples.
-        follow_links: follow links even if the manifest does not record that the build did.
-        log: receives a line if the dataset does not have some columns of a table.
+    The dataset may have been resharded or merged since. Links are followed if the build did, or with
+    ``follow_links``.
 
     Raises:
-        OptionsError: there are more inputs, or fewer, than the dataset's kind of source has, or
-            ``follow_links`` has no effect.
+        OptionsError: the number of inputs is wrong, or ``follow_links`` has no effect.
         InputError: the manifest records no options of a source, or an input cannot be read.
     """
     options = _source_options(manifest)
@@ -83,11 +72,7 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
 
 
 def kind_of_source(manifest: Manifest) -> str:
-    """Return the name of the kind of source that a dataset was built from.
-
-    Raises:
-        InputError: the dataset was not made by one build, so that its files cannot be built again.
-    """
+    """Return the name of the kind of source of a build, or raise InputError for other datasets."""
     kind = manifest.options.get("source")
     how = f"was made by {kind}" if isinstance(kind, str) else "does not record how it was made"
     if isinstance(kind, str) and kind in KINDS:
@@ -100,11 +85,6 @@ def restored_options(manifest: Manifest) -> Options:
     recorded = recorded_values(Options, manifest.options)
     held = {"name": manifest.name, "max_rejected": Fraction(1), "compression": manifest.compression}
     return Options(**{**recorded, **held})
-
-
-def restored_shards(manifest: Manifest) -> ShardCounts:
-    """Return the number of shards of each split that a build wrote."""
-    return ShardCounts(None, manifest.made.shards)
 
 
 def builds_of(made: Made) -> Iterator[Mapping[str, Json]]:
@@ -137,15 +117,7 @@ def _ignore(_: str) -> None:
 def added_membership(
     new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: AnyPath
 ) -> Membership:
-    """Return the split of each new example.
-
-    Args:
-        new: the new examples, without splits.
-        numbers: shape ``(num_examples,)``, their numbers in ``listing``.
-        listing: listing of the whole source.
-        reader: reader of the source.
-        manifest: manifest of the dataset that they are added to.
-        root: folder of this dataset.
+    """Return the split of each new example; ``numbers`` are those in the listing of the whole source.
 
     Raises:
         InputError: nothing determines the splits, or the dataset does not have one of them.

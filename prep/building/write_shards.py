@@ -19,8 +19,8 @@ from tfshards.prep.building.build import (
     prepare,
     written_shards,
 )
-from tfshards.prep.building.commit import complete
-from tfshards.prep.building.decisions import check_usable, is_up_to_date, up_to_date, wanted_of
+from tfshards.prep.building.commit import complete, confirmed
+from tfshards.prep.building.decisions import check_usable, is_up_to_date, wanted_of
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
 from tfshards.prep.building.output_state import OutputState, inspect_output
 from tfshards.prep.building.planned_build import PlannedBuild
@@ -170,12 +170,9 @@ class WriteSteps:
             if request.overwrite:
                 state = read_damage(state, wanted, _log)
             if self._is_up_to_date(state, build):
-                assert state.manifest is not None
-                discard_others(state, plan.plan_id, plan.options, _log)
-                complete(state.manifest, request.folder, _log)
-                _log(up_to_date(request.folder, is_compared=request.overwrite))
+                confirmed(state, wanted, _log, is_compared=request.overwrite)
                 return plan.plan_id, []
-            if build.finds_duplicates:
+            if request.options.duplicates != "keep":
                 check_comparable(plan.listing.schema)
             discard_others(state, plan.plan_id, plan.options, _log)
             prepare(build)
@@ -203,7 +200,7 @@ class WriteSteps:
                 return []
             build = self._planned()
             first = build.finished("first", build.plan.layouts)
-            layouts, rejects = balanced(build, first, self.request.options)
+            layouts, rejects = balanced(build, first)
             return _tasks(build, "final", layouts) if rejects else []
 
     def commit(self, plan_id: str) -> str:
@@ -222,7 +219,7 @@ class WriteSteps:
             build.area.open()
             first = build.finished("first", build.plan.layouts)
             # the step above has logged the same
-            layouts, rejects = balanced(replace(build, log=_ignore), first, self.request.options)
+            layouts, rejects = balanced(replace(build, log=_ignore), first)
             shards = build.finished("final", layouts) if rejects else first
             return commit_build(build, written_shards(build, layouts, shards, rejects), state).build_id
 
@@ -236,10 +233,8 @@ class WriteSteps:
             reader=reader,
             plan=plan,
             area=BuildArea(request.folder, plan.plan_id, plan.options),
-            name=request.name,
+            options=request.options,
             log=_log,
-            finds_duplicates=request.options.duplicates != "keep",
-            compression=request.options.compression,
         )
 
     def _is_up_to_date(self, state: OutputState, build: PlannedBuild) -> bool:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.planning.estimate import BYTES_PER_EXAMPLE
+from tfshards.prep.planning.estimate import work_of
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, OptionsError
@@ -37,11 +37,7 @@ class Helper:
     """A process for calls of one function; a context manager that ends it."""
 
     def __init__(self, function: bytes) -> None:
-        """Start the process; it imports tfshards while this one continues.
-
-        Args:
-            function: the function to call, as ``pickled`` returns it.
-        """
+        """Start the process, which imports tfshards meanwhile; ``pickled`` returns the function."""
         program = _PROGRAM.format(path=[*map(str, sys.path)], jobs=1 if is_limited() else None)
         # in a session of its own, since the main process decides what Ctrl-C means
         self._process = subprocess.Popen(
@@ -55,12 +51,7 @@ class Helper:
         self._send(function)
 
     def __call__(self, item: object) -> None:
-        """Call the function with an item.
-
-        Raises:
-            BuildError: the process has died.
-            Exception: what the function raised.
-        """
+        """Call the function with an item; raise what it raises, or BuildError if the process has died."""
         self._send(pickle.dumps(item))
         assert self._process.stdout is not None
         try:
@@ -97,37 +88,26 @@ class Helper:
 
 def serve(jobs: int | None) -> None:
     """Call the function that standard input brings with each object after it, until the end of the input."""
-    with limited_jobs(jobs):
-        _serve()
-
-
-def _serve() -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     # what anything prints must not mix with the answers
     os.dup2(2, 1)
-    function: Any = None
-    while True:
-        try:
-            content = pickle.load(requests)
-        except EOFError:
-            return
-        if function is None:
-            function = content
-            continue
-        error = None
-        try:
-            function(content)
-        except Exception as raised:  # the main process decides what it means
-            error = raised
-        try:
-            answer = pickle.dumps(error)
-            pickle.loads(answer)
-        except Exception:  # a class of errors may break pickle in any way
-            answer = pickle.dumps(BuildError("build-failed", text=str(error)))
-        with suppress(BrokenPipeError):
-            answers.write(answer)
-            answers.flush()
+    with limited_jobs(jobs), suppress(EOFError):
+        function = pickle.load(requests)
+        while True:
+            item, error = pickle.load(requests), None
+            try:
+                function(item)
+            except Exception as raised:  # the main process decides what it means
+                error = raised
+            try:
+                answer = pickle.dumps(error)
+                pickle.loads(answer)
+            except Exception:  # a class of errors may break pickle in any way
+                answer = pickle.dumps(BuildError("build-failed", text=str(error)))
+            with suppress(BrokenPipeError):
+                answers.write(answer)
+                answers.flush()
 
 
 # A helper takes a third of a second to start, which is also the time to write about this much. Examples count
@@ -143,16 +123,12 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
     """Return the number of processes that help to write this many examples and bytes."""
-    paid = (size.num_bytes + size.num_examples * BYTES_PER_EXAMPLE) // _BYTES_PER_HELPER
+    paid = work_of(*size) // _BYTES_PER_HELPER
     return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 
 def run(work: Work, arguments: Sequence[str] = ()) -> None:
-    """Call the function with every item, in this process and in helpers.
-
-    Raises:
-        Exception: the first failure; no call starts after it.
-    """
+    """Call the function with every item, in this process and in helpers; raise the first failure."""
     count = num_helpers(work.size, len(work.items))
     function = pickled(work.function) if count else None
     if function is None:

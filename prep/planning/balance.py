@@ -25,14 +25,8 @@ def lay_out(
 ) -> list[IntArray]:
     """Return the layout of one split: a seeded permutation of ``examples``, divided into shards.
 
-    Args:
-        examples: shape ``(num_examples,)``, example numbers of the split, ascending.
-        num_shards: from 1 to ``num_examples``.
-        seed: seed of the permutation.
-        split: name of the split; each split of a dataset is permuted differently.
-        sizes: shape ``(length of the listing,)``, source bytes of each example. If given, shards are balanced
-            by bytes: longest first, each to the lightest shard. Otherwise they are balanced by count: they
-            differ by at most one example, larger shards first.
+    Each split of a dataset is permuted differently. Shards differ by at most one example, larger ones first;
+    if ``sizes`` has the source bytes of each example of the listing, shards are balanced by these bytes.
     """
     order = examples[permutation(len(examples), seed, split)]
     if sizes is None:
@@ -43,15 +37,11 @@ def lay_out(
 def rebalance(
     layout: Sequence[IntArray], rejected: BoolArray, sizes: IntArray | None = None
 ) -> list[IntArray]:
-    """Return the final layout, without the rejected examples of the first one.
+    """Return the final layout, without the examples that are True in ``rejected``.
 
     By count, as few examples as possible move: each shard keeps its examples in order, and shards above their
-    share pass their last examples to those below it. By bytes, all shards are packed again.
-
-    Args:
-        layout: first layout.
-        rejected: shape ``(length of the listing,)``, True for each rejected example.
-        sizes: as for ``lay_out``.
+    share pass their last examples to those below it. By bytes, if there are ``sizes``, all shards are packed
+    again.
     """
     kept = [shard[~rejected[shard]] for shard in layout]
     if sizes is not None:

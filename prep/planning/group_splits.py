@@ -45,12 +45,6 @@ def split_groups_by_class(
     at most 512 groups, also as exchanges of two make it. That of the best of up to 32 starts is used, which
     is nearly always the lowest possible one for a dozen groups, but need not be for many.
 
-    Args:
-        groups: group of each example.
-        ratios: ratio of each split, in order; they add up to 1.
-        seed: seed of the hash.
-        classes: class of each example, shape ``(num_examples,)``.
-
     Raises:
         InputError: a split would be empty.
     """
@@ -76,15 +70,7 @@ def split_groups_by_class(
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """The number of examples of each class in each group: one entry for each pair that occurs.
-
-    Attributes:
-        group: shape ``(num_entries,)``, ascending.
-        kind: shape ``(num_entries,)``, index of the class.
-        count: shape ``(num_entries,)``, number of examples.
-        total: shape ``(num_classes,)``, number of examples of each class.
-        num_groups: number of groups.
-    """
+    """The number of examples of each class in each group, ascending: one entry for each pair that occurs."""
 
     group: IntArray
     kind: IntArray
@@ -110,11 +96,7 @@ def _most_even(
 ) -> IntArray:
     """Return the split of each group that is best after a search from each start; of equal ones the first.
 
-    Args:
-        table: number of examples of each class in each group.
-        by_hash: shape ``(num_groups,)``, the first start.
-        ranks: sorted hash of the group of each example.
-        ratios: ratio of each split, in order.
+    ``by_hash`` is the first start; ``ranks`` holds the sorted hash of the group of each example.
     """
     shares = [float(ratio) for ratio in ratios.values()]
     terms = table.num_groups**2 * len(table.total)

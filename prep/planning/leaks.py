@@ -1,9 +1,8 @@
-"""Find names in different splits that look like copies, or parts, of one image: from keys and sizes alone.
+"""Find names in different splits that look like copies, or parts, of one image.
 
-Three rules, chosen to be silent about files that are only numbered:
+Two rules, chosen to be silent about files that are only numbered:
 
 - copies: ``NAME (1).jpg``, ``NAME - Copy.jpg`` or ``NAME copy.jpg``, if ``NAME.jpg`` is in another split
-- the same file name and size in two folders, more often than images with other names have the same size
 - parts: ``NAME_frame_0001.jpg``, with one of a few words before the number, or ``NAME.rf.HASH.jpg``
 """
 
@@ -11,8 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -30,18 +28,14 @@ _NUMBERED = rf"(?:{'|'.join(_WORDS)})s?[ ._-]*\d+"
 _AUGMENTED = r"\.rf\.[0-9a-f]{16,}"
 # Names are searched with the slash before them.
 _PART = re.compile(rf"(?:[ ._/-]{_NUMBERED}|{_AUGMENTED})(?:\.[^./]*)?\Z".encode())
-# Equal sizes are by chance unless there are more of them than this many, and than this multiple of what
-# chance gives.
-_FEW, _TIMES = 2, 4
 # Groups that these keys make: what the names have in common; other keys are groups of their own.
 _GROUPS = {
     "copies": r"(?i)^(.*?)(?: ?\(\d+\)| - copy(?: \(\d+\))?|[ _]copy ?\d*)?(?:\.[^./]*)?$",
-    "names": r"([^/]+)$",
     "parts": rf"(?i)^(.*?)(?:(?:(?:^|[ ._/-]){_NUMBERED}|{_AUGMENTED}))?(?:\.[^./]*)?$",
 }
 
 # What some of the keys have in common with others, by index of the key, in ascending order.
-_Groups: TypeAlias = Mapping[int, Hashable]
+_Groups: TypeAlias = Mapping[int, bytes]
 
 
 def leak_warnings(
@@ -49,11 +43,8 @@ def leak_warnings(
 ) -> Iterator[str]:
     """Yield a warning for each rule by which examples in different splits belong together.
 
-    Args:
-        listing: the examples.
-        splits: example numbers of each split; each example is in one.
-        by_ratio: whether the splits were made by ratio, so that groups can be kept together.
-        limit: number of examples to look at.
+    ``by_ratio``: whether the splits were made by ratio, so that groups can be kept together. With more
+    examples than ``limit``, only some are looked at.
     """
     if len(splits) < 2 or isinstance(listing.keys, RowKeys):
         return
@@ -62,29 +53,27 @@ def leak_warnings(
     for index, examples in enumerate(splits.values()):
         split_of[examples] = index
     keys = [listing.keys[number] for number in numbers.tolist()]
-    owners, sizes = split_of[numbers].tolist(), listing.sizes[numbers].tolist()
+    owners = split_of[numbers].tolist()
     # splits of the source are folders
     bare = keys if by_ratio else [key.partition(b"/")[2] or key for key in keys]
+    of = "" if len(numbers) == listing.num_examples else f" of {len(numbers):,} looked at"
     rules = (
         ("copies", "look like copies of an image in another split", _copies(bare)),
-        ("names", "have the name and size of one in another split", _names(keys, owners, sizes)),
         ("parts", "are named as parts of one whose other parts are in another split", _parts(bare, by_ratio)),
     )
     for rule, text, groups in rules:
         found = _across(groups, owners)
-        if found:
-            first = found[0]
-            second = next(
-                each for each in found if groups[each] == groups[first] and owners[each] != owners[first]
-            )
-            where = " and ".join(
-                f"{os.fsdecode(keys[each])!r} in {names[owners[each]]!r}" for each in (first, second)
-            )
-            remedy = (
-                f"group_by={_GROUPS[rule]!r} keeps them together" if by_ratio else "move them into one split"
-            )
-            of = "" if len(numbers) == listing.num_examples else f" of {len(numbers):,} looked at"
-            yield f"{len(found):,} examples{of} {text}, such as {where}; {remedy}"
+        if not found:
+            continue
+        first = found[0]
+        second = next(
+            each for each in found if groups[each] == groups[first] and owners[each] != owners[first]
+        )
+        where = " and ".join(
+            f"{os.fsdecode(keys[each])!r} in {names[owners[each]]!r}" for each in (first, second)
+        )
+        remedy = f"group_by={_GROUPS[rule]!r} keeps them together" if by_ratio else "move them into one split"
+        yield f"{len(found):,} examples{of} {text}, such as {where}; {remedy}"
 
 
 def _looked_at(count: int, limit: int) -> IntArray:
@@ -111,19 +100,6 @@ def _copies(keys: Sequence[bytes]) -> _Groups:
     return dict(sorted(found.items()))
 
 
-def _names(keys: Sequence[bytes], owners: Sequence[int], sizes: Sequence[int]) -> _Groups:
-    """Return name and size of files, unless as many agree as by chance."""
-    names = [key.rpartition(b"/")[2] for key in keys]
-    counts = Counter(names)
-    if len(counts) == len(names):
-        return {}
-    shared = {index: name for index, name in enumerate(names) if counts[name] > 1 and sizes[index] > 0}
-    found = {index: (name, sizes[index]) for index, name in shared.items()}
-    _, equal = np.unique(sizes, return_counts=True)
-    by_chance = float(((equal / len(sizes)) ** 2).sum()) * len(_across(shared, owners))
-    return found if len(_across(found, owners)) > _FEW + _TIMES * by_chance else {}
-
-
 def _parts(keys: Sequence[bytes], by_ratio: bool) -> _Groups:
     """Return what a key has in common with other parts, if it is one.
 
@@ -146,7 +122,7 @@ def _parts(keys: Sequence[bytes], by_ratio: bool) -> _Groups:
 
 def _across(groups: _Groups, owners: Sequence[int]) -> list[int]:
     """Return the keys of those groups that are in several splits."""
-    owner_of: dict[Hashable, int] = {}
+    owner_of: dict[bytes, int] = {}
     across = {
         group for index, group in groups.items() if owner_of.setdefault(group, owners[index]) != owners[index]
     }

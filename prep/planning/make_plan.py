@@ -6,14 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.group_splits import split_groups_by_class
 from tfshards.prep.planning.leaks import leak_warnings
-from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts, size_warnings
+from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
@@ -86,14 +85,13 @@ def make_plan(
         *_unlike_numbers(listing.schema.class_names),
         *_missing_classes(listing, membership),
         *leak_warnings(listing, membership.examples, by_ratio=bool(options.splits)),
-        *size_warnings(shards, counts, num_examples, options.shard_size),
     )
-    notes = tuple(_unevenness(listing, membership, options)) if "moved" in membership.cuts else ()
+    notes: tuple[str, ...] = ()
     groups = _shared(listing) if options.splits and not options.group_by else None
     if groups is not None:
         all_options["same_image"] = "one split"
         line = f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split"
-        notes = (f"{line}, unless group_by= names other groups", *notes)
+        notes = (f"{line}, unless group_by= names other groups",)
     digest = _inputs_digest(listing, membership)
     plan_id = plan_id_of(name, listing.schema, all_options, digest)
     return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings, notes)
@@ -127,28 +125,6 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
 
-def _unevenness(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
-    """Yield how far the share of a class in a split is from the ratio at most, as whole groups allow."""
-    assert listing.labels is not None
-    labels = listing.labels
-    # -1 means no class
-    names, totals = listing.schema.class_names, np.bincount(labels[labels >= 0])
-    worst, text = Fraction(-1), ""
-    for split, ratio in options.ratios.items():
-        held = labels[membership.examples[split]]
-        counts = np.bincount(held[held >= 0], minlength=len(totals))
-        for label in np.flatnonzero(totals).tolist():
-            count, total = int(counts[label]), int(totals[label])
-            difference = abs(Fraction(count, total) - ratio)
-            if difference > worst:
-                name = repr(names[label]) if names else str(label)
-                worst, text = difference, f"{count:,} of the {total:,} examples of {name} are in {split!r}"
-    yield (
-        "with whole groups, the share of a class in a split differs from the ratio by at most "
-        f"{float(worst):.1%}: {text}"
-    )
-
-
 def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
     if not options.splits:
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
@@ -159,21 +135,9 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         raise InputError("stratify-no-labels")
     groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
     strata = listing.labels if options.stratify else None
-    try:
-        if groups is not None and strata is not None:
-            return split_groups_by_class(groups, options.ratios, seed, strata)
-        return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
-    except InputError as error:
-        if options.group_by == "folder" and groups is not None and _are_classes(groups, listing):
-            raise InputError("group-by-folder", error=error) from None
-        raise
-
-
-def _are_classes(groups: Sequence[bytes], listing: Listing) -> bool:
-    """Return whether the examples of each group have one class."""
-    if listing.labels is None:
-        return False
-    return len(set(zip(groups, listing.labels.tolist(), strict=True))) == len(set(groups))
+    if groups is not None and strata is not None:
+        return split_groups_by_class(groups, options.ratios, seed, strata)
+    return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
 
 
 def _shared(listing: Listing) -> Sequence[bytes] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -113,10 +113,7 @@ class Options:
         if self.name is not None and name_fault(self.name):
             raise OptionsError("dataset-name-option", name_fault=name_fault(self.name))
         if not 0 <= self.rejected_share <= 1:
-            given = str(self.max_rejected)
-            is_percentage = "%" not in given and 2 <= self.rejected_share <= 100
-            meant = f"; was {given}% meant?" if is_percentage else ""
-            raise OptionsError("max-rejected-range", given=given, meant=meant)
+            raise OptionsError("max-rejected-range", given=str(self.max_rejected))
 
     @property
     def ratios(self) -> dict[str, Fraction]:
@@ -144,29 +141,18 @@ def check_shard_size(shard_size: int | None) -> None:
 
 
 def parse_share(text: str) -> Fraction:
-    """Return the share in a text such as ``1%`` or ``0.01``.
-
-    Raises:
-        OptionsError: the text is not of that form.
-    """
+    """Return the share in a text such as ``1%`` or ``0.01``, or raise OptionsError."""
     try:
         return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise OptionsError("max-rejected-form", text=text) from None
 
 
-# More shards than these, most of which hold one example, are a mistake in the unit of their size.
-_MANY_SHARDS = 100
-
-
 @dataclass(frozen=True)
 class ShardCounts:
-    """Numbers of shards that a caller asks for.
+    """Numbers of shards that a caller asks for, of single splits and of all others.
 
-    Attributes:
-        default: number of shards of every split that is not in ``by_split``; None to derive it from the size
-            of the shards.
-        by_split: numbers of shards of single splits.
+    Without ``default`` the number follows from the size of the shards.
 
     Raises:
         OptionsError: a number is not an integer of at least 1.
@@ -183,11 +169,7 @@ class ShardCounts:
 
     @classmethod
     def of(cls, shards: Shards) -> ShardCounts:
-        """Return the numbers in an argument ``shards``: an int for all splits, or a dict by split.
-
-        Raises:
-            OptionsError: the argument is of another type, or a number is out of range.
-        """
+        """Return the numbers in an argument ``shards``: an int for all splits, or a dict by split."""
         if isinstance(shards, ShardCounts):
             return shards
         if isinstance(shards, Mapping):
@@ -204,10 +186,8 @@ class ShardCounts:
     ) -> dict[str, int]:
         """Return the number of shards of each split.
 
-        Args:
-            num_examples: examples of each split; a split without examples gets one shard.
-            by_size: number of shards of each split for which none is requested; at most one per example.
-            shard_size: requested source bytes per shard, if any.
+        Splits for which none is requested get ``by_size``, at most one per example; a split without examples
+        gets one.
 
         Raises:
             InputError: a split does not exist or has fewer examples than shards, or the size has no effect.
@@ -237,14 +217,7 @@ Shards: TypeAlias = int | Mapping[str, int] | ShardCounts | None
 def too_many_shards(
     asked: str, split: str, counts: Mapping[str, int], num_examples: Mapping[str, int]
 ) -> InputError:
-    """Return the error about a split with more shards than examples.
-
-    Args:
-        asked: the number as it was given, such as ``shards=3``.
-        split: the split.
-        counts: number of shards of every split.
-        num_examples: examples of every split.
-    """
+    """Return the error about a split with more shards, ``asked`` as in ``shards=3``, than examples."""
     examples = num_examples[split]
     if len(counts) == 1:
         return InputError("shards-too-many", asked=asked, examples=examples, split=split)
@@ -252,26 +225,6 @@ def too_many_shards(
     return InputError(
         "shards-too-many-of-splits", asked=asked, examples=examples, split=split, most=json.dumps(most)
     )
-
-
-def size_warnings(
-    asked: ShardCounts, counts: Mapping[str, int], num_examples: Mapping[str, int], shard_size: int | None
-) -> Iterator[str]:
-    """Yield a warning for each split that a requested size cuts into many shards of single examples.
-
-    Args:
-        asked: the requested numbers of shards.
-        counts: number of shards of each split.
-        num_examples: examples of each split.
-        shard_size: requested bytes per shard, if any.
-    """
-    for split, count in counts.items():
-        is_by_size = shard_size is not None and split not in asked.by_split
-        if is_by_size and count > _MANY_SHARDS and 2 * count > num_examples[split]:
-            yield (
-                f"shard_size={shard_size} makes {count:,} shards of the {num_examples[split]:,} examples of "
-                f"split {split!r}; a size is in bytes, or has a unit, such as 128MiB"
-            )
 
 
 def _asked(split: str, count: object) -> str:

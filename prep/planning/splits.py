@@ -69,8 +69,7 @@ def check_ratios(ratios: Mapping[str, Fraction]) -> None:
         if fault:
             raise OptionsError("split-name", fault=fault)
         if not 0 < ratio <= 1:
-            meant = f"; was {_shown(ratio)}% meant?" if 2 <= ratio <= 100 else ""
-            raise OptionsError("ratio-range", name=name, ratio=_shown(ratio), meant=meant)
+            raise OptionsError("ratio-range", name=name, ratio=_shown(ratio))
     total = sum(ratios.values())
     if ratios and total != 1:
         listed = " + ".join(f"{name}={_shown(ratio)}" for name, ratio in ratios.items())
@@ -92,16 +91,11 @@ def split_by_ratio(
     strata: IntArray | None = None,
     groups: Sequence[bytes] | None = None,
 ) -> Membership:
-    """Return the splits of ``keys`` by ``ratios``, which add up to 1.
+    """Return the splits of ``keys`` by ``ratios``, which add up to 1; other seeds give other splits.
 
-    Args:
-        keys: key of each example.
-        ratios: ratio of each split, in order.
-        seed: seed of the hash; other seeds give other splits.
-        strata: shape ``(num_examples,)``; the examples of each value are split separately by the ratios, with
-            sizes by largest remainder.
-        groups: group of each example. Examples of one group stay together, so that sizes are only as close to
-            the ratios as whole groups allow. Cannot be combined with ``strata``; see ``group_splits``.
+    The examples of each value of ``strata`` are split separately, with sizes by largest remainder. Examples
+    of one of the ``groups`` stay together, so that sizes are only as close to the ratios as whole groups
+    allow. For both, see ``group_splits``.
 
     Raises:
         InputError: a split would be empty.
@@ -145,17 +139,7 @@ def split_by_cuts(
     """Return the splits of keys that were added later, by the cuts of an earlier split.
 
     No key, and no group, ever leaves its split. The hashes of a stratum that had no examples before are cut
-    at the ratios.
-
-    Args:
-        keys: key of each example.
-        split_cuts: as in ``Membership.cuts``.
-        ratios: ratios from which the cuts were computed.
-        strata: as for ``split_by_ratio``; required if the cuts are by stratum.
-        groups: as for ``split_by_ratio``.
-
-    Returns:
-        The splits that are not empty, and the cuts with those of new strata.
+    at the ratios. ``strata`` is required if the cuts are by stratum. Splits without keys are left out.
     """
     names, seed = cast("list[str]", split_cuts["splits"]), cast("int", split_cuts["seed"])
     cuts = dict(cast("Mapping[str, list[str]]", split_cuts["cuts"]))

@@ -51,11 +51,7 @@ def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
 
 
 def integers(data: bytes, start: int, end: int) -> list[int]:
-    """Return the signed integers of 64 bits that are packed between two offsets.
-
-    Raises:
-        ValueError: these bytes are not packed integers.
-    """
+    """Return the packed signed integers of 64 bits between two offsets, or raise ValueError."""
     if end - start > _FEW_BYTES:
         return _many_integers(data, start, end)
     found, at = [], start
@@ -79,11 +75,7 @@ def _many_integers(data: bytes, start: int, end: int) -> list[int]:
 
 
 def floats(data: bytes, start: int, end: int) -> list[float]:
-    """Return the floats of 32 bits between two offsets.
-
-    Raises:
-        ValueError: the bytes are not a whole number of floats.
-    """
+    """Return the floats of 32 bits between two offsets, or raise ValueError."""
     if (end - start) % 4:
         raise ValueError(f"the floats at byte {start} have {end - start} bytes")
     numbers: list[float] = np.frombuffer(data, "<f4", (end - start) // 4, start).tolist()
@@ -141,20 +133,12 @@ def example_encoder(schema: Schema) -> Callable[[Sequence[Values]], Sequence[byt
 
 
 def decode_example(data: bytes) -> dict[str, Decoded]:
-    """Return the values of each feature in the bytes of an example.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``.
-    """
+    """Return the values of each feature in the bytes of an example; see ``ParsedExample``."""
     return ParsedExample(data).values()
 
 
 def decode_key(data: bytes) -> bytes | None:
-    """Return the feature ``key`` of an example, without decoding the others; None if it has none.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``.
-    """
+    """Return the feature ``key`` of an example; None if it has none. See ``ParsedExample``."""
     return ParsedExample(data).key
 
 
@@ -194,7 +178,10 @@ class ParsedExample:
         return {name: self._decoded(name)[1] for name in self._places}
 
     def empty_wires(self) -> dict[str, str]:
-        """Return the wire type of each feature that has no elements, by name; see ``empty_wires``."""
+        """Return the wire type of each feature without elements, by name; empty if it has no list.
+
+        TensorFlow rejects an empty list of an unexpected type, and accepts a missing list as an empty one.
+        """
         found = {name: self._decoded(name) for name in self._places}
         return {name: wire for name, (wire, values) in found.items() if not values}
 
@@ -205,11 +192,7 @@ class ParsedExample:
         return cast("bytes", values[0]) if wire == "bytes" and len(values) == 1 else None
 
     def label(self, name: str) -> int:
-        """Return the single value of the feature ``name``.
-
-        Raises:
-            ValueError: the feature is missing or not one integer.
-        """
+        """Return the single value of the feature ``name``; ValueError if it is not one integer."""
         wire, values = self._decoded(name)
         count = len(values) if wire == "int64" else 0
         if count != 1:
@@ -257,7 +240,7 @@ def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
     """Return an example with ``prefix`` before its key; all other bytes stay as they are.
 
     Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``, has no key, or has fields of an unknown type.
+        ValueError: ``data`` is not a ``tf.train.Example``, or has no key.
     """
     key = decode_key(data)
     if key is None:
@@ -269,10 +252,9 @@ def with_label(data: bytes, name: str, label: int) -> bytes:
     """Return an example with another value of the scalar label ``name``; all other bytes stay as they are.
 
     Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``, the feature is missing or not one integer, or
-            there are fields of an unknown type.
+        ValueError: ``data`` is not a ``tf.train.Example``, or the feature is not one integer.
     """
-    decode_label(data, name)
+    ParsedExample(data).label(name)
     packed = _varint(label)
     return _with_entry(data, name, _entry_header(name, "label")(len(packed)) + packed)
 
@@ -292,24 +274,6 @@ def _with_entry(data: bytes, name: str, entry: bytes) -> bytes:
         else:
             parts.append(data[start:end])
     return b"".join(parts)
-
-
-def decode_label(data: bytes, name: str) -> int:
-    """Return the single value of the feature ``name`` of an example, without decoding the others.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``, or the feature is missing or not one integer.
-    """
-    return ParsedExample(data).label(name)
-
-
-def empty_wires(data: bytes) -> dict[str, str]:
-    """Return the wire type of each feature of an example that has no elements, by name.
-
-    It is ``bytes``, ``int64`` or ``float``, or empty if the feature has no list. TensorFlow rejects an empty
-    list of an unexpected type, and accepts a missing list as an empty one of any type.
-    """
-    return ParsedExample(data).empty_wires()
 
 
 def _name_of(data: bytes, start: int, end: int) -> bytes:

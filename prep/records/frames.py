@@ -68,11 +68,7 @@ _REST_IS_LOST = "; the records after it cannot be located"
 class RecordError(TfshardsError):
     """A record of a shard is damaged.
 
-    Attributes:
-        path: the shard.
-        record: the number of the first damaged record.
-        offset: the offset of its frame in the uncompressed bytes.
-        fault: what is wrong with it.
+    ``record`` is the number of the first damaged one, ``offset`` that of its frame in the uncompressed bytes.
     """
 
     def __init__(self, path: AnyPath, record: int, offset: int, fault: str) -> None:
@@ -108,25 +104,14 @@ class Frame(NamedTuple):
     is_last: bool = False
 
     def require_data(self, path: AnyPath) -> bytes:
-        """Return the data.
-
-        Raises:
-            RecordError: the frame has a fault; the error names ``path`` as its file.
-        """
+        """Return the data; raise RecordError about the file ``path`` if the frame has a fault."""
         if self.data is None or self.fault is not None:
             raise RecordError(path, self.number, self.offset, self.fault or "")
         return self.data
 
 
 def read_records(path: AnyPath, compression: Compression) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the data of each record after comparing both checksums of its frame.
-
-    Offsets are positions of frames in the uncompressed bytes.
-
-    Raises:
-        RecordError: a frame is incomplete, a checksum does not match, or the compressed data are damaged.
-        OSError: the file cannot be read.
-    """
+    """Yield the offset and the data of each record; raise RecordError for the first damaged one."""
     for found in read_frames(path, compression):
         yield found.offset, found.require_data(path)
 
@@ -141,16 +126,8 @@ def read_frames(
     """Yield every frame of a shard, damaged ones included, up to the last one that can be located.
 
     After damaged data, the next frame is read. After a damaged header, reading continues at the next record
-    of the index. A length that exceeds the file, or what it can hold compressed, allocates no memory.
-
-    Args:
-        path: the file.
-        compression: its compression.
-        index: the offsets of the records, if they are known to be right.
-        record_bytes: the expected uncompressed size of a compressed file, if it is known.
-
-    Raises:
-        OSError: the file cannot be read.
+    of the index, if one is given. A length that exceeds the file, or what it can hold compressed, allocates
+    no memory; ``record_bytes`` is the expected uncompressed size of a compressed file.
     """
     number = offset = 0
     try:
@@ -195,11 +172,7 @@ class FrameReader:
         self._at = 0
 
     def read(self, record: int) -> tuple[bytes, bytes]:
-        """Return the frame of a record, and its last 4 bytes, after comparing both checksums.
-
-        Raises:
-            RecordError: a checksum does not match, or the compressed data are damaged.
-        """
+        """Return the frame of a record, and its last 4 bytes; raise RecordError if it is damaged."""
         offset, length = self._offsets[record], self._lengths[record]
         if length > FRAME_OVERHEAD + MAX_RECORD_BYTES:
             raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))

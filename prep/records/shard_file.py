@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from tfshards.prep.records.example import SMALL_BYTES, decode_label
+from tfshards.prep.records.example import SMALL_BYTES, ParsedExample
 from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Feature, Shard
 from tfshards.schemas.compression import CODECS, Compression
@@ -33,13 +34,7 @@ _HASHED_BYTES = 1 << 20
 
 
 class Frames(NamedTuple):
-    """Consecutive records as bytes of a shard.
-
-    Attributes:
-        buffers: the bytes of the file.
-        lengths: the uncompressed length of each frame.
-        footers: the last 4 bytes of each frame, concatenated.
-    """
+    """Consecutive records as bytes of a shard, their uncompressed lengths, and their footers together."""
 
     buffers: list[bytes]
     lengths: list[int]
@@ -47,10 +42,7 @@ class Frames(NamedTuple):
 
 
 def frames_of(records: Iterable[Sequence[bytes]], compression: Compression) -> Frames:
-    """Return the frames of records, each given in parts.
-
-    Frames are compressed independently of those before them, so that threads can compress in parallel.
-    """
+    """Return the frames of records, each given in parts; threads can compress them in parallel."""
     framed = [frame(*record) for record in records]
     lengths = [sum(map(len, parts)) for parts in framed]
     footers = b"".join(parts[-1] for parts in framed)
@@ -67,12 +59,7 @@ def compressed(frames: Frames, compression: Compression) -> Frames:
 
 @dataclass
 class ShardFile:
-    """A new file to which a shard is written; a context manager that finishes it, or removes it on errors.
-
-    Attributes:
-        path: path of the file.
-        has_labels: whether each record has a label.
-    """
+    """A new file for a shard, whose records may have labels; finished at the end, or removed on errors."""
 
     path: AnyPath
     has_labels: bool = False
@@ -99,15 +86,7 @@ class ShardFile:
             self.abandon()
 
     def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
-        """Append consecutive records to the file.
-
-        Args:
-            frames: the records.
-            labels: their labels, if they have any.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Append consecutive records to the file, with their labels if they have any."""
         for group in _groups(frames.buffers, _HASHED_BYTES):
             self._digest.update(group[0] if len(group) == 1 else b"".join(group))
         for group in _groups(frames.buffers, _WRITE_BYTES):
@@ -120,11 +99,7 @@ class ShardFile:
         self._labels.append(labels_bytes(labels))
 
     def finish(self) -> None:
-        """Close the file, which then survives a power failure; a second call does nothing.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Close the file, which then survives a power failure; a second call does nothing."""
         if self._is_open:
             try:
                 self._sink.finish()
@@ -141,23 +116,36 @@ class ShardFile:
 
     def describe(self, path: str) -> tuple[Shard, dict[str, bytes]]:
         """Return the entry of the shard at ``path`` in the manifest, and its index and labels by path."""
-        index = RecordIndex(np.array(self._lengths, dtype=np.int64))
-        companions = {index_path(path): index.to_text().encode("ascii")}
-        if self.has_labels:
-            companions[labels_path(path)] = b"".join(self._labels)
+        lengths = np.array(self._lengths, dtype=np.int64) - FRAME_OVERHEAD
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
-        shard = Shard(
-            path,
-            len(index.lengths),
-            self._num_bytes,
-            index.num_bytes,
-            f"sha256:{self._digest.hexdigest()}",
-            bytes_digest(companions[index_path(path)]),
-            examples_digest(index.lengths - FRAME_OVERHEAD, checksums),
-            self._last_bytes.hex(),
-            bytes_digest(companions[labels_path(path)]) if self.has_labels else "",
-        )
-        return shard, companions
+        labels = b"".join(self._labels) if self.has_labels else None
+        file = self._num_bytes, f"sha256:{self._digest.hexdigest()}", self._last_bytes.hex()
+        return _described(path, lengths, checksums, labels, file)
+
+
+def _described(
+    path: str,
+    lengths: IntArray,
+    checksums: npt.NDArray[np.uint32],
+    labels: bytes | None,
+    file: tuple[int, str, str],
+) -> tuple[Shard, dict[str, bytes]]:
+    """Return what ``ShardFile.describe`` does; ``file`` is what ``read_once`` returns."""
+    index = RecordIndex(lengths + FRAME_OVERHEAD)
+    text = index.to_text().encode("ascii")
+    num_bytes, digest, last_bytes = file
+    shard = Shard(
+        path,
+        len(lengths),
+        num_bytes,
+        index.num_bytes,
+        digest,
+        bytes_digest(text),
+        examples_digest(lengths, checksums),
+        last_bytes,
+        "" if labels is None else bytes_digest(labels),
+    )
+    return shard, {index_path(path): text, **({} if labels is None else {labels_path(path): labels})}
 
 
 def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:
@@ -200,12 +188,7 @@ def scan_shard(
 ) -> tuple[Shard, dict[str, bytes]]:
     """Return the entry of a shard in the manifest, and the content of its index and labels by path.
 
-    Args:
-        root: the dataset's directory.
-        path: path of the shard, relative to ``root``.
-        compression: the compression of the file.
-        look: called with the number, the offset and the data of each record.
-        label: the feature whose values are the labels; None if the dataset has no labels.
+    ``look`` is called with each record; ``label`` is the feature of the labels, if there is one.
 
     Raises:
         RecordError: a record is damaged, or does not have exactly one label.
@@ -221,26 +204,15 @@ def scan_shard(
             look(found.number, found.offset, data)
         if label:
             try:
-                labels.append(decode_label(data, label.name))
+                labels.append(ParsedExample(data).label(label.name))
             except ValueError as error:
                 raise RecordError(file_path, found.number, found.offset, str(error)) from None
         lengths.append(len(data))
         checksums.append(found.checksum)
-    sizes = np.array(lengths, dtype=np.int64)
-    index = RecordIndex(sizes + FRAME_OVERHEAD)
-    companions = {index_path(path): index.to_text().encode("ascii")}
-    if label:
-        companions[labels_path(path)] = labels_bytes(labels)
-    num_bytes, digest, last_bytes = read_once(file_path)
-    shard = Shard(
+    return _described(
         path,
-        len(lengths),
-        num_bytes,
-        index.num_bytes,
-        digest,
-        bytes_digest(companions[index_path(path)]),
-        examples_digest(sizes, np.array(checksums, dtype=np.uint32)),
-        last_bytes,
-        bytes_digest(companions[labels_path(path)]) if label else "",
+        np.array(lengths, dtype=np.int64),
+        np.array(checksums, dtype=np.uint32),
+        labels_bytes(labels) if label else None,
+        read_once(file_path),
     )
-    return shard, companions

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from tfshards.prep.records.example import Decoded, Values, decode_example, empty_wires, example_encoder
+from tfshards.prep.records.example import Decoded, ParsedExample, Values, decode_example, example_encoder
 from tfshards.schemas import Feature, InputError, Manifest, Schema
 from tfshards.schemas.json_reader import Json
 
@@ -65,7 +65,7 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         fault = _value_fault(feature, values[feature.name])
         if fault:
             return {}, f"the feature {feature.name!r} {fault}"
-    for name, wire in empty_wires(data).items() if not all(values.values()) else ():
+    for name, wire in ParsedExample(data).empty_wires().items() if not all(values.values()) else ():
         # TensorFlow checks the type of a list even if it has no elements
         if wire and name in names and wire != manifest.schema[name].wire:
             return (

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from tfshards.prep.building.build import manifest_of, write_shards
@@ -17,7 +18,7 @@ from tfshards.prep.building.commit import commit, complete, identified, rejects_
 from tfshards.prep.building.inputs_file import has_masks, inputs_of
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
 from tfshards.prep.building.output_state import OutputState
-from tfshards.prep.building.planned_build import LayoutWriter
+from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.engines.table import Engine, EngineName, find_engine
@@ -219,27 +220,24 @@ def _append(request: _Arguments, source: Source, engine: Engine, beam_args: tupl
             return old
         area = BuildArea(folder, plan.plan_id, plan.options)
         discard_others(state, plan.plan_id, plan.options, log)
-        writer = LayoutWriter(
+        writer = PlannedBuild(
             reader=reader,
             plan=plan,
             area=area,
-            name=old.name,
-            engine=engine,
-            beam_args=beam_args,
+            options=replace(request.options, compression=old.compression),
             log=log,
-            finds_duplicates=False,
-            compression=old.compression,
+            run=partial(engine.run, arguments=beam_args),
             source=source.location(),
         )
         return unless_committed(lambda: _write(writer, request, new, old, state), state, area, None, log)
 
 
 def _write(
-    writer: LayoutWriter, request: _Arguments, new: NewExamples, old: Manifest, state: OutputState
+    writer: PlannedBuild, request: _Arguments, new: NewExamples, old: Manifest, state: OutputState
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
     folder, log = request.folder, request.log
-    written = write_shards(writer, request.options, may_be_empty=True)
+    written = write_shards(writer, may_be_empty=True)
     added = identified(manifest_of(writer, written))
     rejects = [*new.rejects, *written.rejects]
     manifest = _appended(old, added, new, rejects)

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from tfshards.prep.building.commit import commit, complete, identified, rejects_text, unless_committed
+from tfshards.prep.building.commit import (
+    commit,
+    complete,
+    confirmed,
+    identified,
+    rejects_text,
+    unless_committed,
+)
 from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.inputs_file import RecordedInputs
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
@@ -86,13 +93,8 @@ def commit_new(
     with claimed(folder) as state:
         if overwrite:
             state = read_damage(state, wanted, log)
-        found = is_up_to_date(state, wanted, overwrite=overwrite)
-        if found:
-            discard_others(state, wanted.plan_id, outline.options, log)
-            assert state.manifest is not None
-            complete(state.manifest, folder, log)
-            log(up_to_date(folder, is_compared=overwrite))
-            return state.manifest
+        if is_up_to_date(state, wanted, overwrite=overwrite):
+            return confirmed(state, wanted, log, is_compared=overwrite)
         rejects = [reject for origin in origins for reject in origin.rejects()]
         expected = expected_examples(outline, [origin.manifest for origin in origins])
         # with new keys, the records have other digests

@@ -157,7 +157,7 @@ def new_layout(
     order = interleave(counts)
     sizes = None
     if balance == "bytes":
-        indexes = [*area.each(lambda of: origins[of[0]].index(of[1]), shards)]
+        indexes = area.each(lambda of: origins[of[0]].index(of[1]), shards)
         sizes = np.concatenate([index.lengths for index in indexes])[order]
     found = area.each(lambda of: origins[of[0]].labels(of[1]), shards)
     labels = [of_shard for of_shard in found if of_shard is not None]

@@ -77,7 +77,7 @@ def merge(
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     if as_splits:
         recorded["as_splits"] = [*as_splits]
-    new = None if is_linked else NewShards.of(origins, splits, asked, options, log)
+    new = None if is_linked else NewShards.of(origins, splits, asked, options)
     if new:
         recorded |= new.to_json()
     compression = new.compression if new else origins[0].manifest.compression

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, get_args
 
-from tfshards.prep.planning.options import Balance, ShardCounts, check_shard_size, size_warnings
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.planning.options import Balance, ShardCounts, check_shard_size
 from tfshards.prep.rewriting.layout import Rewrite, new_layout
 from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import BuildArea
@@ -83,9 +82,8 @@ class NewShards(NamedTuple):
         splits: Mapping[str, Split],
         asked: ShardCounts,
         options: ShardOptions,
-        log: Log,
     ) -> NewShards:
-        """Return the new shards of ``splits``, which hold the shards of all origins, and log warnings.
+        """Return the new shards of ``splits``, which hold the shards of all origins.
 
         Raises:
             InputError: a split does not exist, or has fewer examples than shards.
@@ -97,8 +95,6 @@ class NewShards(NamedTuple):
         }
         num_examples = {name: split.num_examples for name, split in splits.items()}
         counts = asked.of_splits(num_examples, by_size, least)
-        for warning in size_warnings(asked, counts, num_examples, least):
-            log(as_warning(warning))
         compression = options.compression or origins[0].manifest.compression
         return cls(origins, counts, options.balance or "count", compression)
 

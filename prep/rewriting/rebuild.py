@@ -13,11 +13,11 @@ import numpy as np
 from tfshards.prep.building.commit import read_rejects, rejects_text
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.building.rejects import final_layouts, repeated_inputs
-from tfshards.prep.building.restore import kind_of_source, restored_options, restored_shards, restored_source
+from tfshards.prep.building.restore import kind_of_source, restored_options, restored_source
 from tfshards.prep.imaging.options import with_all_images
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.make_plan import make_plan
-from tfshards.prep.planning.options import Options
+from tfshards.prep.planning.options import Options, ShardCounts
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.sources.base import Listing, Reader, Source
@@ -301,7 +301,9 @@ def _plan(folder: Path, reader: Reader, now: Listing, part: BuildPart) -> tuple[
     _check_options(reader, manifest)
     if recorded is None:
         _check_splits(now, part)
-    plan = make_plan(reader, manifest.name, restored_shards(manifest), part.seed, options, listing)
+    plan = make_plan(
+        reader, manifest.name, ShardCounts(None, manifest.made.shards), part.seed, options, listing
+    )
     if recorded is None:
         if plan.inputs_digest != manifest.inputs_digest or now.schema != manifest.schema:
             raise _others(_difference(plan, now, manifest))

@@ -64,7 +64,7 @@ def reshard(
         name = dataset_name(folder, Options(name=options.name or of.name))
     else:
         folder, name = new_dataset(dataset, options.name, [origin])
-    new = NewShards.of([origin], of.splits, asked, options, log)
+    new = NewShards.of([origin], of.splits, asked, options)
     recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
     if is_in_place and _is_done(of, name, recorded):
         return _complete(folder, of, log)

@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -156,11 +156,7 @@ class BuildArea:
         return self.root / f"{_STOP_PREFIX}{self.attempt}"
 
     def open(self) -> None:
-        """Create the area, stop the workers of earlier attempts, and remove their unfinished files.
-
-        Raises:
-            InputError: there is a folder of its name that tfshards did not make.
-        """
+        """Create the area, stop the workers of earlier attempts, and remove their unfinished files."""
         create(self.root, self.options)
         if isinstance(self.root, RemotePath) and isinstance(self.stop_path, RemotePath):
             begin_attempt(self.root, self.stop_path, f"{_STOP_PREFIX}*")
@@ -185,25 +181,24 @@ class BuildArea:
         """Write the rows of many shards, and return the digest of each, as ``write_plan`` does."""
         return dict(self.each(lambda plan: (plan[0], self.write_plan(phase, *plan)), plans))
 
+    def _plan(self, phase: Phase, shard: ShardId) -> bytes:
+        return read_whole(self._path(phase, shard, "plan"), RECORD)
+
     def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
-        plan = read_whole(self._path(phase, shard, "plan"), RECORD)
+        plan = self._plan(phase, shard)
         return rows_of(plan), digest_of(plan)
 
     def plan_digests(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, str]:
         """Return the digest of the rows of each shard."""
-
-        def read(shard: ShardId) -> tuple[ShardId, str]:
-            return shard, digest_of(read_whole(self._path(phase, shard, "plan"), RECORD))
-
-        return dict(self.each(read, shards))
+        return dict(self.each(lambda shard: (shard, digest_of(self._plan(phase, shard))), shards))
 
     def stamps(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, IntArray | None]:
         """Return the stamps of the rows of each shard; None if its plan file is missing or damaged."""
 
         def read(shard: ShardId) -> tuple[ShardId, IntArray | None]:
             with suppress(FileNotFoundError):
-                return shard, stamps_of(read_whole(self._path(phase, shard, "plan"), RECORD))
+                return shard, stamps_of(self._plan(phase, shard))
             return shard, None
 
         return dict(self.each(read, shards))
@@ -218,10 +213,8 @@ class BuildArea:
         Attempts at the same file do not disturb each other: on a disk each has a name of its own; in a store
         a file appears when it is complete, and all attempts write the same bytes.
         """
-        return self.attempt_path(path) if isinstance(self.out, Path) else self.shards / path
-
-    def attempt_path(self, path: str) -> AnyPath:
-        """Return a path for unfinished files of one attempt at the file ``path``."""
+        if isinstance(self.out, RemotePath):
+            return self.shards / path
         return self.unfinished_path(f"{Path(path).name}.{secrets.token_hex(16)}")
 
     def publish(self, written: AnyPath, path: str) -> None:
@@ -229,8 +222,7 @@ class BuildArea:
         if isinstance(written, Path):
             written.replace(str(self.shards / path))
 
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file of the dataset, such as an index, atomically."""
+    def _write(self, path: str, data: bytes) -> None:
         written = self.new_path(path)
         if isinstance(written, Path):
             with written.open("xb") as file:
@@ -242,30 +234,22 @@ class BuildArea:
         self.publish(written, path)
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Write files of the dataset, as ``write`` does."""
-        for _ in self.each(lambda path: self.write(path, files[path]), files):
-            pass
-
-    def link(self, source: AnyPath, target: str) -> None:
-        """Create ``target``, relative to ``shards``, atomically as a hard link to a file, or as a copy."""
-        unfinished = self.new_path(target)
-        link_file(source, unfinished)
-        self.publish(unfinished, target)
+        """Write files of the dataset, such as an index, each atomically."""
+        self.each(lambda path: self._write(path, files[path]), files)
 
     def link_shard(self, root: AnyPath, old: Shard, new: Shard) -> None:
-        """Link the shard ``old`` in ``root``, with its index and labels, as ``new``."""
+        """Make the shard ``old`` in ``root``, its index and its labels hard links, or copies, as ``new``."""
         for source, target in zip(old.files, new.files, strict=True):
-            self.link(root / source, target)
+            unfinished = self.new_path(target)
+            link_file(root / source, unfinished)
+            self.publish(unfinished, target)
 
     def place(self, manifest: Manifest, others: Mapping[str, bytes]) -> None:
         """Move the finished shards to their paths in the dataset, which contain the build id.
 
         A shard with another id in its path is in the dataset already. In a store they are copied, so that a
         run that is killed here finds them in the area again. At the end the names of all files are durable.
-
-        Args:
-            manifest: the manifest that will be committed.
-            others: content of further files of this build, by path in the dataset.
+        ``others`` holds the content of further files of this build, by path in the dataset.
 
         Raises:
             InputError: a path leads to a file that tfshards did not write.
@@ -278,7 +262,7 @@ class BuildArea:
         if isinstance(self.out, RemotePath) and isinstance(self.shards, RemotePath):
             copy_into_place(self.shards, self.out, names)
             digests = {names[one.path]: one.digest for one in manifest.shards if one.path in names}
-            check_unchanged(self.shards, self._records(), digests)
+            check_unchanged(self.shards, [(one.shard, one.e_tags) for one in self._records()], digests)
             return
         assert isinstance(self.out, Path)
         for path, name in names.items():
@@ -358,7 +342,7 @@ class BuildArea:
 
     def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
         """Return the records of the shards that are finished."""
-        recorded = self._recorded(phase, shards)
+        recorded = self.recorded(phase, shards)
         found = self.each(lambda shard: (shard, self.read_finished(phase, shard)), recorded)
         return {shard: done for shard, done in found if done}
 
@@ -369,17 +353,9 @@ class BuildArea:
 
     def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
         """Make the build write finished shards again."""
-        for _ in self.each(
-            lambda shard: self._path(phase, shard, "done").unlink(), self._recorded(phase, shards)
-        ):
-            pass
+        self.each(lambda shard: self._path(phase, shard, "done").unlink(), self.recorded(phase, shards))
 
-    def forget_all(self, phase: Phase) -> None:
-        """Make the build write all shards of a layout again."""
-        for path in (self.root / phase).glob("*.done"):
-            path.unlink()
-
-    def _recorded(self, phase: Phase, shards: Iterable[ShardId]) -> list[ShardId]:
+    def recorded(self, phase: Phase, shards: Iterable[ShardId]) -> list[ShardId]:
         """Return the shards that have a record, without reading it."""
         with suppress(FileNotFoundError):
             names = {path.name for path in (self.root / phase).iterdir()}
@@ -387,11 +363,7 @@ class BuildArea:
         return []
 
     def e_tags(self, shard: Shard) -> dict[str, str]:
-        """Return the ETags of a shard that was uploaded, and of its index and labels; nothing on a disk.
-
-        Raises:
-            OSError: an object is missing, or the shard has another size.
-        """
+        """Return the ETags of an uploaded shard, its index and its labels; nothing on a disk."""
         return e_tags_of(self.shards, shard) if isinstance(self.shards, RemotePath) else {}
 
     def stop(self, why: str) -> None:
@@ -411,9 +383,9 @@ class BuildArea:
             return read_whole(self.stop_path, RECORD).decode("utf-8", "surrogateescape")
         return None
 
-    def each(self, call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield the result of a call for each item; to a store, many requests are made at the same time."""
-        return map(call, items) if isinstance(self.out, Path) else in_flight(call, items)
+    def each(self, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """Return the result of a call for each item; to a store, many requests are made at the same time."""
+        return [*(map(call, items) if isinstance(self.out, Path) else in_flight(call, items))]
 
     def _path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
         return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.storage import RemotePath, RemoteStatus, copy_file, in_flight
@@ -19,15 +18,10 @@ _GONE = "the build area was removed: another run of the same build has ended, or
 
 
 def begin_attempt(root: RemotePath, own: RemotePath, others: str) -> None:
-    """Write the file of an attempt, and stop earlier ones; do nothing if it has begun.
+    """Write the file of an attempt, and stop those that match ``others``; do nothing if it has begun.
 
     If two attempts begin together, at most one stops the other, because each looks for others before it
     shows itself. The parts of unfinished uploads, which earlier attempts have left, are removed.
-
-    Args:
-        root: the build area.
-        own: file of the attempt.
-        others: pattern for the names of the files of all attempts.
     """
     attempts = sorted(root.glob(others))
     if own in attempts:
@@ -59,11 +53,6 @@ def copy_into_place(finished: RemotePath, out: RemotePath, names: Mapping[str, s
     """Copy finished shards into the dataset inside the store, many at the same time.
 
     This includes existing ones, such as those of a run that was killed before it could check them.
-
-    Args:
-        finished: folder of the finished shards.
-        out: folder of the dataset.
-        names: for each path in ``out`` that in ``finished``.
     """
     sizes = {name: status.st_size for name, status in stored(finished).items()}
     large = {path for path, name in names.items() if sizes.get(name, 0) > MAX_COPIED_BYTES}
@@ -77,36 +66,19 @@ def copy_into_place(finished: RemotePath, out: RemotePath, names: Mapping[str, s
         copy_file(finished / names[path], out / path)
 
 
-class Record(Protocol):
-    """What is recorded of a finished shard; see ``FinishedShard``."""
-
-    @property
-    def shard(self) -> Shard:
-        """The shard, with its path in the build area."""
-
-    @property
-    def e_tags(self) -> Mapping[str, str]:
-        """ETags by path."""
-
-
-def check_unchanged(finished: RemotePath, records: Sequence[Record], digests: Mapping[str, str]) -> None:
-    """Check that no finished shard has been replaced before it was copied.
+def check_unchanged(
+    finished: RemotePath, records: Sequence[tuple[Shard, Mapping[str, str]]], digests: Mapping[str, str]
+) -> None:
+    """Raise BuildError if a finished shard has been replaced before it was copied.
 
     Another run of the same build may have found an input with other content, and written its shard again.
-
-    Args:
-        finished: folder of the finished shards.
-        records: the records of finished shards, as they are now; none of shards that were linked.
-        digests: digest of each shard that belongs to the dataset, by path in ``finished``.
-
-    Raises:
-        BuildError: a shard has been replaced.
+    ``records`` are the finished shards as recorded now, with their ETags; linked shards have no record.
     """
     is_same = compared(finished)
     sound = {
-        record.shard.path
-        for record in records
-        if digests.get(record.shard.path) == record.shard.digest and is_same(record.shard, record.e_tags)
+        shard.path
+        for shard, e_tags in records
+        if digests.get(shard.path) == shard.digest and is_same(shard, e_tags)
     }
     for path in digests if records else ():
         if path not in sound:
@@ -114,7 +86,7 @@ def check_unchanged(finished: RemotePath, records: Sequence[Record], digests: Ma
 
 
 def e_tags_of(folder: RemotePath, shard: Shard) -> dict[str, str]:
-    """Return the ETags of a shard, its index and its labels in a folder; see ``BuildArea.e_tags``."""
+    """Return the ETags of a shard, its index and its labels; OSError if one is missing or incomplete."""
     found = dict(in_flight(lambda path: (path, (folder / path).stat()), shard.files))
     if found[shard.path].st_size != shard.num_bytes:
         has = f"has {found[shard.path].st_size} bytes, but {shard.num_bytes} were uploaded"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from tfshards.prep.planning.estimate import PIECE_BYTES
-from tfshards.prep.progress.lines import Reporter, Written
+from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
@@ -22,7 +22,6 @@ from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.shard_names import rows_digest, shard_name
-from tfshards.prep.writing.tally import REMOTE_SECONDS, Tally
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.files import system_fault
@@ -33,23 +32,13 @@ from tfshards.schemas.storage import RemotePath
 _PIECE_ROWS = 1024
 # For remote content, whose size may not be known.
 _DISTANT_ROWS = 8
+# Between two questions to a store, each of which costs money and time.
+_REMOTE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """The information that a worker needs to write any shard; it is sent to every worker.
-
-    Attributes:
-        area: holds the plan and the finished shards.
-        reader: reads the examples.
-        schema: schema of the dataset.
-        phase: whether the first or the final layouts are written.
-        name: name of the dataset.
-        num_shards: number of shards by split.
-        reporter: reports progress to the main process.
-        finds_duplicates: whether to keep the digest of each example's content, to find duplicates.
-        compression: compression of the shards.
-    """
+    """The information that a worker needs to write any shard of a phase; it is sent to every worker."""
 
     area: BuildArea
     reader: Reader
@@ -67,12 +56,7 @@ class ShardTask:
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> None:
-    """Write one shard with its index and labels, and record in the build area that it is finished.
-
-    Raises:
-        TfshardsError: an input is missing or has changed, or another worker failed.
-        OSError: the output cannot be written.
-    """
+    """Write one shard with its index and labels, and record in the build area that it is finished."""
     try:
         _write(task, shard)
     except TfshardsError as error:
@@ -91,8 +75,7 @@ def write_shard(task: ShardTask, shard: ShardId) -> None:
 def _is_shutting_down(error: Exception) -> bool:
     """Return whether Python raised this because the process is ending.
 
-    A worker that lost its engine ends while its threads still write. That is no reason for the others to
-    stop: an engine that starts the job again gives the shard to another worker.
+    A worker that lost its engine ends while its threads still write; the others must not stop then.
     """
     # "cannot schedule new futures after interpreter shutdown", "can't create new thread at ..."
     return isinstance(error, RuntimeError) and str(error).endswith("shutdown")
@@ -110,7 +93,6 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    tally = Tally(task.area.attempt_path(path))
     stop = _Stop(task.area)
     with ShardFile(written, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
@@ -121,9 +103,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
-            advance = Written(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
-            task.reporter.report(*advance)
-            tally.add(advance)
+            task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
         if rejected and task.phase == "final":
             raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
         stop.check(is_last=True)
@@ -140,7 +120,6 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         e_tags=task.area.e_tags(described),
     )
     task.area.write_finished(task.phase, shard, finished)
-    tally.remove()
 
 
 class _Stop:
@@ -157,7 +136,7 @@ class _Stop:
         What a worker wrote after the end of its build would stay in the store.
         """
         now = time.monotonic()
-        if self._is_remote and not is_last and now - self._last < REMOTE_SECONDS:
+        if self._is_remote and not is_last and now - self._last < _REMOTE_SECONDS:
             return
         self._last = now
         if self._area.stop_reason() is not None:

@@ -71,7 +71,7 @@ def test_an_error_in_a_worker_is_reported_and_the_build_can_be_resumed(what, has
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("tfshards.prep.writing.area.BuildArea.write", strike)
+        patched.setattr("tfshards.prep.writing.area.BuildArea.write_all", strike)
         if not has_room:
             patched.setattr(BuildArea, "stop", lambda *_: None)
         with pytest.raises(BuildError, match=message):

@@ -63,7 +63,6 @@ _CHOSEN = (
 )
 
 _IN_CLASSES = "tests/prep/test_class_numbers.py::test_"
-_IN_GROUPS = "tests/prep/test_group_splits.py::test_"
 _IN_CAPTIONS = "tests/prep/test_captions.py::test_"
 _PLANNED = (
     # finds most of them
@@ -74,12 +73,8 @@ _PLANNED = (
     "tests/prep/test_build.py::test_ratios_for_a_source_that_has_splits_are_an_error",
     "tests/prep/test_build.py::test_stratifying_requires_labels",
     _IN_CLASSES + "rows_without_a_class_are_of_no_class_in_a_plan",
-    _IN_CLASSES + "the_evenness_of_groups_is_that_of_the_rows_with_a_class",
     "tests/prep/test_classes.py::test_many_classes_missing_from_a_split_are_reported_in_one_line",
     "tests/prep/test_print.py::test_classes_are_listed_by_their_numbers_and_numbers_as_names_are_warned_of",
-    _IN_GROUPS + "class_folders_that_are_groups_are_named",
-    _IN_GROUPS + "plan_and_build_report_how_even_the_classes_are",
-    _IN_GROUPS + "numbers_of_classes_are_reported_where_they_have_no_names",
     _IN_CAPTIONS + "rows_of_one_image_stay_in_one_split",
     _IN_CAPTIONS + "other_groups_are_those_of_the_user",
     _IN_CAPTIONS + "one_row_per_image_is_split_as_before",
@@ -178,8 +173,6 @@ _QUOTAS = "for name, quota in zip(ratios, quotas, strict=True):"
 _PLAN = "prep/planning/plan.py"
 _AT_ONCE = "_KEYS_AT_ONCE = 1 << 16"
 _JOINED = "the digest is the same for any number of keys that are joined"
-_WORST = 'worst, text = Fraction(-1), ""'
-_ARE_CLASSES = "return len(set(zip(groups, listing.labels.tolist(), strict=True))) == len(set(groups))"
 _COUNTED = "found = dict(zip(values.tolist(), counts.tolist(), strict=True))"
 _ORDER = "loader/order/plan.py"
 _STEPS_LEFT = "return max(0, ((self.epochs or 1) - self.begin.epoch) * steps - self.begin.step)"
@@ -189,10 +182,6 @@ _UNUSED = "the stored order has no runs, which alone need the seed"
 _LEAKS = "prep/planning/leaks.py"
 _COMPARED_SPLITS = "if len(splits) < 2 or isinstance(listing.keys, RowKeys):"
 _NO_LEAKS = "within one split, and among numbers of rows, no rule finds any"
-_SHARED_NAMES = (
-    "shared = {index: name for index, name in enumerate(names) if counts[name] > 1 and sizes[index] > 0}"
-)
-_ONE_FILE = "a name that occurs once is in one split"
 _SHARD_FILE = "prep/records/shard_file.py"
 _WRITTEN = "_WRITE_BYTES = 1 << 16"
 _HASHED_AT_ONCE = "_HASHED_BYTES = 1 << 20"
@@ -284,8 +273,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 2 << 16"): _JOINED,
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 1 << 17"): _JOINED,
     (_PLAN, _AT_ONCE, "_KEYS_AT_ONCE = 1 << 15"): _JOINED,
-    (_PLAN, _WORST, _WORST.replace("-1", "- 2")): "any negative number is less than each difference",
-    (_PLAN, _ARE_CLASSES, _ARE_CLASSES.replace("True", "False")): "each example has a group and a label",
     (_PLAN, _COUNTED, _COUNTED.replace("True", "False")): "there is one count for each value",
     (_ORDER, _STEPS_LEFT, _STEPS_LEFT.replace("or 1", "or 2")): _NO_STEPS,
     (_ORDER, _STEPS_LEFT, _STEPS_LEFT.replace("or 1", "or 0")): _NO_STEPS,
@@ -333,6 +320,4 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (_READER, _FOOTER, _FOOTER.replace("[0]", "[ -1]")): "of one number",
     (_LEAKS, _COMPARED_SPLITS, _COMPARED_SPLITS.replace("< 2", "< 1")): _NO_LEAKS,
     (_LEAKS, _COMPARED_SPLITS, _COMPARED_SPLITS.replace("or", "and", 1)): _NO_LEAKS,
-    (_LEAKS, _SHARED_NAMES, _SHARED_NAMES.replace("[name] > 1", "[name] >= 1")): _ONE_FILE,
-    (_LEAKS, _SHARED_NAMES, _SHARED_NAMES.replace("[name] > 1", "[name] > 0")): _ONE_FILE,
 }

@@ -186,14 +186,6 @@ def test_rows_without_a_class_are_of_no_class_in_a_plan(tmp_path):
     }
 
 
-def test_the_evenness_of_groups_is_that_of_the_rows_with_a_class(tmp_path):
-    rows = pa.table({"label": [0, 0, 0, 1, -1, 1, -1, 1, 0], "g": [0, 0, 0, 1, 1, 1, 2, 2, 2]})
-    path = write_parquet(tmp_path / "rows.parquet", rows, {"label": CLASSES})
-    options = Options(splits={"a": "2/3", "b": "1/3"}, stratify=True, group_by="g")
-    (note,) = plan(Table(path), tmp_path / "out", options=options).notes
-    assert note.endswith("the ratio by at most 8.3%: 3 of the 4 examples of 'a' are in 'a'")
-
-
 def test_labels_that_are_no_classes_do_not_lose_their_names(quiet_build, tmp_path):
     path = write_parquet(tmp_path / "rows.parquet", pa.table({"label": [0, -2]}), {"label": CLASSES})
     with pytest.raises(InputError, match=r"^column 'label': the label -2 is negative or exceeds int64;"):

@@ -493,11 +493,11 @@ BEFORE_DISK = {
     ),
     "a share above 100 %": (
         ["build", "images", "photos", "out", "--max-rejected=500%"],
-        "--max-rejected 500% must lie between 0% and 100%\n",
+        "--max-rejected 500% must lie between 0% and 100%, such as 5%\n",
     ),
     "a percentage without its sign": (
         ["build", "images", "photos", "out", "--max-rejected=5"],
-        "--max-rejected 5 must lie between 0% and 100%; was 5% meant?",
+        "--max-rejected 5 must lie between 0% and 100%",
     ),
     "no such way with duplicates": (
         ["build", "arrays", "x.npy", "out", "--duplicates=merge"],

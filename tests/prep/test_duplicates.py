@@ -130,14 +130,14 @@ CONTRADICTIONS = {
     "one": (
         {"b/1\x1b.png": 1, "a/1.png": 1, "a/2.png": 1},
         [
-            r"warning: 1 of 2 duplicates has a different label than the example that is kept, such as "
+            r"warning: 1 of 2 duplicates differ in the label from the example that is kept, such as "
             r"'b/1\x1b.png', which equals 'a/1.png'"
         ],
     ),
     "two": (
         {"b/1.png": 1, "a/1.png": 1, "b/2.png": 1},
         [
-            "warning: 2 of 2 duplicates have a different label than the example that is kept, such as "
+            "warning: 2 of 2 duplicates differ in the label from the example that is kept, such as "
             "'b/1.png', which equals 'a/1.png'"
         ],
     ),
@@ -160,7 +160,7 @@ def test_fail_names_pairs_and_commits_nothing(image_folder, tmp_path, quiet_buil
     lines = str(caught.value).split("\n")
     assert lines[:2] == [
         "8 inputs have the content of another, and duplicates='fail' was given:",
-        r"  'b/\n2.png' has the content of 'a/1.png'",
+        r"  'b/\n2.png' (duplicate): has the content of 'a/1.png'",
     ]
     assert len(lines) == 7
     assert lines[-1] == "  and 3 more"

@@ -1,4 +1,4 @@
-"""The estimate of a build: bytes and memory against real builds, and time by arithmetic.
+"""The estimate of a build: bytes and memory against real builds.
 
 benchmarks/foresight.py compares the time with that of real builds.
 """
@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +17,7 @@ from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, build, plan
 from tfshards.prep.cli.main import main
-from tfshards.prep.planning.estimate import (
-    Amount,
-    Measured,
-    duration,
-    memory_of,
-    output_of,
-    seconds_of,
-    start_seconds_of,
-)
+from tfshards.prep.planning.estimate import duration
 
 FACTOR = 1.5
 COMMAND = (sys.executable, "-c", "from tfshards.prep.cli.main import entry; entry()")
@@ -136,51 +127,6 @@ def test_a_compressed_build_is_estimated_as_such(tmp_path):
         for name in ("none", "gzip")
     ]
     assert sizes[1] < sizes[0] / 2
-
-
-# 100 examples of 1 MiB in a second, by two processes
-ROUND = Measured(100, 100 << 20, 90 << 20, 1.0, 2.0, 10 << 20, 30 << 20)
-AMOUNT = Amount(1000, 1000 << 20, 10, num_helpers=1, shards_at_once=1, num_cores=2)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "amount", "rejected", "seconds"),
-    [
-        ([ROUND], AMOUNT, 0.0, 10.0),
-        # the first round loads libraries
-        ([replace(ROUND, seconds=9.0), ROUND], AMOUNT, 0.0, 10.0),
-        # with 1 % of rejects, 63 % of shards of 100 examples are written twice
-        ([ROUND], AMOUNT, 0.01, 16.3),
-        # one of two cores was idle because there was one piece
-        (
-            [replace(ROUND, source_bytes=1 << 20, cpu_seconds=1.0)],
-            replace(AMOUNT, num_helpers=0, source_bytes=10 << 20),
-            0.0,
-            5.0,
-        ),
-        # a shard costs 0.1 s in addition to its examples, with two processes at the same time
-        (
-            [ROUND, replace(ROUND, num_examples=0, source_bytes=0, seconds=0.2), ROUND],
-            AMOUNT,
-            0.0,
-            11.0,
-        ),
-        # the interpreter lets one thread run
-        ([replace(ROUND, cpu_seconds=1.0)], replace(AMOUNT, num_helpers=0), 0.0, 10.0),
-    ],
-)
-def test_the_time_of_a_build_follows_from_a_sample(rounds, amount, rejected, seconds):
-    assert seconds_of(rounds, amount, rejected) == pytest.approx(seconds, rel=0.01)
-
-
-def test_helpers_that_start_are_missing_for_a_share_of_their_time():
-    assert start_seconds_of(0.6, AMOUNT) == 0.3
-    assert start_seconds_of(0.6, replace(AMOUNT, num_helpers=0)) == 0
-
-
-def test_memory_and_bytes_follow_from_a_sample():
-    assert memory_of([ROUND], AMOUNT, 50 << 20) == (50 + 20 + 30) << 20
-    assert output_of([ROUND], AMOUNT) == 900 << 20
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ from tfshards.prep.records.example import (
     ParsedExample,
     decode_example,
     decode_key,
-    decode_label,
-    empty_wires,
     example_encoder,
     with_key_prefix,
     with_label,
@@ -194,7 +192,7 @@ def test_features_without_elements_are_returned_with_their_wire_type():
     }
     data = tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString()
     wires = {"unset": "", "ints": "int64", "floats": "float", "strings": "bytes"}
-    assert empty_wires(data) == wires
+    assert ParsedExample(data).empty_wires() == wires
 
 
 def test_one_value_is_replaced_in_features_of_each_length():
@@ -236,7 +234,7 @@ def test_fields_that_no_example_has_are_kept():
 def test_a_name_is_found_after_the_value():
     entry = b"\x12\x05\x1a\x03\x0a\x01\x03" + b"\x0a\x01y"
     data = b"\x0a" + bytes([len(entry) + 2]) + b"\x0a" + bytes([len(entry)]) + entry
-    assert decode_label(data, "y") == 3
+    assert ParsedExample(data).label("y") == 3
     assert with_label(data, "y", 4) == encoded(Schema((Feature("y", "label", "int64"),)), [4])
 
 
@@ -246,7 +244,7 @@ def test_a_key_and_a_label_have_one_value():
         data = encoded(schema, [[b"a", b"b"][:count], [1, 2][:count]])
         assert decode_key(data) is None
         with pytest.raises(ValueError, match=f"the feature 'y' has {count} integers instead of 1"):
-            decode_label(data, "y")
+            ParsedExample(data).label("y")
 
 
 @pytest.mark.parametrize("data", [b"no example", b"\x0a\xff", b"\x0a\x05\x0a\x03\x0a\x01"])

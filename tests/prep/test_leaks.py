@@ -73,37 +73,6 @@ def test_files_that_are_only_numbered_are_not_reported(names):
     assert warnings_of(names) == []
 
 
-def test_equal_names_and_sizes_are_reported_unless_chance_explains_them():
-    names = [f"{folder}/{n}.jpg" for n in range(20) for folder in "ab"]
-    (line,) = warnings_of(names, sizes=[1000 + n for n in range(20) for _ in "ab"])
-    assert line.startswith("40 examples have the name and size of one in another split, such as 'a/0.jpg' in")
-    assert warnings_of(names, sizes=[1000] * 40) == []
-    assert warnings_of(names) == []
-
-
-# Each number is a file: its size, or None for one of its own. The first ones are in two folders.
-CHANCE = [
-    ("one pair", [1000] * 2, 100, False),
-    ("three files", [1000] * 3, 100, True),
-    ("files of one byte", [1] * 4, 100, True),
-    ("empty files", [0] * 4, 100, False),
-    ("as many as four times chance, and two", [1000, 1000, 2000, 2000], 0, False),
-    ("more", [1000, 1000, 2000, 2000], 1, True),
-]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "others", "is_reported"), [row[1:] for row in CHANCE], ids=[row[0] for row in CHANCE]
-)
-def test_few_equal_names_and_sizes_are_by_chance(sizes, others, is_reported):
-    # pairs of other names have equal sizes: of two of 16 files, the sizes are equal with a probability of 1/8
-    pairs = [] if others > 1 else [3000 + number // 2 for number in range(12)]
-    apart = [5000 + number for number in range(others)]
-    names = [f"{number}/{size}.jpg" for number, size in enumerate(sizes)]
-    names += [f"c/{number}.png" for number in range(len(pairs) + len(apart))]
-    assert len(warnings_of(names, sizes=[*sizes, *pairs, *apart])) == is_reported
-
-
 def test_the_splits_of_folders_have_another_remedy():
     names = ["train/a/v1_frame1.jpg", "val/a/v1_frame2.jpg"]
     (line,) = warnings_of(names, by_ratio=False)

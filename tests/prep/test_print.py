@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards import prep
-from tfshards.prep import ImageFolder, plan
+from tfshards.prep import ImageFolder
 from tfshards.prep.building.decisions import wanted_of
 from tfshards.prep.cli.main import main
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -82,36 +81,6 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
     assert "workers" not in printed
     assert main(["plan", "arrays", "x.npy", "data", "--batch-size", "9"]) == 0
     assert "steps per epoch, batch 9 per worker" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "shards", "line"),
-    [
-        (1 << 30, 200, "200 shards keep 50 workers busy until the build ends, with 4 for each;"),
-        (1 << 30, 5, "5 shards keep 1 worker busy until"),
-        (
-            3 << 30,
-            2,
-            "the shards of 'train' hold up to 3.0 GiB; with 6 or more, at most 1.0 GiB has to be written "
-            "again after a crash or a repair: see shards=",
-        ),
-        (1 << 20, 200, "200 shards hold only 5.1 KiB each; fewer are faster to read: the default"),
-        # few files, or a small build, need no advice
-        (1 << 20, 17, "17 shards hold only 60.2 KiB each"),
-        (1 << 20, 16, ""),
-        ((1 << 30) - 1, 3, ""),
-    ],
-)
-def test_a_plan_advises_on_the_number_of_shards(num_bytes, shards, line, tmp_path):
-    for number in range(200):
-        path = tmp_path / "photos" / f"{number}.jpg"
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    # without content on the disk
-    os.truncate(path, num_bytes)
-    printed = repr(plan(ImageFolder(tmp_path / "photos"), tmp_path / "out", shards=shards))
-    assert line in printed
-    assert bool(line) == ("busy" in printed or "hold only" in printed)
 
 
 def test_many_classes_that_are_not_counted_are_counted_themselves():

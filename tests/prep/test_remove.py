@@ -440,7 +440,7 @@ def test_a_killed_remove_resumes_to_the_same_bytes(moment, origins, tmp_path, co
     before = contents(root)
     steps = {
         "plan": "from tfshards.prep.rewriting import commit; commit.write_shards = die",
-        "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write = die",
+        "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write_all = die",
         "rename": "from tfshards.prep.building import commit; commit.write_manifest = die",
         "commit": "from tfshards.prep.building import commit; commit.complete = die",
     }

@@ -162,15 +162,6 @@ def test_the_number_of_shards(asked, expected, old, tmp_path):
     assert counts(made, "train") == expected
 
 
-def test_a_size_that_makes_shards_of_single_examples_is_warned_of(old, tmp_path):
-    lines = []
-    reshard(old, tmp_path / "out", options=ShardOptions(shard_size=1), log=lines.append)
-    assert any(
-        line.startswith("warning: shard_size=1 makes 101 shards of the 101 examples of split 'train'")
-        for line in lines
-    )
-
-
 def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, contents, monkeypatch):
     root = origins["images", "gzip"]
     asked = {"shards": 5, "options": ShardOptions(balance="bytes")}
@@ -672,7 +663,7 @@ def test_a_killed_reshard_in_place_leaves_the_old_dataset_or_the_new_one(after, 
     held = in_no_order(records(old))
     patched = {
         # each step dies when it is first called
-        "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write = die",
+        "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write_all = die",
         "commit": "from tfshards.prep.building import commit; commit.complete = die",
     }
     code = (

@@ -150,7 +150,7 @@ from tfshards.prep.cli.main import main
 from tfshards.prep.writing import shard
 def fail(*_):
     raise ValueError("odd")
-shard.BuildArea.write = fail
+shard.BuildArea.write_all = fail
 sys.exit(main())
 """
     command = [sys.executable, "-c", program, *build_command(small_folder, out, *args)[3:]]

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from tests.errors import raises
-from tfshards.prep.planning.options import ShardCounts, size_warnings
+from tfshards.prep.planning.options import ShardCounts
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -112,24 +112,3 @@ def test_a_size_is_refused_only_where_it_has_no_effect():
         "train": 2,
         "val": 2,
     }
-
-
-@pytest.mark.parametrize(
-    ("count", "examples", "size", "warned"),
-    [
-        pytest.param(101, 201, 9, True, id="a hundred and one, most of a single example"),
-        pytest.param(101, 202, 9, False, id="two examples each"),
-        pytest.param(100, 100, 9, False, id="a hundred"),
-        pytest.param(101, 101, None, False, id="no size was asked for"),
-    ],
-)
-def test_a_size_that_makes_many_shards_of_single_examples_is_warned_of(count, examples, size, warned):
-    warnings = list(size_warnings(ShardCounts(), {"train": count}, {"train": examples}, size))
-    assert [text.partition(" makes ")[0] for text in warnings] == ["shard_size=9"] * warned
-
-
-def test_a_number_that_was_asked_for_is_not_warned_of():
-    asked = ShardCounts(None, {"train": 500})
-    counts, examples = {"train": 500, "val": 300}, {"train": 500, "val": 300}
-    (warning,) = size_warnings(asked, counts, examples, 9)
-    assert warning.startswith("shard_size=9 makes 300 shards of the 300 examples of split 'val'")

@@ -21,7 +21,7 @@ from PIL import Image
 from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.imaging.stored import decoded_fault
-from tfshards.prep.records.example import decode_example, decode_label, example_encoder
+from tfshards.prep.records.example import ParsedExample, decode_example, example_encoder
 from tfshards.prep.records.frames import frame, masked_crc32c, read_records
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
@@ -82,7 +82,7 @@ def put(root: Path, manifest: Manifest, old: Shard, records: list[bytes]) -> Non
 
 def label_of(data: bytes, label: Feature) -> int:
     try:
-        return decode_label(data, label.name)
+        return ParsedExample(data).label(label.name)
     except ValueError:
         # some records are not examples
         return 0
