@@ -35,13 +35,7 @@ class _GraphWorker(Worker):
 
 
 def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
-    """Raise if the workers of parameter servers do not support an option.
-
-    Raises:
-        OptionsError: the dataset would repeat the same epoch, because these workers build it again for each
-            iterator; only the coordinator would have a cache; or ``start`` is a ``Progress``, which counts
-            steps that all workers take together.
-    """
+    """Raise if the workers of parameter servers do not support an option."""
     if not has_servers(strategy):
         return
     is_random = options.shuffle is not None or options.is_augmented or options.resamples
@@ -58,12 +52,7 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
 def distribute_over_hosts(
     strategy: tf.distribute.Strategy, options: LoadOptions
 ) -> tf.distribute.DistributedDataset:
-    """Return the distributed dataset in which each host has its own part of every global batch.
-
-    Args:
-        strategy: a strategy of several hosts.
-        options: the options for all hosts; ``batch_size`` is the size of the global batch.
-    """
+    """Return the distributed dataset in which each host has its own part of every global batch."""
     global_batch_size = options.batch_size
     per_replica = global_batch_size // num_shares(strategy)
 

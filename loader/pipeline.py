@@ -61,11 +61,7 @@ def load(options: LoadOptions) -> tf.data.Dataset:
 
 
 def load_dataset(options: LoadOptions) -> tf.data.Dataset:
-    """Return the dataset of ``load``.
-
-    Raises:
-        TfshardsError: as for ``load``.
-    """
+    """Return the dataset of ``load``."""
     source = open_source(options)
     content = make_content(options, source)
     unmoved = unmoved_boxes(content.boxes, content.features, content.images, source.manifest.options)

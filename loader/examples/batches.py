@@ -71,7 +71,6 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
 
     Args:
         records: shape ``(n,)`` string.
-        features: the features to parse; the values of others are not copied.
 
     Returns:
         By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
@@ -154,15 +153,7 @@ def needs_numbers(content: Content, assignment: Assignment) -> bool:
 def make_batches(
     groups: tf.data.Dataset, content: Content, *, shards: Shards, assignment: Assignment, ahead: Ahead
 ) -> tf.data.Dataset:
-    """Return the batches of ``groups``.
-
-    Args:
-        groups: from ``streams.read_groups``.
-        content: the content of a batch.
-        shards: the shards of the split, which errors name.
-        assignment: which rows form a batch.
-        ahead: how much is processed ahead.
-    """
+    """Return the batches of ``groups``."""
 
     def parse(epoch: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Values:
         *numbers, records = (_by_step(assignment, each) for each in rows)

@@ -22,18 +22,7 @@ _STORED: Mapping[str, Boxes] = {
 def checked_boxes(
     boxes: Boxes | None, features: Sequence[Feature], images: Mapping[str, Image], recorded: object
 ) -> Boxes | None:
-    """Return the options of boxes with the name of their image.
-
-    Args:
-        boxes: options, or None.
-        features: the features that are delivered.
-        images: options of decoded images by feature.
-        recorded: options in the manifest of the dataset.
-
-    Raises:
-        OptionsError: a feature is not delivered or has another shape, the image is not known, the boxes are
-            stored in another format, or a list with a value for each box would keep those of removed boxes.
-    """
+    """Return the options of boxes with the name of their image."""
     if boxes is None:
         return None
     by_name = {feature.name: feature for feature in features}
@@ -129,10 +118,7 @@ def moved_boxes(
 
     Args:
         values: values of the example; boxes have shape ``(n, 4)``.
-        boxes: options of the boxes.
-        image: options of their image.
         region: ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
-        draws: random draws for the example, from ``augment.draws_of``.
 
     Returns:
         By name: boxes of shape ``(m, 4)`` float32, and the other features with ``m`` values.

@@ -20,17 +20,7 @@ from tfshards.schemas import Feature, OptionsError, Schema
 def selected_features(
     schema: Schema, select: Sequence[str] | None, *, adds_name: bool
 ) -> tuple[Feature, ...]:
-    """Return the features to deliver, in order: those named in ``select``, or all.
-
-    Args:
-        schema: the schema of the dataset.
-        select: names of features, or None.
-        adds_name: whether a dict also gets ``sample_weight``.
-
-    Raises:
-        OptionsError: ``select`` is not a tuple or list of names of features, or repeats one; or a feature
-            has the name that is added.
-    """
+    """Return the features to deliver, in order: those named in ``select``, or all."""
     if select is not None and not isinstance(select, (tuple, list)):
         given = select.split(",") if isinstance(select, str) else ["image"]
         meant = tuple(name.strip() for name in given)
@@ -54,17 +44,8 @@ def decoded_images(
 ) -> dict[str, Image]:
     """Return the options of decoded images and masks by name; those left out stay encoded.
 
-    Args:
-        features: the features that are delivered.
-        image: options for all images, or for some by name.
-        is_mapped: whether the user's function follows, which may make images equal in size.
-
     Returns:
         By name: with channels, dtype and method given, masks aligned with the images.
-
-    Raises:
-        OptionsError: ``image`` names other features than these, does not fit one of them, or leaves one
-            without the size that a batch needs.
     """
     if image is None:
         return {}
@@ -201,11 +182,7 @@ class Content:
 
 
 def make_content(options: LoadOptions, source: OpenSplit) -> Content:
-    """Return the content of the batches of ``source``.
-
-    Raises:
-        OptionsError: options do not fit the features or the classes of the dataset.
-    """
+    """Return the content of the batches of ``source``."""
     is_mapped = options.map_fn is not None
     adds_name = options.adds_weight and options.sample_weights != WEIGHT and not is_mapped
     features = selected_features(source.manifest.schema, options.select, adds_name=adds_name)

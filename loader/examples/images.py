@@ -40,8 +40,6 @@ def box_of(sides: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf
 
     Args:
         sides: ``[height, width]`` int32 of the image.
-        image: options with a crop, and therefore with a size.
-        draws: draws for this example, from ``draws_of``.
     """
     assert image.size is not None  # Image refuses a crop without a size
     if image.crop == "random":
@@ -77,7 +75,6 @@ def random_box(sides: tf.Tensor, size: tuple[int, int], draws: tf.Tensor) -> tf.
 
     Args:
         sides: ``[height, width]`` int32 of the image.
-        size: size of the result, ``(height, width)``.
         draws: shape ``(ATTEMPTS, 4)`` float32: height and width relative to the square root of the image's
             area; top and left from 0 to 1, where 1 is the last possible position.
     """
@@ -137,8 +134,6 @@ def decode_image(
 
     Args:
         encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP with the same channels.
-        image: the options, with channels set.
-        draws: random draws for the example, from ``augment.draws_of``.
         stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
     """
     (pixels,) = _decoded_box(encoded, image, draws, tf.as_dtype(stored), with_region=False)

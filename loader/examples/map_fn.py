@@ -30,12 +30,7 @@ class UserMap:
 
 
 def traced(user_map: UserMap, example: Mapping[str, tf.TensorSpec]) -> tuple[UserMap, object]:
-    """Return ``user_map`` with its function traced once, and the specification of its result.
-
-    Args:
-        user_map: the user's function.
-        example: the specification of an example.
-    """
+    """Return ``user_map`` with its function traced once, and the specification of its result."""
 
     def call(example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
         return user_map(example, seed)
@@ -51,11 +46,7 @@ def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def check_returned(spec: object, adds_weight: bool) -> None:
-    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched.
-
-    Raises:
-        OptionsError: it cannot, or the weight cannot be added to it.
-    """
+    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
     leaves = list(_leaves(spec, ""))
     if not leaves:
         raise OptionsError("map-fn-result", spec=spec)

@@ -69,12 +69,7 @@ class Weighing:
 
 
 def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | None) -> Weighing | None:
-    """Return the source of the weights of a split; None without ``sample_weights``.
-
-    Raises:
-        OptionsError: there is no such feature or class, a class that occurs has no weight, or the split has
-            no labels.
-    """
+    """Return the source of the weights of a split; None without ``sample_weights``."""
     if sample_weights is None:
         return None
     if isinstance(sample_weights, str) and sample_weights != BALANCED:
@@ -155,8 +150,6 @@ def _require(values: tf.Tensor, fits: tf.Tensor, shown: tf.Tensor, before: str, 
         values: any shape.
         fits: bool of the same shape.
         shown: integers of the same shape; the error names the one of the first value that does not fit.
-        before: the text of the error before the number.
-        after: the text after it.
     """
 
     def fail() -> tf.Tensor:

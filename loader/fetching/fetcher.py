@@ -74,17 +74,7 @@ class BlockFetcher:
         *,
         is_kept: bool = True,
     ) -> None:
-        """Prepare to fetch; nothing is fetched before the first block is asked for.
-
-        Args:
-            plan: what the worker reads.
-            reader: reads the runs of ``plan`` in blocks.
-            table: the blocks.
-            paths: the paths of the shards.
-            folder: holds the files.
-            room: how much of the folder's share is not for kept blocks.
-            is_kept: whether blocks are kept for later uses.
-        """
+        """Prepare to fetch; nothing is fetched before the first block is asked for."""
         self._plan, self._reader, self._table, self._paths = plan, reader, table, paths
         self._room = room
         # What is not kept gets no more space than it turns out to need.

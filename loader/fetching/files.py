@@ -65,7 +65,6 @@ def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Return how many records are sound at the start of ``data``, and their bytes; all bytes if all are.
 
     Args:
-        data: the frames of consecutive records.
         known: int64, ascending: offsets in ``data`` at which records must start.
     """
     starts, at, is_sound = [], 0, True
@@ -190,15 +189,7 @@ class BlockFiles:
     def __init__(
         self, table: BlockTable, paths: Sequence[AnyPath], folder: BlockFolder, *, reserve: int, most: int
     ) -> None:
-        """Prepare to fetch.
-
-        Args:
-            table: the blocks.
-            paths: the paths of the shards.
-            folder: holds the files.
-            reserve: how many bytes of the folder's share are not for kept blocks at first.
-            most: how many bytes that may become.
-        """
+        """Prepare to fetch."""
         self.lock: threading.RLock = threading.RLock()
         self.faults: Faults = Faults(table.shards)
         self.kept: Kept = Kept(max(0, folder.share - reserve))
@@ -219,12 +210,7 @@ class BlockFiles:
             self._keep_less()
 
     def reserve_more(self, num_bytes: int, *, urgently: bool) -> None:
-        """Keep fewer blocks, because a file of this size that is not kept has no room.
-
-        Args:
-            num_bytes: the size of the file.
-            urgently: whether it must have room now; kept blocks that are being read make none.
-        """
+        """Keep fewer blocks, because a file of this size that is not kept has no room."""
         while True:
             self._reserve = min(self._reserve + num_bytes, self._most)
             self._keep_less()
@@ -329,11 +315,7 @@ class BlockFiles:
         file.path.set_result(path)
 
     def _obtain(self, file: BlockFile) -> Path | None:
-        """Return the path of a file after checking its records; None if a block is damaged.
-
-        Raises:
-            OSError: the records cannot be fetched, or the file cannot be written.
-        """
+        """Return the path of a file after checking its records; None if a block is damaged."""
         piece, path = file.piece, self._folder.path / file.name
         if file.block is not None and (path.exists() or self._folder.link(file.name, piece.num_bytes)):
             with suppress(OSError):

@@ -48,17 +48,7 @@ class BlockFolder:
     """
 
     def __init__(self, base: Path, split: str, bound: int | None, wanted: int) -> None:
-        """Create the folder, and take over what ended pipelines of the split have left.
-
-        Args:
-            base: the folder of all splits.
-            split: hash of the split's content.
-            bound: the bytes of all pipelines of ``base`` together; None if each has what it wants.
-            wanted: the bytes that this pipeline can use.
-
-        Raises:
-            OSError: the folder cannot be used.
-        """
+        """Create the folder, and take over what ended pipelines of the split have left."""
         self._base, self._bound, self._wanted = base, bound, wanted
         self.path: Path = base / split / secrets.token_hex(4)
         self.path.mkdir(parents=True)
@@ -106,11 +96,7 @@ class BlockFolder:
         return False
 
     def write(self, name: str, data: bytes) -> Path:
-        """Write a block, which then exists as a whole or not at all.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write a block, which then exists as a whole or not at all."""
         path, temporary = self.path / name, self.path / f".{secrets.token_hex(4)}.tmp"
         try:
             with temporary.open("xb", buffering=0) as file:
@@ -176,13 +162,7 @@ class BlockFolder:
         return sum(map(_wanted_by, running)) + sum(map(_size_of, left)) <= bound
 
     def _trim(self, bound: int, left: Mapping[Path, int], wanted: Iterable[int]) -> None:
-        """Remove what ended pipelines have left beyond their parts of ``bound``.
-
-        Args:
-            bound: the bytes of all pipelines together.
-            left: the folders of ended pipelines, and how many bytes are in each.
-            wanted: how many bytes each running pipeline wants.
-        """
+        """Remove what ended pipelines have left beyond their parts of ``bound``."""
         running, is_trimmed = list(wanted), False
         for folder, num_bytes in left.items():
             elsewhere = [size for each, size in left.items() if each != folder]

@@ -37,11 +37,7 @@ _LEAST_AHEAD = 4
 
 
 def check_remote(options: LoadOptions, source: OpenSplit) -> None:
-    """Raise if options need files of an object store before the first step.
-
-    Raises:
-        OptionsError: they do; the message names what can be done.
-    """
+    """Raise if options need files of an object store before the first step."""
     if not isinstance(source.root, RemotePath):
         return
     if options.on_damage == "skip" or options.check == "headers":
@@ -50,11 +46,7 @@ def check_remote(options: LoadOptions, source: OpenSplit) -> None:
 
 
 def is_fetched(options: LoadOptions, source: OpenSplit, reader: RecordReader) -> bool:
-    """Return whether blocks are fetched as needed, rather than read as they are, or copied beforehand.
-
-    Raises:
-        OptionsError: records would be fetched one by one, or compressed shards from their starts.
-    """
+    """Return whether blocks are fetched as needed, rather than read as they are, or copied beforehand."""
     bound = options.cache_bytes
     if bound is None and (options.cache is not None or not isinstance(source.root, RemotePath)):
         return False
@@ -81,12 +73,7 @@ def with_short_streams(plan: ReadPlan) -> ReadPlan:
 
 
 def fetched_shards(plan: ReadPlan, reader: RecordReader, source: OpenSplit, options: LoadOptions) -> Shards:
-    """Return the shards of ``reader`` with a fetcher for their blocks.
-
-    Raises:
-        InputError: the folder of the cache cannot be used.
-        OptionsError: the bound of the cache is too small.
-    """
+    """Return the shards of ``reader`` with a fetcher for their blocks."""
     bound = options.cache_bytes
     listed = source.split.shards
     unit, room = _unit(plan, reader, listed, bound)

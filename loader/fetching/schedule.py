@@ -43,11 +43,6 @@ class Kept:
     def use(self, block: int, num_bytes: int, next_use: int) -> tuple[bool, list[int]]:
         """Note that ``block`` is used.
 
-        Args:
-            block: the block.
-            num_bytes: its size.
-            next_use: when it is used again; ``NEVER`` if it is not known to be.
-
         Returns:
             Whether it is kept from now on, and the blocks that are evicted for it.
         """
@@ -148,13 +143,7 @@ class Schedule:
 
 
 def schedule(plan: ReadPlan, reader: RecordReader, epoch: int) -> Schedule:
-    """Return the uses of an epoch, from its first step or, in the first epoch, from ``plan.begin``.
-
-    Args:
-        plan: what the worker reads.
-        reader: reads runs, in blocks of ``reader.shards.unit`` records.
-        epoch: number of the epoch.
-    """
+    """Return the uses of an epoch, from its first step or, in the first epoch, from ``plan.begin``."""
     first = plan.begin.step if epoch == plan.begin.epoch else 0
     with tf.device("CPU:0"):
         opened = plan.order.epoch(tf.constant(epoch, tf.int64))

@@ -72,10 +72,6 @@ def traced(function: Callable[..., object], signature: Sequence[tf.TypeSpec]) ->
     Grappler and checks it for oneDNN. For a pipeline of about twenty functions, this takes longer than
     everything else up to the first batch (benchmarks/first_batch.py). The attribute skips all three steps:
     see ``FunctionMetadata::Create`` in tensorflow/core/data/captured_function.cc.
-
-    Args:
-        function: a function of TensorFlow operations.
-        signature: the specification of each argument.
     """
     concrete: ConcreteFunction = _function(function, signature, _RUN_AS_TRACED).get_concrete_function()
     return concrete
@@ -161,12 +157,7 @@ def from_variant(variant: tf.Tensor, spec: object) -> tf.data.Dataset:
 
 
 def map_dataset(call: Call, num_parallel_calls: int | None = None) -> tf.Tensor:
-    """Return ``Dataset.map(..., deterministic=True)`` with a function that runs as traced.
-
-    Args:
-        call: the function, which returns tensors.
-        num_parallel_calls: number of elements processed in parallel; None to process each on request.
-    """
+    """Return ``Dataset.map(..., deterministic=True)`` with a function that runs as traced."""
     arguments = {**call.arguments(), "preserve_cardinality": True}
     if num_parallel_calls is None:
         return _raw("MapDataset", arguments, lambda: _mapped(call, None))
@@ -197,14 +188,7 @@ def flat_map_dataset(call: Call) -> tf.Tensor:
 def interleave_dataset(
     call: Call, cycle_length: int, block_length: int, num_parallel_calls: int | None = None
 ) -> tf.Tensor:
-    """Return ``Dataset.interleave(..., deterministic=True)`` with a function that runs as traced.
-
-    Args:
-        call: the function, which returns a variant tensor.
-        cycle_length: number of datasets that are open at the same time.
-        block_length: number of consecutive elements taken from each of them.
-        num_parallel_calls: number of datasets read in parallel; None to read each on request.
-    """
+    """Return ``Dataset.interleave(..., deterministic=True)`` with a function that runs as traced."""
     arguments = {
         **call.arguments(),
         "cycle_length": tf.constant(cycle_length, tf.int64),
@@ -250,8 +234,6 @@ def tfrecord_dataset(
 
     Args:
         path: scalar string.
-        compression: "" or "GZIP".
-        buffer_bytes: number of bytes that the open file reads ahead; 0 for none.
         offset: scalar int64, the byte at which a record starts; None for the start of the file.
     """
     common = {"filenames": path, "compression_type": compression}
@@ -280,13 +262,7 @@ def _from_offset(records: tf.data.Dataset, offset: tf.Tensor) -> tf.data.Dataset
 
 
 def with_cardinality(dataset: tf.data.Dataset, cardinality: int | tf.Tensor) -> tf.data.Dataset:
-    """Return ``dataset`` with a cardinality that tf.data cannot derive.
-
-    Args:
-        dataset: a dataset.
-        cardinality: the number of elements, or ``tf.data.INFINITE_CARDINALITY``;
-            ``tf.data.UNKNOWN_CARDINALITY`` changes nothing.
-    """
+    """Return ``dataset`` with a cardinality that tf.data cannot derive."""
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
         return dataset
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))

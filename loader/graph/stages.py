@@ -28,8 +28,6 @@ def call_method(
     holds. Here whoever runs the graph must keep the object of the method; see ``keep_alive``.
 
     Args:
-        method: a method of an object; called with NumPy values.
-        inputs: its arguments.
         dtypes: the dtypes of its results, which are scalars.
     """
     weak = weakref.WeakMethod(method)
@@ -102,14 +100,7 @@ _A_DATASET = tf.TensorSpec([], tf.variant)
 def mapped(
     dataset: tf.data.Dataset, function: Callable[..., object], num_parallel_calls: int | None = None
 ) -> tf.data.Dataset:
-    """Return ``dataset.map(function)``, in order, for a function of TensorFlow operations only.
-
-    Args:
-        dataset: elements are tensors, or nested tuples and dicts of tensors.
-        function: called with an element, or with the components of a tuple; returns tensors, or nested
-            tuples and dicts of tensors.
-        num_parallel_calls: number of elements processed in parallel; None to process each on request.
-    """
+    """Return ``dataset.map(function)``, in order, for a function of TensorFlow operations only."""
     stage = _Stage(dataset, function) if _is_plain(dataset.element_spec) else None
     if stage is None or not _is_plain(stage.spec):
         # Only tf.data knows how a ragged tensor is represented.
@@ -204,9 +195,6 @@ class _Stage:
         itself gets the identity, which TensorFlow never calls (``CreateShortCircuitInfo`` in
         tensorflow/core/data/captured_function.cc). The requesting thread must not run a ``tf.cond`` or
         anything else that calls a function: all threads that could run it may be waiting in the same way.
-
-        Raises:
-            TypeError: the function calls another function.
         """
         calls = {operation.type for operation in self._function.graph.get_operations()} & _CALLS
         if calls:

@@ -85,12 +85,7 @@ def damaged_records(path: str | os.PathLike[str], split: str | None = None) -> l
 def find_damage(
     root: Path, split: Split, inspected: Sequence[Inspected], compression: Compression
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return, for each shard, a mask of the records that cannot be read.
-
-    Raises:
-        FormatError: an index breaks the format, or the records of a shard can be read but do not match the
-            manifest.
-    """
+    """Return, for each shard, a mask of the records that cannot be read."""
 
     def scan(shard: Shard, seen: Inspected) -> tuple[npt.NDArray[np.bool_], str | None]:
         return _scan(root / shard.path, shard, seen, compression)
@@ -112,11 +107,7 @@ def find_damage(
 
 
 def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDArray[np.bool_]]) -> None:
-    """Warn about the records that are excluded, if there are any.
-
-    Raises:
-        InputError: all records are damaged.
-    """
+    """Warn about the records that are excluded, if there are any."""
     number = sum(int(bad.sum()) for bad in damage)
     if not number:
         return
@@ -199,12 +190,7 @@ def _runs(wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:
-    """Return the shards of the split, checked as ``options`` require.
-
-    Raises:
-        FormatError: shards differ from the manifest; the error lists the problems of each.
-        InputError: ``on_damage`` is "skip" and all records are damaged.
-    """
+    """Return the shards of the split, checked as ``options`` require."""
     root, split, compression = source.root, source.split, source.manifest.compression
     inspected = inspect_shards(root, split)
     indexes = [seen.index for seen in inspected]

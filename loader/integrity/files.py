@@ -161,9 +161,6 @@ def frame_faults(
     A length is wrong if it differs from the index or from its checksum. If the file ends early, or its
     compressed data are damaged, all records from there on are wrong. The digest is ``examples_digest`` of the
     lengths in the index and the data checksums in the file.
-
-    Raises:
-        OSError: the file cannot be opened.
     """
     lengths = index.lengths - FRAME_OVERHEAD
     sound = np.zeros(len(lengths), bool)

@@ -155,11 +155,7 @@ class Image:
 
 
 def check_images(image: object) -> None:
-    """Raise unless ``image`` is None, an ``Image``, or a nonempty mapping to ``Image`` values.
-
-    Raises:
-        OptionsError: it is something else.
-    """
+    """Raise unless ``image`` is None, an ``Image``, or a nonempty mapping to ``Image`` values."""
     if not isinstance(image, Mapping):
         check_type("image", image, Image)
         return
@@ -181,11 +177,7 @@ def _is_integer(number: object) -> bool:
 
 
 def _per_channel(given: str, part: object) -> PerChannel:
-    """Return a mean or a std as floats.
-
-    Raises:
-        OptionsError: it is neither a finite number nor a sequence of finite numbers.
-    """
+    """Return a mean or a std as floats."""
     if isinstance(part, (tuple, list)) or (isinstance(part, np.ndarray) and part.ndim):
         return tuple(_finite(given, each) for each in part)
     return _finite(given, part)

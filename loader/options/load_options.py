@@ -254,9 +254,6 @@ def takes(
 
     A type checker, ``inspect.signature`` and ``help`` see the parameters, their defaults and documentation
     as if the function listed them.
-
-    Args:
-        options: a dataclass; its attributes, and those of its bases, must be documented.
     """
 
     def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
@@ -344,11 +341,7 @@ def _check_cache(cache: object) -> None:
 
 
 def _cache_parts(cache: str) -> tuple[str, int | None]:
-    """Return the path of a cache, and its size or None.
-
-    Raises:
-        OptionsError: what follows the first comma is not a size.
-    """
+    """Return the path of a cache, and its size or None."""
     path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
     if not comma:
         return path, None

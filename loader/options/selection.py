@@ -60,11 +60,7 @@ class Mix:
 
 
 def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
-    """Raise unless all ``ratios`` are positive numbers.
-
-    Raises:
-        OptionsError: one is not; the message names the first.
-    """
+    """Raise unless all ``ratios`` are positive numbers."""
     for key, ratio in ratios.items():
         is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)
         if not is_number or not math.isfinite(ratio) or ratio <= 0:
@@ -72,11 +68,7 @@ def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
 
 
 def check_take(take: object) -> None:
-    """Raise unless ``take`` is None, a number of examples, or a ``Part``.
-
-    Raises:
-        OptionsError: it is something else.
-    """
+    """Raise unless ``take`` is None, a number of examples, or a ``Part``."""
     if take is None or isinstance(take, Part):
         return
     if isinstance(take, bool) or not isinstance(take, (int, np.integer)):
@@ -85,11 +77,7 @@ def check_take(take: object) -> None:
 
 
 def check_classes(classes: object) -> None:
-    """Raise unless ``classes`` is None, a list of names or numbers, or their ratios.
-
-    Raises:
-        OptionsError: it is something else, empty, or a ratio is not a positive number.
-    """
+    """Raise unless ``classes`` is None, a list of names or numbers, or their ratios."""
     if classes is None:
         return
     if isinstance(classes, (str, bytes)) or not isinstance(classes, (Sequence, Mapping)):

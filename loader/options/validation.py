@@ -10,62 +10,38 @@ from tfshards.schemas import OptionsError
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise unless ``value`` is one of ``allowed``.
-
-    Raises:
-        OptionsError: it is not.
-    """
+    """Raise unless ``value`` is one of ``allowed``."""
     if value not in allowed:
         raise OptionsError("not-a-choice", name=name, found=value, allowed=allowed)
 
 
 def check_names(name: str, names: object) -> None:
-    """Raise unless ``names`` is None or a sequence that is not itself a string.
-
-    Raises:
-        OptionsError: it is something else.
-    """
+    """Raise unless ``names`` is None or a sequence that is not itself a string."""
     if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
         raise OptionsError("names-type", name=name, names=names)
 
 
 def check_seed(name: str, seed: int) -> None:
-    """Raise unless ``seed`` fits an int64.
-
-    Raises:
-        OptionsError: it does not.
-    """
+    """Raise unless ``seed`` fits an int64."""
     check_integer(name, seed)
     if not -(2**63) <= seed < 2**63:
         raise OptionsError("seed-64-bits", name=name, seed=seed)
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Raise unless ``value`` is None or of type ``kind``, a public class of ``loader``.
-
-    Raises:
-        OptionsError: it is something else.
-    """
+    """Raise unless ``value`` is None or of type ``kind``, a public class of ``loader``."""
     if value is not None and not isinstance(value, kind):
         raise OptionsError("wrong-loader-type", name=name, found=value, kind=kind.__name__)
 
 
 def check_integer(name: str, number: object) -> None:
-    """Raise unless ``number`` is an integer of Python or NumPy.
-
-    Raises:
-        OptionsError: it is not.
-    """
+    """Raise unless ``number`` is an integer of Python or NumPy."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise OptionsError("not-an-integer", name=name, number=number)
 
 
 def check_index(name: str, index: int, count: int) -> None:
-    """Raise unless ``index`` is one of ``count``, which is at least 1; ``name`` is the owner of both.
-
-    Raises:
-        OptionsError: it is not.
-    """
+    """Raise unless ``index`` is one of ``count``, which is at least 1; ``name`` is the owner of both."""
     check_least(f"{name}.count", count, 1)
     check_integer(f"{name}.index", index)
     if not 0 <= index < count:
@@ -73,11 +49,7 @@ def check_index(name: str, index: int, count: int) -> None:
 
 
 def check_least(name: str, number: int, least: int) -> None:
-    """Raise unless ``number`` is an integer of at least ``least``.
-
-    Raises:
-        OptionsError: it is not.
-    """
+    """Raise unless ``number`` is an integer of at least ``least``."""
     check_integer(name, number)
     if number < least:
         raise OptionsError("below-least", name=name, number=number, least=least)

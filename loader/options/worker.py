@@ -32,11 +32,7 @@ _SLURM = _Launcher("SLURM_PROCID", "SLURM_NTASKS")
 
 
 def rank_and_size(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return the index of this worker and the number of workers, ``(0, 1)`` if no variable is set.
-
-    Raises:
-        OptionsError: variables contradict each other, one of a pair is missing, or one cannot be parsed.
-    """
+    """Return the index of this worker and the number of workers, ``(0, 1)`` if no variable is set."""
     found = {TF_CONFIG: task} if (task := cluster_task(environ)) is not None else {}
     for launcher in _LAUNCHERS:
         found |= _launched(launcher, environ)
@@ -53,9 +49,6 @@ def cluster_task(environ: Mapping[str, str]) -> tuple[int, int] | None:
 
     The chief is the first worker, as it is for ``MultiWorkerMirroredStrategy``. An evaluator reads for
     itself: ``(0, 1)``.
-
-    Raises:
-        OptionsError: it cannot be parsed, or it describes parameter servers, whose workers do not read by it.
     """
     text = environ.get(TF_CONFIG, "").strip()
     if not text:

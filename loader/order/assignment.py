@@ -119,19 +119,7 @@ def assign(
     remainder: Remainder,
     shuffle: Shuffle | None,
 ) -> Assignment:
-    """Return the positions of an epoch that ``worker`` reads.
-
-    Args:
-        num_positions: number of positions of an epoch.
-        stored: properties of the files.
-        batch_size: batch size of this worker.
-        worker: index and count of the worker.
-        remainder: what happens to the examples that do not fill a global batch.
-        shuffle: None for the stored order.
-
-    Raises:
-        OptionsError: ``shuffle.lanes`` does not fit the batch size or the workers.
-    """
+    """Return the positions of an epoch that ``worker`` reads."""
     batch_bytes = stored.record_bytes * batch_size
     group = max(1, min(MOST_PARSED, int(PARSED_BYTES / batch_bytes)))
     if shuffle is None or shuffle.how == "full":
@@ -186,9 +174,6 @@ def num_lanes(
 
     The default is the largest multiple of ``num_workers`` that divides ``global_batch_size``, up to ``most``
     or ``num_workers``. It is the same for all numbers of workers that divide the default of one worker.
-
-    Raises:
-        OptionsError: ``wanted`` does not divide the global batch size, or the workers do not divide it.
     """
     if wanted is None:
         per_worker = global_batch_size // num_workers

@@ -139,7 +139,6 @@ class RunOrder:
         """Return the intervals of neighbors that have the ranks ``[start, start + count)``.
 
         Args:
-            epoch: the epoch.
             starts: shape ``(n,)`` int64.
             counts: shape ``(n,)`` int64.
 

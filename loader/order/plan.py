@@ -62,11 +62,7 @@ def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None
 
 
 def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
-    """Raise unless this number of workers can resume a run.
-
-    Raises:
-        OptionsError: they do not divide its global batch, or its lanes.
-    """
+    """Raise unless this number of workers can resume a run."""
     if order is None:
         return
     whole, lanes = int(order["global_batch_size"]), int(order["lanes"])
@@ -86,11 +82,7 @@ def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
 
 
 def check_same_order(then: Facts | None, now: Facts) -> None:
-    """Raise unless the order is the same as in the run to resume.
-
-    Raises:
-        OptionsError: it differs; the message names the first difference.
-    """
+    """Raise unless the order is the same as in the run to resume."""
     if then is None:
         return
     for name in [*ORDER_FACTS, *(name for name in then if name not in ORDER_FACTS)]:
@@ -102,11 +94,7 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
 
 
 def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
-    """Raise unless the epoch and the step of ``start`` exist in the run.
-
-    Raises:
-        OptionsError: it does not, or the order before ``start`` is not known.
-    """
+    """Raise unless the epoch and the step of ``start`` exist in the run."""
     if epochs is not None and epochs < 1:
         raise OptionsError("epochs-range", epochs=epochs)
     # A finished run that is started again has no steps left.
@@ -128,12 +116,7 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
 
 
 def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
-    """Return the population of an epoch: which examples of ``source`` it contains, and how often.
-
-    Raises:
-        OptionsError: a class does not exist, or there are too few examples.
-        FormatError: the labels that are needed differ from the manifest.
-    """
+    """Return the population of an epoch: which examples of ``source`` it contains, and how often."""
     take, classes = options.take, options.classes
     part = take if isinstance(take, Part) else None
     if isinstance(options.path, Mix):
@@ -167,11 +150,7 @@ def _resampled(
     take: int | Part | None,
     source: OpenSplit,
 ) -> Groups:
-    """Return groups in these ratios, with ``take`` positions per epoch; by default the number of examples.
-
-    Raises:
-        OptionsError: a group has no examples, or no positions.
-    """
+    """Return groups in these ratios, with ``take`` positions per epoch; by default the number of examples."""
     for name, numbers in zip(ratios, members, strict=True):
         if not len(numbers):
             raise OptionsError("ratio-no-examples", label=source.label, name=name)
@@ -234,12 +213,7 @@ class ReadPlan:
 
 
 def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
-    """Return what the worker of ``options`` reads of ``source``.
-
-    Raises:
-        OptionsError: options do not fit the dataset, or the run that they resume.
-        FormatError: the labels that are needed differ from the manifest.
-    """
+    """Return what the worker of ``options`` reads of ``source``."""
     population = choose_population(options, source)
     begin, stored = options.begin, _stored(source)
     _check_enterable(stored, population, options.shuffle)

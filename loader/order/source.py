@@ -50,11 +50,7 @@ class OpenSplit:
         return f"split {self.name!r}" if self.sizes else f"split {self.name!r} of {self.root}"
 
     def labels(self) -> npt.NDArray[np.int64]:
-        """Return the label of each example, in stored order.
-
-        Raises:
-            FormatError: a file of labels cannot be read, or differs from the manifest.
-        """
+        """Return the label of each example, in stored order."""
         problems: list[Problem] = []
         labels = [np.zeros(0, np.int64)]
         with ThreadPoolExecutor(_NUM_THREADS) as threads:
@@ -76,13 +72,7 @@ class OpenSplit:
 
 
 def open_source(options: LoadOptions) -> OpenSplit:
-    """Return the split that ``options`` name, after reading the manifest.
-
-    Raises:
-        InputError: there is no dataset, or no such split, or mixed datasets differ.
-        FormatError: a manifest breaks the format.
-        OptionsError: the classes of the dataset differ from ``class_names``.
-    """
+    """Return the split that ``options`` name, after reading the manifest."""
     if isinstance(options.path, Mix):
         source = _open_mix(options.path, options.split)
     else:
@@ -94,17 +84,7 @@ def open_source(options: LoadOptions) -> OpenSplit:
 
 
 def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
-    """Return ``split``, or the name of the only split.
-
-    Args:
-        manifest: the manifest of the dataset.
-        split: a name, or None.
-        root: the dataset's directory, for errors.
-
-    Raises:
-        InputError: there is no such split, or ``split`` is None and there are several.
-        OptionsError: ``split`` is not a string.
-    """
+    """Return ``split``, or the name of the only split."""
     names = ", ".join(map(repr, manifest.splits))
     if split is not None and not isinstance(split, str):
         raise OptionsError("split-type", split=split, names=names)

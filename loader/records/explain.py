@@ -42,7 +42,6 @@ def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
     """Return an operation that fails if records could not be read; the error names file, record and offset.
 
     Args:
-        shards: the shards of the split.
         numbers: shape ``(rows,)`` int64, from ``read_intervals``.
     """
     all_read = tf.logical_not(tf.reduce_any(is_missing(numbers)))
@@ -63,7 +62,6 @@ def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
     """Return a message about the first record that could not be read, a scalar string.
 
     Args:
-        shards: the shards of the split.
         numbers: shape ``(rows,)`` int64, from ``read_intervals``; records without numbers are read a second
             time for them, by which none may be missing.
     """

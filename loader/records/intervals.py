@@ -62,10 +62,7 @@ def read_intervals(
     of such a record, and ``MISSING`` the place of all records after it or after the end of a file.
 
     Args:
-        shards: the shards of the split.
-        intervals: the intervals to read, one after the other.
         epoch: the number of the epoch that is read, a scalar int64.
-        numbered: whether to return numbers; required with a fetcher.
     """
     firsts, known = intervals.firsts, gather(shards.first_offsets, intervals.shards)
     offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))

@@ -34,13 +34,7 @@ class IntervalTable:
 
 
 def interval_table(shards: Shards, ranges: Ranges | None = None, *, circular: bool = False) -> IntervalTable:
-    """Return the intervals of the members of ``ranges``, or of all examples.
-
-    Args:
-        shards: the shards of the split.
-        ranges: the examples of the population, in ascending order; None for all, whose members are numbers.
-        circular: whether the table holds all members twice, as for a circle.
-    """
+    """Return the intervals of the members of ``ranges``, or of all examples."""
     num_examples = int(shards.sizes.sum())
     starts = np.zeros(1, np.int64) if ranges is None else ranges.starts
     sizes = np.array([num_examples], np.int64) if ranges is None else ranges.sizes
@@ -112,7 +106,6 @@ class RecordReader:
         The elements are as in ``read_intervals``.
 
         Args:
-            epoch: the epoch.
             starts: shape ``(n,)`` int64.
             counts: shape ``(n,)`` int64.
             num_padding: scalar int64, or None if no epoch has padding.
@@ -143,7 +136,6 @@ class RecordReader:
         """Return the records of the ranks ``[start, start + count)`` of an epoch, if ``reads_runs``.
 
         Args:
-            epoch: the epoch.
             starts: shape ``(n,)`` int64.
             counts: shape ``(n,)`` int64.
         """

@@ -31,13 +31,6 @@ class Fetcher(Protocol):
     ) -> tuple[bytes, np.int64]:
         """Return a local file that holds the records of a piece of a block, after waiting for it.
 
-        Args:
-            epoch: the number of the epoch that is read.
-            shard: the index of the shard.
-            first: the index of the first record in the shard.
-            count: the number of records.
-            number: the number of the first example, or ``PADDING``.
-
         Returns:
             The path, and the byte of the shard with which the file starts.
         """
@@ -113,16 +106,7 @@ def shards_of(
     damage: Sequence[npt.NDArray[np.bool_]] = (),
     versions: Sequence[str] = (),
 ) -> Shards:
-    """Return the shards of ``split`` in the dataset directory ``root``.
-
-    Args:
-        root: the dataset's directory.
-        split: the split.
-        indexes: the indexes of the shards.
-        compression: the compression of the shards.
-        damage: masks of the damaged records of each shard; empty if there is no damage.
-        versions: the versions of the files; empty for local files.
-    """
+    """Return the shards of ``split`` in the dataset directory ``root``."""
     bad = np.concatenate([[False], *damage, [False]])
     edges = np.flatnonzero(np.diff(bad)).astype(np.int64)
     stride = max(1, -(-split.num_examples // MOST_OFFSETS))

@@ -182,13 +182,7 @@ def _of_epoch(
 def _checked(
     groups: tf.data.Dataset, steps: tf.data.Dataset, explain: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.data.Dataset:
-    """Return ``(records,)`` of each group; one that cannot be read, and all after it, fail.
-
-    Args:
-        groups: string vectors, records without numbers.
-        steps: the first step of each group.
-        explain: returns a message about the group that starts with a step.
-    """
+    """Return ``(records,)`` of each group; one that cannot be read, and all after it, fail."""
     # zip() uses up a step for each failure, so even a missing file fails at most once for each group; and no
     # group after a failure has the step that is due.
     read = tf.data.Dataset.zip(steps, groups).ignore_errors()

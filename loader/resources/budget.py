@@ -157,11 +157,7 @@ def _slack(block: int) -> int:
 
 
 def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
-    """Return the largest part of ``ahead`` that a budget in bytes allows.
-
-    Raises:
-        OptionsError: it does not allow the minimum; the message names the budget that does.
-    """
+    """Return the largest part of ``ahead`` that a budget in bytes allows."""
     for each in _ever_less(ahead):
         least = sizes.held(each)
         if least <= budget:
@@ -174,15 +170,7 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
 def forecast(
     source: OpenSplit, plan: ReadPlan, reader: RecordReader, content: Content, spec: object
 ) -> Sizes:
-    """Return the sizes of what the pipeline processes.
-
-    Args:
-        source: the split that is read.
-        plan: the examples to read, and their order.
-        reader: reads the records, from the paths of the dataset.
-        content: the content of a batch.
-        spec: the specification of an example as it is delivered.
-    """
+    """Return the sizes of what the pipeline processes."""
     assignment, shards = plan.assignment, reader.shards
     lengths = record_lengths(shards, source.split)
     pixels = most_pixels(source, shards, lengths, tuple(content.images))

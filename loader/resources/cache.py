@@ -42,20 +42,7 @@ _lock = threading.Lock()
 
 
 def cached_shards(shards: Shards, source: OpenSplit, folder: Path, *, strict: bool) -> Shards:
-    """Return ``shards`` with the paths of their copies, after making those that are missing.
-
-    Args:
-        shards: the shards of the split.
-        source: the split as in the manifest.
-        folder: folder for the copies of any number of datasets.
-        strict: whether a shard that differs from the manifest is an error; if not, that shard is read from
-            the dataset.
-
-    Raises:
-        InputError: there is no space for the copies, they cannot be written, or ``folder`` would be in a
-            folder that does not exist.
-        FormatError: shards differ from the manifest.
-    """
+    """Return ``shards`` with the paths of their copies, after making those that are missing."""
     if not folder.absolute().parent.is_dir():
         raise InputError("cache-parent-missing", folder=folder, parent=folder.absolute().parent)
     keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
@@ -156,11 +143,7 @@ def _identity(path: Path) -> tuple[int, ...]:
 
 
 def _verified_blocks(path: AnyPath, shard: Shard, count: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the bytes of a shard's file, and raise at the end unless their digest matches the manifest.
-
-    Raises:
-        _OtherBytesError: it does not, or the file cannot be read.
-    """
+    """Yield the bytes of a shard's file, and raise at the end unless their digest matches the manifest."""
     digest = hashlib.sha256()
     try:
         with open_regular(path, buffering=0) as file:

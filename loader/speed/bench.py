@@ -42,7 +42,6 @@ def cold_bytes_per_second(files: Sequence[tuple[Path, int]], seconds: float) -> 
     Their pages are taken out of the cache first, and are in it afterwards.
 
     Args:
-        files: paths, and how many bytes of each to read.
         seconds: time after which the rest of the bytes is read without counting.
 
     Returns:
@@ -80,8 +79,6 @@ def rate_in_graph(
     """Return the examples per second of an endless dataset, iterated without Python.
 
     Args:
-        dataset: the dataset.
-        examples_of: returns the number of examples of an element.
         seconds: time to measure, after a quarter as long to start.
     """
 
@@ -147,8 +144,6 @@ def speed_of_smaller(
 
     Args:
         encoded: encoded images of a dataset, scalar strings.
-        image: how they are decoded.
-        batch_size: examples per batch.
         seconds: time to measure each of both.
     """
     # with the same work, but without random draws

@@ -233,14 +233,6 @@ def limit_of(
     """Return the slowest stage, or the disk if it is slower than all stages together.
 
     The time of a stage is by how much an example takes longer with it than without it.
-
-    Args:
-        disk: examples per second without the page cache; None if that was not measured.
-        records: examples per second up to this stage, as the other ones.
-        parsed: see ``records``.
-        decoded: see ``records``; None if nothing is decoded.
-        delivered: see ``records``.
-        is_remote: whether records come from a store.
     """
     if disk is not None and disk < delivered:
         return "disk"

@@ -35,9 +35,6 @@ def newest_readable(folder: str) -> str | None:
     """Return the prefix of the newest checkpoint that can be read; None if there is none yet.
 
     Each tensor is read and compared with its checksum. Damaged checkpoints are named in a warning.
-
-    Raises:
-        InputError: there are or were checkpoints, but none can be read.
     """
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     numbers = {int(match[1]) for name in names if (match := _FILE.fullmatch(name))}
@@ -315,11 +312,7 @@ def _check_backend() -> None:
 
 
 def _check_model(model: _Model) -> None:
-    """Raise unless the model has everything that a checkpoint saves.
-
-    Raises:
-        OptionsError: it does not, or it is trained on several hosts.
-    """
+    """Raise unless the model has everything that a checkpoint saves."""
     strategy = getattr(model, "distribute_strategy", None)
     is_one_of_several = hasattr(model, "jax_state_sync") and sys.modules["jax"].process_count() > 1
     if is_one_of_several or (strategy and has_several_hosts(strategy)):
