@@ -301,8 +301,8 @@ def test_the_loader_imports_tensorflow_and_the_schemas_only():
     # typing_extensions is a requirement of TensorFlow, and imported only for type checkers
     allowed = {"tensorflow", "typing_extensions", "tfshards.loader", "tfshards.schemas", "numpy"}
     allowed |= sys.stdlib_module_names
-    # for blocks of object stores, and only there
-    remote = {ROOT / "loader" / "fetching" / "files.py": {"google_crc32c"}}
+    # for records that are checked without TensorFlow, and only there
+    remote = {ROOT / "loader" / "integrity" / "files.py": {"google_crc32c"}}
     for path in (ROOT / "loader").rglob("*.py"):
         others = {name for name in imported(path) if name not in allowed}
         assert others == remote.get(path, set()), path

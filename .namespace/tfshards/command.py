@@ -49,7 +49,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=2.0,
         metavar="N",
-        help="time to measure each of up to eight stages (default: 2)",
+        help="time to measure each of up to five stages (default: 2)",
     )
 
 

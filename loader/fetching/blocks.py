@@ -58,28 +58,28 @@ class BlockTable:
         return np.append(0, np.cumsum(-(-self.shards.sizes // self.shards.unit)))
 
     @cached_property
+    def offsets(self) -> list[IntArray]:
+        """The known offsets of each shard, and its end."""
+        known = np.split(self.shards.offsets, self.shards.first_offsets[1:])
+        return [np.append(each, listed.record_bytes) for each, listed in zip(known, self.listed, strict=True)]
+
+    @cached_property
     def sizes(self) -> IntArray:
         """The bytes of each block."""
-        found = []
-        for shard, listed in enumerate(self.listed):
-            count = int(self.firsts[shard + 1] - self.firsts[shard])
-            rows = (
-                self.shards.first_offsets[shard] + np.arange(count) * self.shards.unit // self.shards.stride
-            )
-            found.append(np.diff(np.append(self.shards.offsets[rows], listed.record_bytes)))
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        found = [np.zeros(0, np.int64)]
+        for offsets, count in zip(self.offsets, np.diff(self.firsts), strict=True):
+            rows = np.arange(count) * self.shards.unit // self.shards.stride
+            found.append(np.diff(offsets[np.append(rows, -1)]))
+        return np.concatenate(found)
 
     def most_bytes(self, count: int) -> int:
         """Return the most bytes that consecutive records have, with those that ``piece`` adds to them."""
         rows = -(-count // self.shards.stride) + (self.shards.stride > 1)
-        most = 0
-        for shard, listed in enumerate(self.listed):
-            base = int(self.shards.first_offsets[shard])
-            num_known = -(-listed.num_examples // self.shards.stride)
-            limits = np.append(self.shards.offsets[base : base + num_known], listed.record_bytes)
-            width = min(rows, num_known)
-            most = max(most, int((limits[width:] - limits[: len(limits) - width]).max()))
-        return most
+        widths = [min(rows, len(offsets) - 1) for offsets in self.offsets]
+        pairs = zip(self.offsets, widths, strict=True)
+        return max(
+            (int((each[width:] - each[: len(each) - width]).max()) for each, width in pairs), default=0
+        )
 
     def block_of(self, shards: IntArray, records: IntArray) -> IntArray:
         """Return the blocks of records, vectors."""
@@ -93,13 +93,10 @@ class BlockTable:
 
     def piece(self, shard: int, first: int, end: int) -> Piece:
         """Return these records of a shard, and as many around them as their offsets in memory require."""
-        stride, listed = self.shards.stride, self.listed[shard]
-        low, high = first // stride, -(-min(end, listed.num_examples) // stride)
-        base = int(self.shards.first_offsets[shard])
-        known = self.shards.offsets[base + low : base + high]
-        num_known = -(-listed.num_examples // stride)
-        stop = int(self.shards.offsets[base + high]) if high < num_known else listed.record_bytes
-        return Piece(shard, low * stride, int(known[0]), stop, known - known[0])
+        stride, offsets = self.shards.stride, self.offsets[shard]
+        low, high = first // stride, min(-(-end // stride), len(offsets) - 1)
+        start = int(offsets[low])
+        return Piece(shard, low * stride, start, int(offsets[high]), offsets[low:high] - start)
 
     def name(self, piece: Piece) -> str:
         """Return the file name of a piece."""
@@ -111,9 +108,7 @@ class BlockTable:
         shard = self._by_path.get(path)
         if shard is None:
             return None
-        base, listed = int(self.shards.first_offsets[shard]), self.listed[shard]
-        known = self.shards.offsets[base : base - (-listed.num_examples // self.shards.stride)]
-        row = int(np.searchsorted(known, int(interval.partition("-")[0])))
+        row = int(np.searchsorted(self.offsets[shard], int(interval.partition("-")[0])))
         number = int(self.firsts[shard]) + row * self.shards.stride // self.shards.unit
         return number if number < self.firsts[shard + 1] and self.name(self.block(number)) == name else None
 

@@ -14,17 +14,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
-from tfshards.loader.integrity.files import REMOTE_REMEDY
+from tfshards.loader.integrity.files import REMOTE_REMEDY, data_checksum
 from tfshards.loader.records.explain import REMEDY
 from tfshards.loader.records.shards import Shards
-from tfshards.schemas.digests import MASK_DELTA, masked_crc32c_of_rows
+from tfshards.schemas.digests import masked_crc32c_of_rows
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
 from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, read_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
@@ -72,8 +71,7 @@ def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
         end = at + HEADER_BYTES + _LENGTH.unpack_from(data, at)[0]
         if end + FOOTER_BYTES > len(data):
             break
-        crc = google_crc32c.value(data[at + HEADER_BYTES : end])
-        is_sound = ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF == _CHECKSUM.unpack_from(data, end)[0]
+        is_sound = data_checksum(data[at + HEADER_BYTES : end]) == _CHECKSUM.unpack_from(data, end)[0]
         starts.append(at)
         at = end + FOOTER_BYTES
     found = np.array(starts, np.int64)

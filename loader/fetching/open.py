@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.shards import Shards
-from tfshards.loader.resources.cache import FOLDER
+from tfshards.loader.resources.cache import cache_base, split_folder
 from tfshards.schemas import InputError, OptionsError, Shard
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import RemotePath
@@ -80,15 +79,10 @@ def fetched_shards(plan: ReadPlan, reader: RecordReader, source: OpenSplit, opti
     shards = replace(reader.shards, unit=unit)
     table = BlockTable(shards, listed)
     wanted = room.staging + sum(shard.num_bytes for shard in listed)
-    keys = "".join(f"{shard.path} {shard.digest}\n" for shard in listed)
-    split = f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
     try:
         base = _base(options.cache_folder)
-        if bound is None:
-            # No more than what is read now, and then no byte is fetched twice in an epoch.
-            folder = BlockFolder(base, split, None, room.staging)
-        else:
-            folder = BlockFolder(base, split, bound, wanted)
+        # Without a cache no more than what is read now, and then no byte is fetched twice in an epoch.
+        folder = BlockFolder(base, split_folder(source), bound, room.staging if bound is None else wanted)
     except OSError as error:
         where = error.filename or options.cache_folder or tempfile.gettempdir()
         raise InputError("cache-unusable", where=where, why=error.strerror or error) from error
@@ -108,9 +102,7 @@ def _base(folder: Path | None) -> Path:
         if own.stat().st_uid != user:
             raise InputError("cache-of-other-user", own=own)
         return own / _BLOCKS
-    if not folder.parent.is_dir():
-        raise InputError("cache-parent-missing", folder=folder, parent=folder.parent)
-    return folder / FOLDER / _BLOCKS
+    return cache_base(folder) / _BLOCKS
 
 
 def _unit(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import tfrecord_dataset
-from tfshards.loader.graph.stages import flat_mapped, mapped
 from tfshards.loader.integrity.files import (
     REMEDY,
     Inspected,
@@ -28,13 +25,10 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import OpenSplit, split_name
 from tfshards.loader.records.shards import Shards, shards_of
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
-from tfshards.schemas.compression import Compression, tensorflow_name
-from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.compression import Compression
 from tfshards.schemas.storage import RemotePath, any_path, is_remote
 
 _LISTED = 3
-_READ_TOGETHER = 4096
-_BUFFER_BYTES = 1 << 20
 
 
 class DamagedRecord(NamedTuple):
@@ -85,22 +79,30 @@ def damaged_records(path: str | os.PathLike[str], split: str | None = None) -> l
 def find_damage(
     root: Path, split: Split, inspected: Sequence[Inspected], compression: Compression
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return, for each shard, a mask of the records that cannot be read."""
+    """Return, for each shard, a mask of the records that cannot be read.
+
+    An index that breaks the format, or sound records that do not match the manifest, are a FormatError.
+    """
 
     def scan(shard: Shard, seen: Inspected) -> tuple[npt.NDArray[np.bool_], str | None]:
-        return _scan(root / shard.path, shard, seen, compression)
+        bad = np.zeros(len(seen.index.lengths), bool)
+        try:
+            wrong, digest = frame_faults(root / shard.path, seen.index, compression, deep=True)
+        except OSError:
+            return ~bad, None
+        bad[wrong] = True
+        if len(wrong) and compression != "none":
+            # nothing after the first damage can be reached
+            bad[wrong[0] :] = True
+        return bad, None if len(wrong) else digest_fault(shard, digest)
 
     problems = [problem for seen in inspected for problem in seen.index_problems]
     if problems:
         raise FormatError(f"{root}: the indexes of the shards ({REMEDY})", problems)
-    # TensorFlow's reader releases the GIL.
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         found = list(threads.map(scan, split.shards, inspected))
-    foreign = [
-        Problem(shard.path, fault)
-        for shard, (_, fault) in zip(split.shards, found, strict=True)
-        if fault is not None
-    ]
+    pairs = zip(split.shards, found, strict=True)
+    foreign = [Problem(shard.path, fault) for shard, (_, fault) in pairs if fault is not None]
     if foreign:
         raise FormatError(f"{root}: the records of the shards ({REMEDY})", foreign)
     return [bad for bad, _ in found]
@@ -127,66 +129,6 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
         # the line that called load()
         stacklevel=6,
     )
-
-
-def _scan(
-    path: Path, shard: Shard, seen: Inspected, compression: Compression
-) -> tuple[npt.NDArray[np.bool_], str | None]:
-    """Return a mask of the unreadable records, and a message if all can be read but are the wrong ones."""
-    num_records = len(seen.index.lengths)
-    bad = np.zeros(num_records, bool)
-    try:
-        size = path.stat().st_size
-        wrong, digest = frame_faults(path, seen.index, compression)
-    except OSError:
-        return ~bad, None
-    bad[wrong] = True
-    offsets, ends = seen.index.offsets, np.cumsum(seen.index.lengths)
-    if compression == "none":
-        bad |= ends > size
-    # TensorFlow never reads a frame with a wrong header: a huge length would crash the process.
-    for first, last in list(_runs(~bad)):
-        while first < last:
-            sound = _num_sound(path, seen.index.lengths[first:last], int(offsets[first]), compression)
-            first += sound
-            if first < last and compression != "none":
-                bad[first:] = True
-                break
-            if first < last:
-                bad[first] = True
-                first += 1
-    return bad, None if bad.any() else digest_fault(shard, digest)
-
-
-def _num_sound(
-    path: Path, frame_lengths: npt.NDArray[np.int64], offset: int, compression: Compression
-) -> int:
-    """Return the number of records from ``offset`` on that can be read and have the length in the index."""
-
-    def read(start: tf.Tensor) -> tf.data.Dataset:
-        records = tfrecord_dataset(tf.constant(str(path)), tensorflow_name(compression), _BUFFER_BYTES, start)
-        return mapped(records, lambda record: tf.strings.length(record))
-
-    # Inside a function: see tfrecord_dataset.
-    lengths = flat_mapped(tf.data.Dataset.from_tensors(tf.constant(offset, tf.int64)), read)
-    # After the last number zip() requests one more element, which must not read the next record.
-    lengths = lengths.take(len(frame_lengths))
-    # zip() uses up a number for each failure, so a missing file fails at most len(frame_lengths) times.
-    numbered = tf.data.Dataset.zip(tf.data.Dataset.range(len(frame_lengths)), lengths).ignore_errors()
-    sound = 0
-    for numbers, found in numbered.batch(_READ_TOGETHER).as_numpy_iterator():
-        wanted = frame_lengths[sound : sound + len(found)] - FRAME_OVERHEAD
-        right = (numbers == np.arange(sound, sound + len(found))) & (found == wanted)
-        sound += len(found) if right.all() else int(np.argmin(right))
-        if not right.all():
-            break
-    return sound
-
-
-def _runs(wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Yield the half-open ranges in which all elements are true."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]])))
-    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:

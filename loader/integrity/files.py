@@ -9,22 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
-from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
+from tfshards.schemas.digests import MASK_DELTA, NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
 from tfshards.schemas.files import size_and_last_bytes
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.untrusted import open_unpacked
 
 # More than there are CPUs: the threads mostly wait for storage.
-NUM_THREADS = 16
-# Two of them ask for one shard at the same time, so that the checks of 32 shards take two round trips.
-_NUM_REMOTE = 64
+_NUM_LOCAL, _NUM_REMOTE = 16, 64
 REMEDY = (
     "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
     "files from their source; or restore them from a backup"
@@ -60,48 +59,34 @@ class Inspected:
 
 def inspect_shards(root: AnyPath, split: Split) -> list[Inspected]:
     """Check each shard of ``split`` in the dataset directory ``root``."""
-    if isinstance(root, RemotePath):
-        return _inspect_remote(root, split)
-    with ThreadPoolExecutor(NUM_THREADS) as threads:
-        return list(threads.map(lambda shard: _inspect(root, shard), split.shards))
-
-
-def _inspect_remote(root: RemotePath, split: Split) -> list[Inspected]:
-    with ThreadPoolExecutor(_NUM_REMOTE) as threads:
-        files = threads.map(lambda shard: _remote_problem(root, shard), split.shards)
+    # Two threads ask for one shard at the same time, so that 32 shards in a store take two round trips.
+    with ThreadPoolExecutor(_NUM_REMOTE if isinstance(root, RemotePath) else _NUM_LOCAL) as threads:
+        files = threads.map(lambda shard: _file_problem(root, shard), split.shards)
         indexes = threads.map(lambda shard: read_index(root, shard), split.shards)
-        inspected = []
-        for shard, (problem, version), (index, problems) in zip(split.shards, files, indexes, strict=True):
-            file_problems = () if problem is None else (Problem(shard.path, problem),)
-            index = _NO_RECORDS if index is None else index
-            inspected.append(Inspected(index, file_problems, tuple(problems), version))
-    return inspected
+        return [
+            Inspected(
+                _NO_RECORDS if index is None else index,
+                () if problem is None else (Problem(shard.path, problem),),
+                tuple(problems),
+                version,
+            )
+            for shard, (problem, version), (index, problems) in zip(split.shards, files, indexes, strict=True)
+        ]
 
 
-def _remote_problem(root: RemotePath, shard: Shard) -> tuple[str | None, str]:
-    path = root / shard.path
+def _file_problem(root: AnyPath, shard: Shard) -> tuple[str | None, str]:
+    """Return what is wrong with the file of a shard, or None; and the version of its object."""
+    path, version = root / shard.path, ""
     try:
-        status = path.stat()
-        size, version = status.st_size, status.e_tag
-        last_bytes = read_range(path, max(0, size - NUM_LAST_BYTES), size, version).hex()
+        if isinstance(path, RemotePath):
+            status = path.stat()
+            size, version = status.st_size, status.e_tag
+            last_bytes = read_range(path, max(0, size - NUM_LAST_BYTES), size, version).hex()
+        else:
+            size, last_bytes = size_and_last_bytes(path)
     except OSError as error:
         return f"cannot be read: {error.strerror}", ""
     return _difference(shard, size, last_bytes), version
-
-
-def _inspect(root: AnyPath, shard: Shard) -> Inspected:
-    problem = _file_problem(root, shard)
-    file_problems = () if problem is None else (Problem(shard.path, problem),)
-    index, problems = read_index(root, shard)
-    return Inspected(_NO_RECORDS if index is None else index, file_problems, tuple(problems))
-
-
-def _file_problem(root: AnyPath, shard: Shard) -> str | None:
-    try:
-        size, last_bytes = size_and_last_bytes(root / shard.path)
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return _difference(shard, size, last_bytes)
 
 
 def _difference(shard: Shard, size: int, last_bytes: str) -> str | None:
@@ -154,13 +139,13 @@ def header_problems(
 
 
 def frame_faults(
-    path: Path, index: RecordIndex, compression: Compression
+    path: Path, index: RecordIndex, compression: Compression, *, deep: bool = False
 ) -> tuple[npt.NDArray[np.int64], str]:
-    """Return the records whose length is wrong, and the digest of all records.
+    """Return the records whose length is wrong, and the digest of all records; raise OSError without a file.
 
     A length is wrong if it differs from the index or from its checksum. If the file ends early, or its
     compressed data are damaged, all records from there on are wrong. The digest is ``examples_digest`` of the
-    lengths in the index and the data checksums in the file.
+    lengths in the index and the data checksums in the file. A deep check also compares these with the data.
     """
     lengths = index.lengths - FRAME_OVERHEAD
     sound = np.zeros(len(lengths), bool)
@@ -171,13 +156,15 @@ def frame_faults(
         file, _ = open_unpacked(path, compression, buffering=0)
         with file:
             try:
-                for first, headers, footers in _frames(file, index, seen, block_bytes):
+                for first, headers, footers, of_data in _frames(file, index, seen, block_bytes, deep=deep):
                     seen = first + len(headers)
                     stated = np.ascontiguousarray(headers[:, :8]).view("<u8")[:, 0]
                     held = np.ascontiguousarray(headers[:, 8:]).view("<u4")[:, 0]
                     right = (stated == lengths[first:seen]) & (held == masked_crc32c_of_rows(headers[:, :8]))
-                    sound[first:seen] = right
                     checksums[first:seen] = np.ascontiguousarray(footers).view("<u4")[:, 0]
+                    if of_data is not None:
+                        right &= checksums[first:seen] == of_data
+                    sound[first:seen] = right
                 if file.read(1) and len(sound):
                     # There are bytes after the last record of the index.
                     sound[-1] = False
@@ -185,6 +172,12 @@ def frame_faults(
             except CODEC_ERRORS:
                 continue
     return np.flatnonzero(~sound), examples_digest(lengths, checksums)
+
+
+def data_checksum(data: bytes) -> int:
+    """Return the masked CRC-32C of a record's data, as in its frame."""
+    crc = google_crc32c.value(data)
+    return int((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
 def digest_fault(shard: Shard, digest: str) -> str | None:
@@ -198,23 +191,31 @@ def digest_fault(shard: Shard, digest: str) -> str | None:
 
 
 def _frames(
-    file: BinaryIO, index: RecordIndex, first: int, block_bytes: int
-) -> Iterator[tuple[int, _Bytes, _Bytes]]:
-    """Yield intervals of records: the first record, the headers ``(n, 12)`` and the footers ``(n, 4)``."""
+    file: BinaryIO, index: RecordIndex, first: int, block_bytes: int, *, deep: bool
+) -> Iterator[tuple[int, _Bytes, _Bytes, npt.NDArray[np.uint32] | None]]:
+    """Yield intervals of records: the first record, headers and footers, ``(n, 12)`` and ``(n, 4)``.
+
+    A deep check adds the checksums of their data, ``(n,)``; otherwise the last value is None.
+    """
     offsets, lengths = index.offsets, index.lengths
     ends = offsets + lengths
     while first < len(lengths):
         last = int(np.searchsorted(ends, offsets[first] + block_bytes, side="right"))
         last = max(last, first + 1)
         start, end = int(offsets[first]), int(ends[last - 1])
-        if not block_bytes or (end - start) // (last - first) > _SPARSE_BYTES:
+        found = None
+        if not deep and (not block_bytes or (end - start) // (last - first) > _SPARSE_BYTES):
             rows = np.stack([_sparse(file, int(offsets[i]), int(ends[i])) for i in range(first, last)])
         else:
-            block = np.frombuffer(_read(file, start, end), np.uint8)
-            heads = (offsets[first:last] - start)[:, np.newaxis] + np.arange(HEADER_BYTES)
-            tails = (ends[first:last] - start)[:, np.newaxis] + np.arange(-FOOTER_BYTES, 0)
-            rows = block[np.concatenate([heads, tails], axis=1)]
-        yield first, rows[:, :HEADER_BYTES], rows[:, HEADER_BYTES:]
+            data = _read(file, start, end)
+            starts, stops = offsets[first:last] - start, ends[first:last] - start
+            heads = starts[:, np.newaxis] + np.arange(HEADER_BYTES)
+            tails = stops[:, np.newaxis] + np.arange(-FOOTER_BYTES, 0)
+            rows = np.frombuffer(data, np.uint8)[np.concatenate([heads, tails], axis=1)]
+            if deep:
+                bounds = zip((starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist(), strict=True)
+                found = np.array([data_checksum(data[low:high]) for low, high in bounds], np.uint32)
+        yield first, rows[:, :HEADER_BYTES], rows[:, HEADER_BYTES:], found
         first = last
 
 

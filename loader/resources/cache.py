@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tfshards.loader.integrity.files import remedy
@@ -43,10 +43,7 @@ _lock = threading.Lock()
 
 def cached_shards(shards: Shards, source: OpenSplit, folder: Path, *, strict: bool) -> Shards:
     """Return ``shards`` with the paths of their copies, after making those that are missing."""
-    if not folder.absolute().parent.is_dir():
-        raise InputError("cache-parent-missing", folder=folder, parent=folder.absolute().parent)
-    keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
-    folder = folder / FOLDER / f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
+    folder = cache_base(folder) / split_folder(source)
     try:
         # One at a time: a second load of the same split waits for the copies and then uses them.
         with _lock, _locked(folder):
@@ -56,12 +53,21 @@ def cached_shards(shards: Shards, source: OpenSplit, folder: Path, *, strict: bo
     return replace(shards, paths=tuple(map(str, paths)))
 
 
+def cache_base(folder: Path) -> Path:
+    """Return the folder in which the loader may write, in an existing folder of the user."""
+    if not folder.parent.is_dir():
+        raise InputError("cache-parent-missing", folder=folder, parent=folder.parent)
+    return folder / FOLDER
+
+
+def split_folder(source: OpenSplit) -> str:
+    """Return a name that the split shares only with splits of the same bytes."""
+    keys = "".join(f"{shard.path} {shard.digest}\n" for shard in source.split.shards)
+    return f"{source.name}-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
+
+
 class _OtherBytesError(Exception):
-    """A file differs from the manifest."""
-
-
-class _StoppedError(Exception):
-    """Another thread has failed."""
+    """A file differs from the manifest, or another thread has failed."""
 
 
 def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
@@ -81,26 +87,31 @@ def _fill(folder: Path, source: OpenSplit, *, strict: bool) -> list[AnyPath]:
             num_bytes=num_bytes,
             free=free,
         )
-    copying = _Copying(num_bytes, f"{root}: caching split {name!r}")
+    done, logged, guard, stopped = 0, time.monotonic(), threading.Lock(), threading.Event()
+
+    def count(num_copied: int) -> None:
+        nonlocal done, logged
+        if stopped.is_set():
+            raise _OtherBytesError("another thread has failed")
+        with guard:
+            done += num_copied
+            # copying may take minutes
+            if time.monotonic() - logged >= _SECONDS_A_LINE:
+                logged = time.monotonic()
+                _LOG.warning("%s: caching split %r: %s of %s", root, name, size(done), size(num_bytes))
 
     def copy(shard: Shard) -> str | None:
         try:
-            _copy(root / shard.path, _copy_of(shard, folder), shard, copying.add)
+            _copy(root / shard.path, _copy_of(shard, folder), shard, count)
         except _OtherBytesError as error:
             return str(error)
-        except _StoppedError:
-            # The thread that failed raises the error.
-            return None
-        except BaseException:
-            copying.is_stopped = True
-            raise
         return None
 
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
         try:
             faults = list(threads.map(copy, missing))
         except BaseException:
-            copying.is_stopped = True
+            stopped.set()
             raise
     wrong = {shard.path: fault for shard, fault in zip(missing, faults, strict=True) if fault is not None}
     if wrong and strict:
@@ -155,28 +166,6 @@ def _verified_blocks(path: AnyPath, shard: Shard, count: Callable[[int], None]) 
         raise _OtherBytesError(f"cannot be read: {error.strerror}") from error
     if f"sha256:{digest.hexdigest()}" != shard.digest:
         raise _OtherBytesError("its digest differs from the manifest: it is damaged, or a different file")
-
-
-@dataclass
-class _Copying:
-    """The progress of the copying, logged regularly because it may take minutes."""
-
-    total: int
-    what: str
-
-    def __post_init__(self) -> None:
-        self.is_stopped = False
-        self._done, self._logged, self._lock = 0, time.monotonic(), threading.Lock()
-
-    def add(self, num_bytes: int) -> None:
-        if self.is_stopped:
-            raise _StoppedError
-        with self._lock:
-            self._done += num_bytes
-            if time.monotonic() - self._logged < _SECONDS_A_LINE:
-                return
-            self._logged = time.monotonic()
-        _LOG.warning("%s: %s of %s", self.what, size(self._done), size(self.total))
 
 
 @contextmanager

@@ -7,26 +7,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import tensorflow as tf
 
-from tfshards.loader.examples.batches import DECODED_PER_CPU, num_cpus
-from tfshards.loader.examples.content import Content, make_content
-from tfshards.loader.examples.images import decode_image
-from tfshards.loader.graph.raw_ops import without_autograph
+from tfshards.loader.examples.content import make_content
 from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.image import Boxes, Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.position import Shuffle
 from tfshards.loader.options.selection import Mix
-from tfshards.loader.order.plan import ReadPlan, make_plan
+from tfshards.loader.order.plan import make_plan
 from tfshards.loader.order.source import OpenSplit, open_source
 from tfshards.loader.pipeline import is_numbered, load_dataset
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
-from tfshards.loader.speed.speeds import Larger, Resized, Speeds
+from tfshards.loader.speed.speeds import Speeds
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import RemotePath
 from tfshards.schemas.storage.untrusted import open_regular
@@ -116,97 +112,16 @@ def rate_in_python(dataset: tf.data.Dataset, batch_size: int, seconds: float) ->
 
 
 def rates_in_turns(measures: Mapping[str, Callable[[float], float]], seconds: float) -> dict[str, float]:
-    """Return the better rate of two rounds of each measurement.
+    """Return the better rate of two rounds of each measurement, of ``seconds`` in both rounds together.
 
     The rounds take turns, so that other work of the machine slows down all of them rather than one.
-
-    Args:
-        measures: functions that measure for a number of seconds, and return a rate.
-        seconds: time to measure each of them, in both rounds together.
     """
     rounds = [{name: measure(seconds / 2) for name, measure in measures.items()} for _ in range(2)]
     return {name: max(each[name] for each in rounds) for name in measures}
 
 
-_NUM_IMAGES = 128
-# The usual margin for crops: 256 for 224.
-_MARGIN, _MULTIPLE, _DEFAULT = 8 / 7, 32, 256
-# A smaller copy of images that are hardly larger gains nothing.
-_LARGER = 1.1
-# As `tfshards build` stores a resized JPEG.
-_QUALITY = 95
-
-
-def speed_of_smaller(
-    encoded: tf.data.Dataset, image: Image, batch_size: int, seconds: float
-) -> Resized | None:
-    """Return how fast images are decoded as they are stored, and stored smaller; None if they are small.
-
-    Args:
-        encoded: encoded images of a dataset, scalar strings.
-        seconds: time to measure each of both.
-    """
-    # with the same work, but without random draws
-    image = replace(image, crop="center" if image.crop else None, flip=None)
-    sample = [each.numpy() for each in encoded.take(_NUM_IMAGES)]
-    short = short_side(image)
-    channels = image.channels
-
-    def smaller(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        pixels = tf.io.decode_image(data, channels, expand_animations=False)
-        sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
-        scale = tf.minimum(1.0, short / tf.reduce_min(sides))
-        size = tf.cast(tf.maximum(1.0, tf.round(sides * scale)), tf.int32)
-        resized = tf.image.resize(pixels, size, "lanczos3", antialias=True)
-        resized = tf.saturate_cast(tf.round(resized), tf.uint8)
-        stored = tf.cond(
-            tf.io.is_jpeg(data),
-            lambda: tf.io.encode_jpeg(resized, quality=_QUALITY),
-            lambda: tf.io.encode_png(resized),
-        )
-        return stored, scale
-
-    stored = tf.data.Dataset.from_tensor_slices(sample)
-    made = [
-        (each.numpy(), float(scale)) for each, scale in stored.map(without_autograph(smaller), num_cpus())
-    ]
-    if sum(scale for _, scale in made) / len(made) > 1 / _LARGER:
-        return None
-    resized = [data for data, _ in made]
-
-    def rate(images: list[bytes], seconds: float) -> float:
-        decoded = (
-            tf.data.Dataset.from_tensor_slices(images)
-            .repeat()
-            .map(lambda data: decode_image(data, image, {}), DECODED_PER_CPU * num_cpus())
-            .batch(batch_size)
-            .prefetch(2)
-        )
-        return rate_in_graph(decoded, lambda batch: tf.shape(batch)[0], seconds)
-
-    measures = {"stored": partial(rate, sample), "resized": partial(rate, resized)}
-    rates = rates_in_turns(measures, seconds)
-    return Resized(
-        option=f"short={short}",
-        num_images=len(sample),
-        stored=rates["stored"],
-        resized=rates["resized"],
-        stored_bytes=sum(map(len, sample)) / len(sample),
-        resized_bytes=sum(map(len, resized)) / len(resized),
-    )
-
-
-def short_side(image: Image) -> int:
-    """Return the short side at which to store images that are decoded to a size, with a margin for crops."""
-    if image.size is None:
-        return _DEFAULT
-    return _MULTIPLE * round(min(image.size) * _MARGIN / _MULTIPLE + 0.499)
-
-
 # In a larger split, the first examples are read repeatedly, so they stay in the page cache.
 _BYTES = 512 << 20
-# If a batch has at most a quarter of these examples, larger batches are measured as well.
-_LARGE_BATCH = 256
 
 
 def bench(
@@ -235,7 +150,7 @@ def bench(
         shuffle: see ``load``.
         boxes: see ``load``.
         map_fn: see ``load``.
-        seconds: time to measure each stage; there are up to eight.
+        seconds: time to measure each stage; there are up to five.
 
     Returns:
         Examples per second up to each stage. Printed, it is the table of ``tfshards bench``.
@@ -287,16 +202,15 @@ def bench(
         reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes, numbered)
         groups = read_groups(plan, reader).prefetch(2)
         records = rate_in_graph(groups, lambda *group: tf.size(group[-1][-1][0]), seconds)
-    is_decoded = content.by_example
     loaded = load_dataset(options)
     stages: dict[str, Callable[[float], float]] = {
         "parsed": lambda seconds: rate_in_graph(parsed, of_batch, seconds),
         "delivered": lambda seconds: rate_in_python(loaded, batch_size, seconds),
     }
-    if is_decoded:
+    if content.by_example:
         stages["decoded"] = lambda seconds: rate_in_graph(loaded, of_batch, seconds)
     rates = rates_in_turns(stages, seconds)
-    speeds = Speeds(
+    return Speeds(
         dataset=str(path),
         split=source.name,
         batch_size=batch_size,
@@ -308,9 +222,7 @@ def bench(
         parsed=rates["parsed"],
         decoded=rates.get("decoded"),
         delivered=rates["delivered"],
-        resized=_resized(encoded, content, plan, num_examples, seconds),
     )
-    return replace(speeds, larger=_larger(options, speeds, seconds))
 
 
 def _disk_rate(source: OpenSplit, num_examples: int, seconds: float) -> float | None:
@@ -324,28 +236,3 @@ def _disk_rate(source: OpenSplit, num_examples: int, seconds: float) -> float | 
             left, counted = left - taken, counted + taken
     speed = cold_bytes_per_second(files, seconds)
     return None if speed is None else speed * counted / sum(num_bytes for _, num_bytes in files)
-
-
-def _larger(options: LoadOptions, speeds: Speeds, seconds: float) -> Larger | None:
-    """Return the speed in larger batches; None unless they are small, and their number may be the limit."""
-    larger = min(_LARGE_BATCH, speeds.num_examples)
-    if speeds.limit not in ("parsing", "Python") or larger < 4 * speeds.batch_size:
-        return None
-    loaded = load_dataset(replace(options, batch_size=larger))
-    return Larger(larger, rate_in_python(loaded, larger, seconds))
-
-
-def _resized(
-    encoded: LoadOptions, content: Content, plan: ReadPlan, num_examples: int, seconds: float
-) -> Resized | None:
-    """Return what smaller images would bring; None unless one image of 8 bits is decoded."""
-    kinds = {feature.name: feature for feature in content.features if feature.name in content.images}
-    if len(kinds) != 1:
-        return None
-    ((name, feature),) = kinds.items()
-    if feature.kind != "image" or feature.dtype != "uint8" or plan.num_steps == 0:
-        return None
-    images = load_dataset(replace(encoded, select=(name,))).map(lambda *batch: batch[0]).unbatch()
-    # the dataset repeats them without end
-    images = images.take(num_examples)
-    return speed_of_smaller(images, content.images[name], encoded.batch_size, seconds)

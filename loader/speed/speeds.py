@@ -8,16 +8,11 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import table
 
 Limit: TypeAlias = Literal["disk", "store", "records", "parsing", "decoding", "Python"]
 
 _MB = 1_000_000
-# Larger batches are advised if they deliver more examples by this factor at least.
-_WORTH = 1.5
-# Smaller images are advised if they are decoded faster by this factor at least.
-_WORTH_RESIZING = 1.2
 # Figures of stages that contradict each other by less are not mentioned.
 _NOISE = 0.02
 _ADVICE: Mapping[str, str] = {
@@ -26,52 +21,14 @@ _ADVICE: Mapping[str, str] = {
     "store": 'keep what is fetched on a local disk with cache="disk:PATH", and run close to the store',
     "records": "reading records from the page cache takes the most time: little is left to gain, unless the "
     "shards are compressed, which `tfshards reshard --compression none` changes",
-    "parsing": "parsing takes the most time: deliver only the features that you need with select=, and store "
-    "lists of numbers that have one length as arrays",
-    "decoding": "decoding takes the most time: decode to a smaller Image(size=), let the JPEG decoder shrink "
-    "images with Image(dct_scaling=True), or use more cores",
+    "parsing": "parsing takes the most time: deliver only the features that you need with select=, use "
+    "larger batches if they are small, and store lists of numbers that have one length as arrays",
+    "decoding": "decoding takes the most time: decode to a smaller Image(size=), store smaller images "
+    "(tfshards build --resize), let the JPEG decoder shrink them with Image(dct_scaling=True), or use more "
+    "cores",
     "Python": "the loop in Python takes the most time: use larger batches, or several steps in one "
     "tf.function (steps_per_execution= in Keras)",
 }
-
-
-@dataclass(frozen=True)
-class Resized:
-    """Decoding of a sample as it is stored, and of the same images stored smaller.
-
-    Attributes:
-        option: the option of ``tfshards build`` that stores them like this, such as ``short=256``.
-        num_images: number of images in the sample.
-        stored: decoded images per second as they are stored.
-        resized: decoded images per second if they are stored smaller.
-        stored_bytes: mean bytes of an image as it is stored.
-        resized_bytes: mean bytes of a smaller image.
-    """
-
-    option: str
-    num_images: int
-    stored: float
-    resized: float
-    stored_bytes: float
-    resized_bytes: float
-
-    @property
-    def gain(self) -> float:
-        """How many times as fast smaller images are decoded."""
-        return self.resized / self.stored
-
-
-@dataclass(frozen=True)
-class Larger:
-    """Reading in larger batches, with the same options.
-
-    Attributes:
-        batch_size: examples per batch.
-        delivered: examples per second in a loop of Python.
-    """
-
-    batch_size: int
-    delivered: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,8 +47,6 @@ class Speeds:
         parsed: also parsing them.
         decoded: also decoding images and calling ``map_fn``.
         delivered: also iterating over the batches in Python.
-        resized: what smaller images would bring; None if they are small, or none are decoded.
-        larger: what larger batches bring; None unless batches are small and parsing or Python is the limit.
     """
 
     dataset: str
@@ -105,37 +60,28 @@ class Speeds:
     parsed: float
     decoded: float | None
     delivered: float
-    resized: Resized | None = None
-    larger: Larger | None = None
 
     @property
     def limit(self) -> Limit:
-        """The stage that limits the speed."""
-        return limit_of(
-            disk=self.disk,
-            records=self.records,
-            parsed=self.parsed,
-            decoded=self.decoded,
-            delivered=self.delivered,
-            is_remote=self.is_remote,
-        )
+        """The slowest stage, or the disk if it is slower than all stages together.
+
+        The time of a stage is by how much an example takes longer with it than without it.
+        """
+        if self.disk is not None and self.disk < self.delivered:
+            return "disk"
+        last = self.decoded or self.parsed
+        times: dict[Limit, float] = {
+            "store" if self.is_remote else "records": 1 / self.records,
+            "parsing": 1 / self.parsed - 1 / self.records,
+            "decoding": 1 / last - 1 / self.parsed,
+            "Python": 1 / self.delivered - 1 / last,
+        }
+        return max(times, key=lambda name: times[name])
 
     @property
     def advice(self) -> str:
         """What to change about the limit."""
-        larger = self.larger
-        if larger and larger.delivered >= _WORTH * self.delivered:
-            costs = "what each batch costs takes the most time: use larger ones"
-            advice = _ADVICE["Python"] if self.limit == "Python" else costs
-            return (
-                f"{advice}; in batches of {larger.batch_size}, "
-                f"{larger.delivered / self.delivered:.1f} times as many examples are delivered "
-                f"({self.delivered:,.0f} -> {larger.delivered:,.0f} examples/s)"
-            )
-        advice = _ADVICE[self.limit]
-        if self.limit == "decoding" and self.resized and self.resized.gain >= _WORTH_RESIZING:
-            advice += f"; or store smaller images (tfshards build --resize {self.resized.option})"
-        return advice
+        return _ADVICE[self.limit]
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards bench`` prints."""
@@ -144,34 +90,18 @@ class Speeds:
 
     def to_json(self) -> dict[str, Json]:
         """Return the figures, the limit and the advice as a JSON object."""
-        found: dict[str, Json] = {
+        stages = self._stages()
+        return {
             "dataset": self.dataset,
             "split": self.split,
             "batch_size": self.batch_size,
             "record_bytes": round(self.record_bytes, 1),
             "num_examples": self.num_examples,
-            "examples_per_second": {name: round(rate, 1) for name, rate in self._stages().items()},
-            "bytes_per_second": {
-                name: round(rate * self.record_bytes) for name, rate in self._stages().items()
-            },
+            "examples_per_second": {name: round(rate, 1) for name, rate in stages.items()},
+            "bytes_per_second": {name: round(rate * self.record_bytes) for name, rate in stages.items()},
             "limit": self.limit,
             "advice": self.advice,
         }
-        if self.larger:
-            found["larger_batches"] = {
-                "batch_size": self.larger.batch_size,
-                "examples_per_second": round(self.larger.delivered, 1),
-            }
-        if self.resized:
-            found["resized"] = {
-                "option": self.resized.option,
-                "num_images": self.resized.num_images,
-                "stored_images_per_second": round(self.resized.stored, 1),
-                "resized_images_per_second": round(self.resized.resized, 1),
-                "stored_bytes": round(self.resized.stored_bytes),
-                "resized_bytes": round(self.resized.resized_bytes),
-            }
-        return found
 
     def _stages(self) -> dict[str, float]:
         named = {
@@ -199,48 +129,13 @@ class Speeds:
         ]
 
     def _lines(self) -> list[str]:
-        lines = []
+        lines = [f"limit: {self.limit}; {self.advice}"]
         rates = [rate for rate in (self.records, self.parsed, self.decoded, self.delivered) if rate]
         noise = max(after / before for before, after in pairwise(rates)) - 1
         if noise >= _NOISE:
-            lines.append(
+            lines.insert(
+                0,
                 f"a stage appears up to {noise:.0%} faster than the one before it, which it includes: "
-                "figures that differ by less are within the noise of this machine"
-            )
-        lines.append(f"limit: {self.limit}; {self.advice}")
-        found = self.resized
-        if found:
-            gain = found.gain
-            faster = f"{gain:.1f} times as fast" if gain >= _WORTH_RESIZING else "hardly faster"
-            lines.append(
-                f"with --resize {found.option} at build time, images would be decoded {faster} "
-                f"({found.stored:,.0f} -> {found.resized:,.0f} images/s) and have "
-                f"{size(found.resized_bytes)} instead of {size(found.stored_bytes)}: measured apart "
-                f"from the table, on {found.num_images} images in memory, without random crops and flips"
+                "figures that differ by less are within the noise of this machine",
             )
         return lines
-
-
-def limit_of(
-    *,
-    disk: float | None,
-    records: float,
-    parsed: float,
-    decoded: float | None,
-    delivered: float,
-    is_remote: bool = False,
-) -> Limit:
-    """Return the slowest stage, or the disk if it is slower than all stages together.
-
-    The time of a stage is by how much an example takes longer with it than without it.
-    """
-    if disk is not None and disk < delivered:
-        return "disk"
-    last = parsed if decoded is None else decoded
-    times: dict[Limit, float] = {
-        "store" if is_remote else "records": 1 / records,
-        "parsing": 1 / parsed - 1 / records,
-        "decoding": 0.0 if decoded is None else 1 / decoded - 1 / parsed,
-        "Python": 1 / delivered - 1 / last,
-    }
-    return max(times, key=lambda name: times[name])

@@ -69,9 +69,10 @@ def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(dataset, tmp_pat
 def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(programs, dataset, tmp_path):
     program = (
         "import sys, time; from tfshards import loader; from tfshards.loader.resources import cache\n"
-        "cache._BLOCK_BYTES = 1000; add = cache._Copying.add\n"
-        "def slowly(self, n): time.sleep(0.002); add(self, n)\n"
-        "cache._Copying.add = slowly; print('copying', flush=True)\n"
+        "cache._BLOCK_BYTES = 1000; verified = cache._verified_blocks\n"
+        "def slowly(*args):\n"
+        "    for block in verified(*args): time.sleep(0.002); yield block\n"
+        "cache._verified_blocks = slowly; print('copying', flush=True)\n"
         "data = loader.load(sys.argv[1], batch_size=50, cache=sys.argv[2])\n"
         "print(sum(int(batch['number'].numpy().sum()) for batch in data))"
     )

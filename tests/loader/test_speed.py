@@ -16,8 +16,8 @@ from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.command import VERBS
 from tfshards.loader.options.image import IMAGE_DTYPES
-from tfshards.loader.speed.bench import rates_in_turns, short_side
-from tfshards.loader.speed.speeds import Larger, Resized, Speeds, limit_of
+from tfshards.loader.speed.bench import rates_in_turns
+from tfshards.loader.speed.speeds import Speeds
 from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, OptionsError
@@ -44,6 +44,21 @@ def rows(tmp_path_factory):
     return str(path)
 
 
+SPEEDS = Speeds(
+    dataset="d",
+    split="train",
+    batch_size=32,
+    record_bytes=1000,
+    num_examples=64,
+    is_remote=False,
+    disk=None,
+    records=5000,
+    parsed=4000,
+    decoded=700,
+    delivered=690,
+)
+
+
 LIMITS = [
     ("the disk is slower than everything else", {"disk": 90}, "disk"),
     ("the disk is faster than what is delivered", {"disk": 110}, "decoding"),
@@ -63,79 +78,24 @@ LIMITS = [
 @pytest.mark.parametrize(("figures", "limit"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS])
 def test_the_limit_follows_from_the_figures(figures, limit):
     usual = {"disk": 5000, "records": 10_000, "parsed": 1000, "decoded": 100, "delivered": 100}
-    assert limit_of(**{**usual, **figures}) == limit
+    assert replace(SPEEDS, **{**usual, **figures}).limit == limit
 
 
-def test_photos_are_measured_up_to_each_stage_and_with_smaller_images(photos):
+def test_photos_are_measured_up_to_each_stage(photos):
     image = loader.Image(size=(32, 32), crop="random", flip="horizontal", dtype="float32")
     speeds = loader.bench(photos, batch_size=4, image=image, shuffle=loader.Shuffle(seed=0), seconds=SECONDS)
     assert min(speeds.records, speeds.parsed, speeds.decoded, speeds.delivered) > 0
     assert speeds.disk is None or speeds.disk > 0
     assert (speeds.split, speeds.num_examples) == ("train", 24)
-    assert speeds.resized.option == "short=64"
-    assert speeds.resized.resized_bytes < speeds.resized.stored_bytes
     shown = repr(speeds).splitlines()
     assert shown[0].split() == ["train,", "batch", "4", "examples/s", "MB/s", "of", "records"]
-    assert shown[-2].startswith(f"limit: {speeds.limit}; ")
-    assert "with --resize short=64 at build time" in shown[-1]
-    assert shown[-1].endswith(
-        "measured apart from the table, on 24 images in memory, without random crops and flips"
-    )
+    assert shown[-1].startswith(f"limit: {speeds.limit}; ")
 
 
-def test_small_images_and_rows_have_no_smaller_copies(photos, rows):
-    assert (
-        loader.bench(photos, batch_size=4, image=loader.Image(size=(80, 80)), seconds=SECONDS).resized is None
-    )
+def test_rows_are_not_decoded(rows):
     speeds = loader.bench(rows, batch_size=8, select=("x",), seconds=SECONDS)
-    assert (speeds.decoded, speeds.resized) == (None, None)
+    assert speeds.decoded is None
     assert speeds.limit in ("disk", "records", "parsing", "Python")
-
-
-def test_small_batches_are_compared_with_larger_ones(rows):
-    speeds = loader.bench(rows, batch_size=2, seconds=SECONDS)
-    # any other stage may be the limit for a moment
-    assert (speeds.larger is None) == (speeds.limit not in ("parsing", "Python"))
-    slow = replace(speeds, disk=None, larger=Larger(64, 10 * speeds.delivered))
-    assert "; in batches of 64, 10.0 times as many examples are delivered" in repr(slow)
-    assert "what each batch costs takes the most time: use larger ones; " in repr(replace(slow, parsed=1.0))
-    assert "steps_per_execution= in Keras); in batches" in repr(replace(slow, parsed=1e9, records=1e9))
-    assert slow.to_json()["larger_batches"]["batch_size"] == 64
-    fast = replace(speeds, larger=Larger(64, speeds.delivered))
-    assert "in batches of" not in repr(fast)
-    # a quarter of the examples is not small
-    assert loader.bench(rows, batch_size=17, seconds=SECONDS).larger is None
-
-
-SPEEDS = Speeds(
-    dataset="d",
-    split="train",
-    batch_size=32,
-    record_bytes=1000,
-    num_examples=64,
-    is_remote=False,
-    disk=None,
-    records=5000,
-    parsed=4000,
-    decoded=700,
-    delivered=690,
-)
-
-
-def resized(gain: float) -> Resized:
-    return Resized("short=256", 64, stored=600, resized=600 * gain, stored_bytes=2000, resized_bytes=1000)
-
-
-def test_smaller_images_are_advised_only_if_they_are_decoded_faster():
-    assert "--resize" not in repr(SPEEDS)
-    faster = replace(SPEEDS, resized=resized(1.25))
-    assert faster.advice.endswith(
-        "or use more cores; or store smaller images (tfshards build --resize short=256)"
-    )
-    assert "would be decoded 1.2 times as fast (600 -> 750 images/s)" in repr(faster)
-    same = replace(SPEEDS, resized=resized(1.05))
-    assert same.advice == SPEEDS.advice
-    assert "would be decoded hardly faster (600 -> 630 images/s)" in repr(same)
 
 
 def test_stages_that_seem_faster_than_those_before_them_are_reported_as_noise():
@@ -155,13 +115,6 @@ def test_the_better_of_two_rounds_in_turns_is_taken():
     measures = {name: partial(measured, name) for name in "ab"}
     assert rates_in_turns(measures, 3) == {"a": 2.0, "b": 5.0}
     assert calls == [("a", 1.5), ("b", 1.5)] * 2
-
-
-@pytest.mark.parametrize(
-    ("size", "short"), [((224, 224), 256), ((384, 512), 448), ((28, 28), 32), (None, 256)]
-)
-def test_smaller_images_leave_a_margin_for_crops(size, short):
-    assert short_side(loader.Image(size=size)) == short
 
 
 @pytest.mark.parametrize(
@@ -193,7 +146,6 @@ def test_the_command_prints_the_table_or_json(photos, rows, capsys):
     assert main([*line, *flags], VERBS) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["limit"] in ("disk", "records", "parsing", "decoding", "Python")
-    assert found["resized"]["option"] == "short=64"
     assert found["bytes_per_second"]["parsed"] > found["examples_per_second"]["parsed"]
 
 
