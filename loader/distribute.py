@@ -34,10 +34,12 @@ class _GraphWorker(Worker):
         """Skip the checks, since the index is not known yet."""
 
 
-def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
-    """Raise if the workers of parameter servers do not support an option."""
-    if not has_servers(strategy):
-        return
+def _check_servers(options: LoadOptions) -> None:
+    """Raise OptionsError if the workers of parameter servers do not support an option.
+
+    They build the dataset again for each iterator, and only the coordinator has this process, a cache, and a
+    ``Progress``.
+    """
     is_random = options.shuffle is not None or options.is_augmented or options.resamples
     if options.is_one_pass and is_random:
         raise OptionsError("server-epochs")
@@ -49,26 +51,24 @@ def check_hosts(strategy: tf.distribute.Strategy, options: LoadOptions) -> None:
         raise OptionsError("server-progress")
 
 
-def distribute_over_hosts(
-    strategy: tf.distribute.Strategy, options: LoadOptions
-) -> tf.distribute.DistributedDataset:
+def _over_hosts(strategy: tf.distribute.Strategy, whole: LoadOptions) -> tf.distribute.DistributedDataset:
     """Return the distributed dataset in which each host has its own part of every global batch."""
-    global_batch_size = options.batch_size
-    per_replica = global_batch_size // num_shares(strategy)
+    per_replica = whole.batch_size // num_shares(strategy)
 
-    def host_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        worker = Worker(context.input_pipeline_id, context.num_input_pipelines)
-        if has_servers(strategy):
-            worker = _GraphWorker(current_worker_index(), num_server_workers(strategy))
-        batch_size = global_batch_size // worker.count
-        dataset = load_dataset(replace(options, batch_size=batch_size, worker=worker))
+    def part(worker: Worker) -> tf.data.Dataset:
+        batch_size = whole.batch_size // worker.count
+        dataset = load_dataset(replace(whole, batch_size=batch_size, worker=worker))
         return dataset if per_replica == batch_size else dataset.rebatch(per_replica)
 
+    def host_dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        if has_servers(strategy):
+            return part(_GraphWorker(current_worker_index(), num_server_workers(strategy)))
+        return part(Worker(context.input_pipeline_id, context.num_input_pipelines))
+
     if has_servers(strategy):
+        _check_servers(whole)
         # Raises errors here, in plain form: the coordinator builds the dataset later, inside a graph.
-        count = num_server_workers(strategy)
-        batch_size = global_batch_size // count
-        load_dataset(replace(options, batch_size=batch_size, worker=Worker(0, count)))
+        part(Worker(0, num_server_workers(strategy)))
     return strategy.distribute_datasets_from_function(without_autograph(host_dataset))
 
 
@@ -140,8 +140,7 @@ def distribute(options: DistributeOptions) -> tf.distribute.DistributedDataset:
     if not _num_steps(whole):
         raise OptionsError("global-batch-too-large", global_batch_size=global_batch_size)
     if has_several_hosts(strategy):
-        check_hosts(strategy, whole)
-        return distribute_over_hosts(strategy, whole)
+        return _over_hosts(strategy, whole)
     # The length stays known, so that Keras also sees where an epoch ends.
     return distributed(strategy, load_dataset(whole))
 

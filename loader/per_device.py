@@ -102,38 +102,39 @@ def per_device(options: DeviceOptions) -> list[DeviceData]:
 
 def _check_device(device: str) -> None:
     """Raise OptionsError if TensorFlow does not see the device, for which it would silently use a CPU."""
-    known = tf.config.list_logical_devices()
+    known = [tf.DeviceSpec.from_string(each.name) for each in tf.config.list_logical_devices()]
     try:
         wanted = tf.DeviceSpec.from_string(device)
     except (ValueError, AttributeError):
         wanted = tf.DeviceSpec()
     if wanted.device_type is None:
         raise OptionsError("device-name", device=device)
-    if not any(_is_part(wanted, tf.DeviceSpec.from_string(each.name)) for each in known):
-        names = ", ".join(each.name.removeprefix("/device:") for each in known)
+    # names are compatible if no part differs; local devices have neither job nor task
+    if not any(each.make_merged_spec(wanted) == wanted.make_merged_spec(each) for each in known):
+        names = [each.to_string().removeprefix("/device:") for each in known]
         raise OptionsError("device-missing", device=device, names=names)
-
-
-def _is_part(wanted: tf.DeviceSpec, found: tf.DeviceSpec) -> bool:
-    """Return whether a device has what a name demands; local devices have neither job nor task."""
-    fields = ("job", "replica", "task", "device_type", "device_index")
-    pairs = [(getattr(wanted, field), getattr(found, field)) for field in fields]
-    return all(one is None or other is None or one == other for one, other in pairs)
 
 
 def _with_seeds_of(options: LoadOptions, index: int) -> LoadOptions:
     """Return the options of one model; the first model uses the options as given."""
     if not index:
         return options
+
+    def own(seed: int) -> int:
+        return order_seed(seed, f"device {index}")
+
     shuffle = options.shuffle
     return replace(
         options,
-        shuffle=shuffle and replace(shuffle, seed=_seed(shuffle.seed, index)),
-        image=_each(options.image, lambda image: replace(image, seed=_seed(image.seed, index))),
+        shuffle=shuffle and replace(shuffle, seed=own(shuffle.seed)),
+        image=_each(options.image, lambda image: replace(image, seed=own(image.seed))),
     )
 
 
 def _held_out(options: LoadOptions, part: Part) -> LoadOptions:
+    def without_randomness(image: Image) -> Image:
+        return replace(image, crop="center" if image.crop == "random" else image.crop, flip=None)
+
     return replace(
         options,
         take=part,
@@ -141,7 +142,7 @@ def _held_out(options: LoadOptions, part: Part) -> LoadOptions:
         epochs=1,
         start=None,
         remainder="keep" if options.remainder == "drop" else options.remainder,
-        image=_each(options.image, _without_randomness),
+        image=_each(options.image, without_randomness),
     )
 
 
@@ -151,11 +152,3 @@ def _each(
     if isinstance(image, Mapping):
         return {name: change(each) for name, each in image.items()}
     return None if image is None else change(image)
-
-
-def _without_randomness(image: Image) -> Image:
-    return replace(image, crop="center" if image.crop == "random" else image.crop, flip=None)
-
-
-def _seed(seed: int, index: int) -> int:
-    return order_seed(seed, f"device {index}")

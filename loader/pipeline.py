@@ -11,7 +11,7 @@ from tfshards.loader.examples.batches import Ahead, make_batches, needs_numbers
 from tfshards.loader.examples.boxes import unmoved_boxes
 from tfshards.loader.examples.content import Content, example_spec, make_content
 from tfshards.loader.examples.map_fn import traced
-from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched, with_short_streams
+from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.graph.stages import keep_alive
 from tfshards.loader.integrity.damaged import open_shards
@@ -77,11 +77,17 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes)
     fetches = is_fetched(options, source, reader)
     if fetches:
-        plan = with_short_streams(plan)
+        # shorter streams by steps, so that fewer blocks are read at the same time
+        chunk = min(1, plan.assignment.chunk)
+        plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
         reader = replace(reader, shards=fetched_shards(plan, reader, source, options))
     ahead = Ahead()
     if options.budget_bytes is not None:
-        content, spec = _delivered_spec(content)
+        example = example_spec(content)
+        spec: object = example
+        if content.user_map is not None:
+            user_map, spec = traced(content.user_map, example)
+            content = replace(content, user_map=user_map)
         ahead = ahead_within(forecast(source, plan, reader, content, spec), options.budget_bytes, ahead)
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
@@ -102,12 +108,3 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
 def is_numbered(content: Content, assignment: Assignment) -> bool:
     """Return whether the records of local files are read with their numbers."""
     return assignment.num_positions < FEW_POSITIONS or needs_numbers(content, assignment)
-
-
-def _delivered_spec(content: Content) -> tuple[Content, object]:
-    """Return ``content`` with the user's function traced, and the specification of a delivered example."""
-    spec = example_spec(content)
-    if content.user_map is None:
-        return content, spec
-    user_map, returned = traced(content.user_map, spec)
-    return replace(content, user_map=user_map), returned

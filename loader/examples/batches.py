@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tensorflow as tf
 
+from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.examples.content import Batch, Content, Nest, Values, with_elements, without_elements
-from tfshards.loader.examples.map_fn import check_returned, is_list
+from tfshards.loader.examples.images import decode_image, decode_with_region, draws_of
+from tfshards.loader.examples.map_fn import check_returned, is_list, map_seeds
 from tfshards.loader.examples.weights import example_weights
-from tfshards.loader.examples.work import example_randomness, example_work
+from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.order.assignment import Assignment
@@ -24,42 +26,35 @@ from tfshards.schemas import Feature
 def without_padding(values: Nest, extra: Mapping[str, tf.Tensor]) -> Batch:
     """Return a batch without padding, which only the last batches of an epoch have."""
     real = extra["real"]
+
+    def masked(value: tf.Tensor) -> tf.Tensor:
+        mask = tf.ragged.boolean_mask if isinstance(value, tf.RaggedTensor) else tf.boolean_mask
+        return mask(value, real)
+
     everything = (values, {name: value for name, value in extra.items() if name != "real"})
     kept: Batch = tf.cond(
         tf.reduce_all(real),
         lambda: everything,
-        lambda: tf.nest.map_structure(lambda value: _masked(value, real), everything),
+        lambda: tf.nest.map_structure(masked, everything),
     )
     return kept
 
 
 def delivered(content: Content, values: Nest, extra: Mapping[str, tf.Tensor]) -> Nest:
     """Return a batch as it is delivered to the user."""
-    batch = _features(content, values) if content.user_map is None else values
+    batch = values
+    if content.user_map is None:
+        batch = with_elements(content, values)
+        batch = tuple(batch.values()) if content.as_tuple else batch
     if not content.adds_weight:
         return batch
-    weights = _weights(extra)
+    weights = extra.get("weight")
+    if "real" in extra:
+        # padding has weight 0
+        every = tf.ones_like(extra["real"], tf.float32) if weights is None else weights
+        weights = tf.where(extra["real"], every, 0)
     # check_returned() has rejected anything else.
     return {**batch, WEIGHT: weights} if isinstance(batch, dict) else (*batch, weights)
-
-
-def _features(content: Content, values: Mapping[str, tf.Tensor]) -> Nest:
-    """Return the features as a dict or a tuple."""
-    batch = with_elements(content, values)
-    return tuple(batch.values()) if content.as_tuple else batch
-
-
-def _weights(extra: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Return the weights of a batch; padding has weight 0."""
-    if "real" not in extra:
-        return extra["weight"]
-    weights = extra.get("weight", tf.ones_like(extra["real"], tf.float32))
-    return tf.where(extra["real"], weights, 0)
-
-
-def _masked(value: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    mask = tf.ragged.boolean_mask if isinstance(value, tf.RaggedTensor) else tf.boolean_mask
-    return mask(value, real)
 
 
 # tf.io.decode_raw has no kernels for these; the same bits are decoded as the other type.
@@ -132,13 +127,7 @@ def num_cpus() -> int:
 
 @dataclass(frozen=True)
 class Ahead:
-    """How much is processed before the training step requests it.
-
-    Attributes:
-        decoded: the number of examples that are decoded at the same time.
-        batches: the number of batches that are ready.
-        parsed: the number of groups of records that are parsed at the same time.
-    """
+    """How much is processed before the training step requests it."""
 
     decoded: int = field(default_factory=lambda: DECODED_PER_CPU * num_cpus())
     batches: int = 2
@@ -169,10 +158,11 @@ def make_batches(
     if not content.by_example:
         steps = parsed
     else:
-        examples = parsed.map(example_work(content), ahead.decoded)
+        examples = parsed.map(_example_work(content), ahead.decoded)
         if content.user_map is not None:
             check_returned(examples.element_spec[0], content.adds_weight)
-        batch = examples.ragged_batch if _has_lists(examples) else examples.batch
+        specs = [each for each in tf.nest.flatten(examples.element_spec) if isinstance(each, tf.TensorSpec)]
+        batch = examples.ragged_batch if any(is_list(each.shape) for each in specs) else examples.batch
         steps = batch(assignment.batch_size, drop_remainder=True)
     if assignment.remainder == "keep":
         steps = mapped(steps, without_padding)
@@ -202,12 +192,10 @@ def _parse(
     if content.weighing is not None:
         extra["weight"] = example_weights(content.weighing, parsed)
     if content.is_random:
-        extra |= example_randomness(content, epoch, numbers[0])
+        extra |= _example_randomness(content, epoch, numbers[0])
     if content.by_example:
         return values, extra
-    if assignment.group == 1:
-        return _fixed_rows(values, assignment.batch_size), _fixed_rows(extra, assignment.batch_size)
-    return _split_steps(values, assignment.batch_size), _split_steps(extra, assignment.batch_size)
+    return _in_steps(values, assignment), _in_steps(extra, assignment)
 
 
 def _by_step(assignment: Assignment, rows: tf.Tensor) -> tf.Tensor:
@@ -218,28 +206,81 @@ def _by_step(assignment: Assignment, rows: tf.Tensor) -> tf.Tensor:
     return tf.reshape(rows, [-1])
 
 
-def _has_lists(examples: tf.data.Dataset) -> bool:
-    specs = tf.nest.flatten(examples.element_spec)
-    return any(isinstance(spec, tf.TensorSpec) and is_list(spec.shape) for spec in specs)
-
-
-def _fixed_rows(values: Mapping[str, tf.Tensor], rows: int) -> dict[str, tf.Tensor]:
-    fixed = {}
+def _in_steps(values: Mapping[str, tf.Tensor], assignment: Assignment) -> dict[str, tf.Tensor]:
+    """Return the rows of a group as ``(steps, batch_size, ...)``, or of one step with a static size."""
+    rows, found = assignment.batch_size, {}
     for name, value in values.items():
-        if isinstance(value, tf.RaggedTensor):
-            splits = tf.ensure_shape(value.row_splits, [rows + 1])
-            fixed[name] = tf.RaggedTensor.from_row_splits(value.values, splits, validate=False)
-        else:
-            fixed[name] = tf.ensure_shape(value, [rows, *value.shape[1:]])
-    return fixed
-
-
-def _split_steps(values: Mapping[str, tf.Tensor], batch_size: int) -> dict[str, tf.Tensor]:
-    split = {}
-    for name, value in values.items():
-        if isinstance(value, tf.RaggedTensor):
+        is_ragged = isinstance(value, tf.RaggedTensor)
+        if assignment.group > 1:
             # whole steps, as below; checks would be a quarter of all operations
-            split[name] = tf.RaggedTensor.from_uniform_row_length(value, batch_size, validate=False)
-            continue
-        split[name] = tf.reshape(value, [-1, batch_size, *value.shape[1:]])
-    return split
+            found[name] = (
+                tf.RaggedTensor.from_uniform_row_length(value, rows, validate=False)
+                if is_ragged
+                else tf.reshape(value, [-1, rows, *value.shape[1:]])
+            )
+        elif is_ragged:
+            splits = tf.ensure_shape(value.row_splits, [rows + 1])
+            found[name] = tf.RaggedTensor.from_row_splits(value.values, splits, validate=False)
+        else:
+            found[name] = tf.ensure_shape(value, [rows, *value.shape[1:]])
+    return found
+
+
+_SEED = "map seed"
+# what is kept until batches are made
+_KEPT = ("real", "weight")
+
+
+def _example_work(content: Content) -> Callable[..., Batch]:
+    """Return the function for ``tf.data``'s map that is called with the parsed values of one example."""
+
+    @without_autograph
+    def decode(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
+        decoded = _decode_images(content, values, extra)
+        return decoded, {name: value for name, value in extra.items() if name in _KEPT}
+
+    user_map = content.user_map
+    if user_map is None:
+        return decode
+
+    @without_autograph
+    def prepare(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Values:
+        decoded, kept = decode(values, extra)
+        example = with_elements(content, decoded)
+        # the seed is kept, so that there is an element even if the function returns nothing, which is refused
+        return example, {**kept, _SEED: extra[_SEED]}
+
+    # not marked, so that AutoGraph converts the user's function, and nothing else
+    def work(values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]) -> Batch:
+        example, kept = prepare(values, extra)
+        return user_map(example, extra[_SEED]), kept
+
+    return work
+
+
+def _example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return, by name, the random draws and seeds for the examples ``numbers`` in an epoch."""
+    randomness = draws_of(content.images.values(), epoch, numbers)
+    if content.user_map is not None:
+        randomness[_SEED] = map_seeds(content.user_map.seed, epoch, numbers)
+    return randomness
+
+
+def _decode_images(
+    content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Return the values of one example with its images decoded, and its boxes moved with them."""
+    decoded, boxes = dict(values), content.boxes
+    for feature in content.features:
+        image = content.images.get(feature.name)
+        if image is not None:
+            encoded = decoded[feature.name]
+            if boxes is not None and boxes.image == feature.name:
+                pixels, region = decode_with_region(encoded, image, extra, feature.dtype)
+                decoded |= moved_boxes(values, boxes, image, region, extra)
+            else:
+                pixels = decode_image(encoded, image, extra, feature.dtype)
+            if image.size is None:
+                pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
+            decoded[feature.name] = pixels
+    return decoded

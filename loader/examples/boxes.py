@@ -136,7 +136,10 @@ def moved_boxes(
         starts, ends, is_kept = _clipped(starts - corner, ends - corner, cut, boxes.min_visible)
         starts, ends = tf.boolean_mask(starts, is_kept), tf.boolean_mask(ends, is_kept)
         for name in boxes.along:
-            moved[name] = _kept(moved[name], is_kept, name)
+            message = f"the feature {name!r} must have one value for each box"
+            count = tf.debugging.assert_equal(tf.shape(moved[name])[0], tf.shape(is_kept)[0], message)
+            with tf.control_dependencies([count]):
+                moved[name] = tf.boolean_mask(moved[name], is_kept)
     size = cut if image.size is None else tf.constant(image.size, tf.float32)
     starts, ends = starts * (size / cut), ends * (size / cut)
     if image.flip is not None:
@@ -192,10 +195,3 @@ def _clipped(
     clipped = tf.clip_by_value(starts, 0.0, sides), tf.clip_by_value(ends, 0.0, sides)
     area, whole = (tf.reduce_prod(end - start, axis=1) for start, end in (clipped, (starts, ends)))
     return *clipped, (area > 0) & (area >= min_visible * whole)
-
-
-def _kept(values: tf.Tensor, is_kept: tf.Tensor, name: str) -> tf.Tensor:
-    message = f"the feature {name!r} must have one value for each box"
-    count = tf.debugging.assert_equal(tf.shape(values)[0], tf.shape(is_kept)[0], message)
-    with tf.control_dependencies([count]):
-        return tf.boolean_mask(values, is_kept)

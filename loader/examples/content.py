@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -22,11 +22,9 @@ def selected_features(
 ) -> tuple[Feature, ...]:
     """Return the features to deliver, in order: those named in ``select``, or all."""
     if select is not None and not isinstance(select, (tuple, list)):
-        given = select.split(",") if isinstance(select, str) else ["image"]
-        meant = tuple(name.strip() for name in given)
-        raise OptionsError("select-type", select=select, meant=meant)
+        raise OptionsError("select-type", select=select)
     names = schema.names if select is None else tuple(select)
-    known = f"the features are {_listed(schema.names)}"
+    known = f"the features are {', '.join(map(repr, schema.names))}"
     if not names:
         raise OptionsError("select-empty", select=select, known=known)
     unknown = [name for name in names if name not in schema.names]
@@ -42,27 +40,16 @@ def selected_features(
 def decoded_images(
     features: Sequence[Feature], image: Image | Mapping[str, Image] | None, *, is_mapped: bool
 ) -> dict[str, Image]:
-    """Return the options of decoded images and masks by name; those left out stay encoded.
-
-    Returns:
-        By name: with channels, dtype and method given, masks aligned with the images.
-    """
+    """Return the options of decoded images and masks by name, complete, masks aligned with the images."""
     if image is None:
         return {}
     encoded = {feature.name: feature for feature in features if feature.is_encoded}
     if not encoded:
-        names = _listed([feature.name for feature in features])
-        arrays = [feature.name for feature in features if feature.kind == "raw" and len(feature.shape) > 1]
-        hint = (
-            f"; {arrays[0]!r} comes as a tensor: leave image= out, and resize or scale it in map_fn="
-            if arrays
-            else ""
-        )
-        raise OptionsError("image-no-images", names=names, hint=hint)
+        raise OptionsError("image-no-images", names=[feature.name for feature in features])
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
     for name in given:
         if name not in encoded:
-            raise OptionsError("image-unknown", name=name, encoded=_listed(encoded))
+            raise OptionsError("image-unknown", name=name, encoded=[*encoded])
     chosen = _with_aligned_masks(encoded, given, is_for_all=isinstance(image, Image))
     for name, value in chosen.items():
         _check_fits(encoded[name], value)
@@ -130,10 +117,6 @@ def _check_fits(feature: Feature, image: Image) -> None:
         raise OptionsError("mask-channels", given=given, channels=image.channels)
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
 # The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
 Nest: TypeAlias = "tf.Tensor"
 # The features by name, and the tensors that accompany them until batches are made, by name: "real", "weight",
@@ -147,13 +130,7 @@ class Content:
     """The content of a batch.
 
     Attributes:
-        features: the features to deliver, in order.
-        as_tuple: whether batches are tuples, otherwise dicts.
         images: options of the images that are decoded, by feature.
-        boxes: options of the boxes that move with one of the images; None for no boxes.
-        weighing: the source of sample weights; None for no weights.
-        user_map: the user's function on each example; None for no function.
-        adds_weight: whether weights are delivered.
     """
 
     features: tuple[Feature, ...]

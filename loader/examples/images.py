@@ -27,11 +27,11 @@ def draws_of(images: Iterable[Image], epoch: tf.Tensor, numbers: tf.Tensor) -> d
     draws = {}
     for image in images:
         if image.crop == "random":
-            draws[_box_name(image)] = _boxes(image.seed, epoch, numbers)
+            draws[f"box {image.seed}"] = _boxes(image.seed, epoch, numbers)
         if image.flip:
             axes = tf.range(2, dtype=tf.int64)
             bits = random_bits(image.seed, FLIP, epoch, numbers[:, tf.newaxis], axes)
-            draws[_flip_name(image)] = bits < 2**62
+            draws[f"flip {image.seed}"] = bits < 2**62
     return draws
 
 
@@ -43,7 +43,7 @@ def box_of(sides: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf
     """
     assert image.size is not None  # Image refuses a crop without a size
     if image.crop == "random":
-        return random_box(sides, image.size, draws[_box_name(image)])
+        return random_box(sides, image.size, draws[f"box {image.seed}"])
     return center_box(sides, image.size)
 
 
@@ -51,13 +51,15 @@ def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> 
     """Return ``pixels``, ``(height, width, channels)``, flipped as drawn for the example."""
     for axis, word in enumerate(_AXES):
         if image.flip and word in image.flip:
-            pixels = _reversed_if(draws[_flip_name(image)][axis], pixels, axis)
+            turn = draws[f"flip {image.seed}"][axis]
+            # For tensors of rank 3, tf.reverse copies whole rows, in a tenth of the time of pixels[:, ::-1].
+            pixels = tf.cond(turn, lambda p=pixels, a=axis: tf.reverse(p, [a]), lambda p=pixels: p)
     return pixels
 
 
 def flips_of(image: Image, draws: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     """Return whether an image with a flip is flipped vertically, and horizontally, as drawn."""
-    drawn = draws[_flip_name(image)]
+    drawn = draws[f"flip {image.seed}"]
     return [
         drawn[axis] if word in (image.flip or "") else tf.constant(False) for axis, word in enumerate(_AXES)
     ]
@@ -107,19 +109,6 @@ def _boxes(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     return tf.cast(boxes, tf.float32)
 
 
-def _reversed_if(turn: tf.Tensor, pixels: tf.Tensor, axis: int) -> tf.Tensor:
-    # For tensors of rank 3, tf.reverse copies whole rows, in a tenth of the time of pixels[:, ::-1].
-    return tf.cond(turn, lambda: tf.reverse(pixels, [axis]), lambda: pixels)
-
-
-def _box_name(image: Image) -> str:
-    return f"box {image.seed}"
-
-
-def _flip_name(image: Image) -> str:
-    return f"flip {image.seed}"
-
-
 # The transform that Pillow and most other decoders of JPEG use; TensorFlow's default is faster and less
 # precise, and saves about 4 % of the decoding time.
 _DCT = "INTEGER_ACCURATE"
@@ -136,8 +125,7 @@ def decode_image(
         encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP with the same channels.
         stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
     """
-    (pixels,) = _decoded_box(encoded, image, draws, tf.as_dtype(stored), with_region=False)
-    return _finished(pixels, image, draws, tf.as_dtype(stored))
+    return _decoded(encoded, image, draws, tf.as_dtype(stored), with_region=False)[0]
 
 
 def decode_with_region(
@@ -147,11 +135,55 @@ def decode_with_region(
 
     The region is ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
     """
-    pixels, region = _decoded_box(encoded, image, draws, tf.as_dtype(stored), with_region=True)
-    return _finished(pixels, image, draws, tf.as_dtype(stored)), region
+    pixels, region = _decoded(encoded, image, draws, tf.as_dtype(stored), with_region=True)
+    return pixels, region
 
 
-def _finished(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], stored: tf.DType) -> tf.Tensor:
+def _decoded(
+    encoded: tf.Tensor,
+    image: Image,
+    draws: Mapping[str, tf.Tensor],
+    stored: tf.DType,
+    *,
+    with_region: bool,
+) -> list[tf.Tensor]:
+    """Return the pixels, and the region that they show only on demand: it costs 5 % of the decoding."""
+
+    def shown(pixels: tf.Tensor, sides: tf.Tensor | None, box: tf.Tensor | None) -> list[tf.Tensor]:
+        if not with_region:
+            return [pixels]
+        cut = [tf.zeros([2], tf.int32), sides] if box is None else [box]
+        return [pixels, tf.concat([sides, *cut], axis=0)]
+
+    def jpeg() -> list[tf.Tensor]:
+        box = None
+        if image.crop is None and not image.dct_scaling:
+            pixels = tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT)
+            sides = tf.shape(pixels)[:2] if with_region else None
+        else:
+            sides = tf.io.extract_jpeg_shape(encoded)[:2]
+            box = None if image.crop is None else box_of(sides, image, draws)
+            if image.dct_scaling:
+                pixels = _decode_scaled(encoded, image, sides, box)
+            else:
+                pixels = tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
+        # a JPEG file has 8 bits per sample
+        pixels = pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255)
+        return shown(pixels, sides, box)
+
+    def other() -> list[tf.Tensor]:
+        pixels = tf.io.decode_image(encoded, image.channels, stored, expand_animations=False)
+        sides, box = tf.shape(pixels)[:2], None
+        if image.crop is not None:
+            box = box_of(sides, image, draws)
+            top, left, height, width = tf.unstack(box)
+            pixels = pixels[top : top + height, left : left + width]
+        return shown(pixels, sides, box)
+
+    # A JPEG cannot have four channels; decode_image reports that.
+    is_other = image.channels == 4
+    found = other() if is_other else list(tf.nest.flatten(tf.cond(tf.io.is_jpeg(encoded), jpeg, other)))
+    pixels = found[0]
     pixels.set_shape([None, None, image.channels])
     if image.size is not None:
         pixels = tf.image.resize(pixels, image.size, image.method or "bilinear")
@@ -161,53 +193,7 @@ def _finished(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], s
     if dtype.is_integer and pixels.dtype.is_floating:
         pixels = tf.round(pixels)
     # Flipped last, when the pixels use the fewest bytes.
-    return flipped(tf.cast(pixels, dtype), image, draws)
-
-
-def _decoded_box(
-    encoded: tf.Tensor,
-    image: Image,
-    draws: Mapping[str, tf.Tensor],
-    stored: tf.DType,
-    *,
-    with_region: bool,
-) -> list[tf.Tensor]:
-    """Return the decoded pixels of the crop, and its region only on demand: it costs 5 % of the decoding."""
-
-    def jpeg() -> list[tf.Tensor]:
-        # a JPEG file has 8 bits per sample
-        pixels, *region = eight_bits()
-        return [pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255), *region]
-
-    def eight_bits() -> list[tf.Tensor]:
-        if image.crop is None and not image.dct_scaling:
-            pixels = tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT)
-            return [pixels, _region(tf.shape(pixels)[:2], None)] if with_region else [pixels]
-        sides = tf.io.extract_jpeg_shape(encoded)[:2]
-        box = None if image.crop is None else box_of(sides, image, draws)
-        if image.dct_scaling:
-            pixels = _decode_scaled(encoded, image, sides, box)
-        else:
-            pixels = tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
-        return [pixels, _region(sides, box)] if with_region else [pixels]
-
-    def other() -> list[tf.Tensor]:
-        pixels = tf.io.decode_image(encoded, image.channels, stored, expand_animations=False)
-        sides, box = tf.shape(pixels)[:2], None
-        if image.crop is not None:
-            box = box_of(sides, image, draws)
-            top, left, height, width = tf.unstack(box)
-            pixels = pixels[top : top + height, left : left + width]
-        return [pixels, _region(sides, box)] if with_region else [pixels]
-
-    # A JPEG cannot have four channels; decode_image reports that.
-    if image.channels == 4:
-        return other()
-    return list(tf.nest.flatten(tf.cond(tf.io.is_jpeg(encoded), jpeg, other)))
-
-
-def _region(sides: tf.Tensor, box: tf.Tensor | None) -> tf.Tensor:
-    return tf.concat([sides, tf.zeros([2], tf.int32), sides] if box is None else [sides, box], axis=0)
+    return [flipped(tf.cast(pixels, dtype), image, draws), *found[1:]]
 
 
 def _decode_scaled(encoded: tf.Tensor, image: Image, sides: tf.Tensor, box: tf.Tensor | None) -> tf.Tensor:

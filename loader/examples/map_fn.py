@@ -14,12 +14,7 @@ from tfshards.schemas import OptionsError
 
 @dataclass(frozen=True)
 class UserMap:
-    """The user's function.
-
-    Attributes:
-        function: called with the example and its seed.
-        seed: the seed from which the seeds of examples are derived.
-    """
+    """The user's function."""
 
     function: Callable[..., object]
     seed: int

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfshards.loader.options.load_options import BALANCED, SampleWeights
 from tfshards.loader.order.source import split_name
+from tfshards.loader.records.explain import fail_unless
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.storage import any_path
 
@@ -101,10 +102,15 @@ def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Ten
     labels = tf.cast(found, tf.int64)
     classes = tf.constant(source.classes, tf.int64)
     index = tf.minimum(tf.searchsorted(classes, labels), len(source.classes) - 1)
-    before = f"feature {source.feature.name} holds the class "
-    after = ", which no example has according to the manifest; `tfshards verify DATASET --deep` lists them"
-    index = _require(index, tf.gather(classes, index) == labels, labels, before, after)
-    return tf.gather(tf.constant(source.weights, tf.float32), index)
+    fits = tf.gather(classes, index) == labels
+
+    def explain() -> tf.Tensor:
+        number = tf.strings.as_string(tf.boolean_mask(labels, tf.logical_not(fits))[0])
+        does = ", which no example has according to the manifest; `tfshards verify DATASET --deep` lists them"
+        return tf.strings.join([f"feature {source.feature.name} holds the class ", number, does])
+
+    with tf.control_dependencies([fail_unless(tf.reduce_all(fits), explain)]):
+        return tf.gather(tf.constant(source.weights, tf.float32), tf.identity(index))
 
 
 def _weight_feature(manifest: Manifest, name: str) -> Feature:
@@ -141,23 +147,3 @@ def _by_number(
 def _shown(manifest: Manifest, number: int) -> str:
     names = manifest.schema.class_names
     return repr(names[number]) if names else str(number)
-
-
-def _require(values: tf.Tensor, fits: tf.Tensor, shown: tf.Tensor, before: str, after: str) -> tf.Tensor:
-    """Return ``values``; if one of them does not fit, the graph fails.
-
-    Args:
-        values: any shape.
-        fits: bool of the same shape.
-        shown: integers of the same shape; the error names the one of the first value that does not fit.
-    """
-
-    def fail() -> tf.Tensor:
-        number = tf.boolean_mask(tf.reshape(shown, [-1]), tf.reshape(tf.logical_not(fits), [-1]))[0]
-        text = tf.strings.join([before, tf.strings.as_string(number), after])
-        with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
-            return tf.constant(False)
-
-    checked = tf.cond(tf.reduce_all(fits), lambda: tf.constant(True), fail)
-    with tf.control_dependencies([checked]):
-        return tf.identity(values)

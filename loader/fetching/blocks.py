@@ -21,7 +21,6 @@ class Piece:
     """Consecutive records of a shard.
 
     Attributes:
-        shard: the index of the shard.
         first: the first record, counted in the shard.
         start: the byte of the shard at which it starts.
         end: the byte after its last one.
@@ -42,12 +41,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class BlockTable:
-    """The blocks of all shards, numbered from 0: ``shards.unit`` records each, fewer at the end of a shard.
-
-    Attributes:
-        shards: the shards of the split.
-        listed: the same shards as in the manifest.
-    """
+    """The blocks of all shards, numbered from 0: ``shards.unit`` records each, fewer at the end of one."""
 
     shards: Shards
     listed: Sequence[Shard]

@@ -88,7 +88,7 @@ class BlockFetcher:
         self._num_streams = 0
         # what lanes read now, and what a second iterator reads
         self._held: dict[int, list[BlockFile]] = {}
-        self._extras: deque[BlockFile] = deque()
+        self._extras: dict[tuple[int, int, int], BlockFile] = {}
         # by thread: the file that it got last, and when; TensorFlow opens it in that thread
         self._given: dict[int, tuple[float, BlockFile]] = {}
         self._restarts: deque[float] = deque(maxlen=_MOST_RESTARTS)
@@ -103,23 +103,18 @@ class BlockFetcher:
     ) -> tuple[bytes, np.int64]:
         """Return a local file with these records, and the byte of the shard with which it starts."""
         wanted = self._table.piece(int(shard), int(first), int(first) + int(count))
-        holder: list[BlockFile] | deque[BlockFile] = self._extras
         thread = threading.get_ident()
         with self._files.lock:
             self._release_given(thread)
-            if number == PADDING:
-                file = self._extra(wanted)
-            else:
-                file, holder = self._next(int(epoch), int(number), wanted)
+            file = self._extra(wanted) if number == PADDING else self._next(int(epoch), int(number), wanted)
             self._fetch_ahead()
             self._give(thread, file)
         path = file.path.result()
         if path is None and file.is_damaged:
+            # each use of a damaged block fetches its own records
             with self._files.lock:
                 self._release_given(thread)
-                file = self._files.start(wanted, None, _URGENT)
-                file.num_users = 1
-                holder.append(file)
+                file = self._extra(wanted)
                 self._give(thread, file)
             path = file.path.result()
         with self._files.lock:
@@ -158,27 +153,16 @@ class BlockFetcher:
 
     # Which use an example belongs to
 
-    def _next(
-        self, epoch: int, number: int, wanted: Piece
-    ) -> tuple[BlockFile, list[BlockFile] | deque[BlockFile]]:
-        """Return the file of the use that continues with an example, and the list that holds it."""
+    def _next(self, epoch: int, number: int, wanted: Piece) -> BlockFile:
+        """Return the file of the use that continues with an example."""
         found = self._find(epoch, number)
-        if found is None:
-            is_begin = any(
-                (use := each.uses.use_of(number)) is not None and each.uses.begins[use]
-                for each in self._passes
-                if each.epoch == epoch
-            )
-            is_known = any(each.epoch == epoch for each in self._passes)
-            if (is_known and not is_begin) or not self._may_restart():
-                return self._extra(wanted), self._extras
+        if found is None and self._may_restart(epoch, number):
             self._restart(epoch)
             found = self._find(epoch, number)
-            if found is None:
-                return self._extra(wanted), self._extras
+        if found is None:
+            return self._extra(wanted)
         reading, use = found
-        lane = int(reading.uses.lanes[use])
-        self._enter(reading, lane)
+        self._enter(reading, int(reading.uses.lanes[use]))
         is_new = reading.done[use] < reading.uses.numbers[use]
         reading.read(use, number)
         planned = self._planned.get((reading, use))
@@ -188,11 +172,17 @@ class BlockFetcher:
             is_new = True
         self._ahead -= self._staged.pop((reading, use), 0)
         file = self._planned[reading, use]
-        held = reading.reader_of(use)
         if is_new:
-            self._release_until(held, reading.by_lanes)
+            held = reading.reader_of(use)
+            # what the lane read before, or streams that have ended
+            ended = (
+                [held] if reading.by_lanes else [each for each in self._held if each <= held - STREAMS_AHEAD]
+            )
+            for each in ended:
+                for read in self._held.pop(each, ()):
+                    self._files.release(read)
             self._held.setdefault(held, []).append(file)
-        return file, self._held.setdefault(held, [])
+        return file
 
     def _find(self, epoch: int, number: int) -> tuple[Pass, int] | None:
         for each in self._passes:
@@ -204,8 +194,7 @@ class BlockFetcher:
 
     def _enter(self, reading: Pass, lane: int) -> None:
         """Make the following pass known when the first use of a pass is read, and forget abandoned ones."""
-        if reading.index > self._current:
-            self._current = reading.index
+        self._current = max(self._current, reading.index)
         while self._passes[0].index + 1 < reading.index or (
             self._passes[0].index < reading.index and self._passes[0].is_abandoned(lane)
         ):
@@ -225,8 +214,12 @@ class BlockFetcher:
         self._passes.append(added)
         return added
 
-    def _may_restart(self) -> bool:
+    def _may_restart(self, epoch: int, number: int) -> bool:
         """Return whether to plan anew: not for each of several iterators that are used at the same time."""
+        known = [each.uses for each in self._passes if each.epoch == epoch]
+        uses = [(each, each.use_of(number)) for each in known]
+        if known and not any(use is not None and each.begins[use] for each, use in uses):
+            return False
         now = time.monotonic()
         if len(self._restarts) == _MOST_RESTARTS and now - self._restarts[0] < _SECONDS_RESTARTS:
             return False
@@ -310,23 +303,13 @@ class BlockFetcher:
         return self._table.piece(int(uses.shards[use]), int(uses.firsts[use]), int(uses.ends[use]))
 
     def _extra(self, wanted: Piece) -> BlockFile:
-        """Return the file of a piece that is not in the plan: of padding, or for a second iterator."""
-        for each in self._extras:
-            piece = each.piece
-            is_same = (piece.shard, piece.start, piece.end) == (wanted.shard, wanted.start, wanted.end)
-            # one that could not be fetched is fetched again
-            if is_same and not each.is_removed:
-                return each
-        file = self._files.start(wanted, None, _URGENT)
-        file.num_users = 1
-        self._extras.append(file)
-        while len(self._extras) > _MOST_EXTRAS:
-            self._files.release(self._extras.popleft())
+        """Return the file of a piece that is not in the plan, as of padding, or for a second iterator."""
+        key = wanted.shard, wanted.start, wanted.end
+        file = self._extras.get(key)
+        # one that could not be fetched is fetched again
+        if file is None or file.is_removed:
+            file = self._extras[key] = self._files.start(wanted, None, _URGENT)
+            file.num_users = 1
+            if len(self._extras) > _MOST_EXTRAS:
+                self._files.release(self._extras.pop(next(iter(self._extras))))
         return file
-
-    def _release_until(self, lane: int, by_lanes: bool) -> None:
-        """Release what was read before: by a lane, or by the streams that have ended."""
-        ended = [lane] if by_lanes else [each for each in self._held if each <= lane - STREAMS_AHEAD]
-        for each in ended:
-            for file in self._held.pop(each, ()):
-                self._files.release(file)

@@ -114,32 +114,32 @@ class Faults:
         """Return the message about the first fault at the example ``number`` or after it, in its shard."""
         shard = int(np.searchsorted(self._ends, number, side="right"))
         record = number - int(self._ends[shard - 1] if shard else 0)
-        subject = f"shard {paths[shard]}"
+        path = paths[shard]
         with self._lock:
             damage, failure = dict(self._damage.get(shard, {})), self._failures.get(shard)
         if damage:
             first = min((each for each in damage if each >= record), default=max(damage))
-            what_to_do = f"; {REMOTE_REMEDY}" if isinstance(paths[shard], RemotePath) else REMEDY
-            return f"{subject} is damaged at record {first}, offset {damage[first]}{what_to_do}"
+            remedy = f"; {REMOTE_REMEDY}" if isinstance(path, RemotePath) else REMEDY
+            return f"shard {path} is damaged at record {first}, offset {damage[first]}{remedy}"
         if isinstance(failure, ChangedError):
-            return (
-                f"{subject} was changed after it was opened: it {failure.strerror}; load the dataset again, "
-                "since the rest may not belong to what was read"
+            why = (
+                f"was changed after it was opened: it {failure.strerror}; load the dataset again, since the "
+                "rest may not belong to what was read"
             )
-        if failure is not None:
+        elif failure is not None:
             # a file of the cache, or the shard itself
-            where = str(failure.filename or paths[shard])
-            why = f"{failure.strerror or failure}"
-            if where != str(paths[shard]):
-                why = f"{where}: {why}"
-            return (
-                f"{subject} cannot be read: {why}; once that is fixed, the "
-                "run can be resumed from its position"
+            where = str(failure.filename or path)
+            place = "" if where == str(path) else f"{where}: "
+            why = (
+                f"cannot be read: {place}{failure.strerror or failure}; once that is fixed, the run can be "
+                "resumed from its position"
             )
-        return (
-            f"{subject}: its blocks in the cache were removed or damaged while they were read; load the "
-            "dataset again"
-        )
+        else:
+            why = (
+                "cannot be read: its blocks in the cache were removed or damaged while they were read; load "
+                "the dataset again"
+            )
+        return f"shard {path} {why}"
 
 
 @dataclass(eq=False)
@@ -147,16 +147,12 @@ class BlockFile:
     """A file of the folder, or one that is fetched.
 
     Attributes:
-        piece: the records in it.
-        name: its name in the folder.
         block: the number of the block; None for a piece that is fetched for one use.
         is_kept: whether it stays after its uses.
         num_users: the planned uses that have not ended.
         path: its path when it is there; None if it could not be fetched, or is damaged.
         is_started: whether it is fetched or checked, or was.
-        is_ready: whether ``path`` has its result.
         is_damaged: whether records of a block are damaged, so that each use fetches its own.
-        is_gone: whether nobody uses it any more.
         is_removed: whether it counts no longer.
     """
 
@@ -167,9 +163,7 @@ class BlockFile:
     num_users: int = 0
     path: Future[Path | None] = field(default_factory=Future)
     is_started: bool = False
-    is_ready: bool = False
     is_damaged: bool = False
-    is_gone: bool = False
     is_removed: bool = False
 
 
@@ -177,11 +171,8 @@ class BlockFiles:
     """The files of one pipeline. Whoever calls a method without an underscore holds ``lock``.
 
     Attributes:
-        lock: the lock of the pipeline.
         faults: what could not be fetched, and which records are damaged.
-        kept: which blocks are kept.
         blocks: the files of whole blocks that are in the folder, or fetched for it.
-        names: the names of these files.
     """
 
     def __init__(
@@ -275,9 +266,8 @@ class BlockFiles:
             self.names.discard(file.name)
         if file.is_removed:
             return
-        if file.is_started and not file.is_ready:
-            file.is_gone = True
-        else:
+        # what is being fetched is removed then
+        if file.path.done() or not file.is_started:
             self._remove(file)
 
     def _remove(self, file: BlockFile) -> None:
@@ -300,17 +290,16 @@ class BlockFiles:
             file.path.set_exception(error)
             return
         with self.lock:
-            file.is_ready = True
-            if path is None and file.block is not None and self.blocks.get(file.block) is file:
-                del self.blocks[file.block]
-                self.names.discard(file.name)
-                self.kept.drop(file.block)
-            if file.is_gone:
-                self._remove(file)
-            elif path is None:
+            if path is None:
+                if file.block is not None and self.blocks.get(file.block) is file:
+                    del self.blocks[file.block]
+                    self.names.discard(file.name)
+                    self.kept.drop(file.block)
                 self._used -= file.piece.num_bytes
                 file.is_removed = True
-        file.path.set_result(path)
+            elif not file.num_users and not file.is_kept:
+                self._remove(file)
+            file.path.set_result(path)
 
     def _obtain(self, file: BlockFile) -> Path | None:
         """Return the path of a file after checking its records; None if a block is damaged."""
@@ -321,9 +310,11 @@ class BlockFiles:
                 if sound_records(data, piece.known)[1] == piece.num_bytes:
                     return path
             self._folder.remove(file.name)
+        versions = self._table.shards.versions
+        version = versions[piece.shard] or None if versions else None
         # what was damaged on its way is sound the second time
         for _ in range(2):
-            data = self._download(piece)
+            data = read_range(self._paths[piece.shard], piece.start, piece.end, version)
             num_sound, sound_bytes = sound_records(data, piece.known)
             if sound_bytes == len(data):
                 return self._folder.write(file.name, data)
@@ -332,8 +323,3 @@ class BlockFiles:
             return None
         self.faults.note_damage(piece.shard, piece.first + num_sound, piece.start + sound_bytes)
         return self._folder.write(file.name, data[:sound_bytes])
-
-    def _download(self, piece: Piece) -> bytes:
-        versions = self._table.shards.versions
-        version = versions[piece.shard] if versions else None
-        return read_range(self._paths[piece.shard], piece.start, piece.end, version or None)

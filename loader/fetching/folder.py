@@ -58,12 +58,12 @@ class BlockFolder:
         self._lock: BinaryIO = locking.open("rb")
         lock(self._lock.fileno(), waits=True)
         locking.rename(self.path / _LOCK)
-        self._others: list[Path] = []
+        self._siblings: list[Path] = []
         self._seen = -1
         self.found: dict[str, int] = {}
         self.share: int = wanted
         self.refresh()
-        for ended in self._ended():
+        for ended in self._look()[1]:
             self._take_over(ended)
         self._note_change()
 
@@ -75,17 +75,17 @@ class BlockFolder:
         # what has been left before is about to be taken over
         is_first = self._seen < 0
         self._seen, share = changed, self.share
-        others = self._wanted_by_others()
-        self._others = [folder for folder in others if folder.parent == self.path.parent]
+        running, ended = self._look()
+        self._siblings = [folder for folder in running if folder.parent == self.path.parent]
         if self._bound is not None:
-            left = {} if is_first else _left_in(self._ended())
-            self.share = _share(self._bound, self._wanted, [*others.values(), *left.values()])
-            self._trim(self._bound, left, [self._wanted, *others.values()])
+            left = {} if is_first else ended
+            self.share = _share(self._bound, self._wanted, [*running.values(), *left.values()])
+            self._trim(self._bound, left, [self._wanted, *running.values()])
         return self.share != share
 
     def link(self, name: str, num_bytes: int) -> bool:
         """Take a block that another pipeline has; return whether there was one."""
-        for other in self._others:
+        for other in self._siblings:
             try:
                 os.link(other / name, self.path / name)
             except OSError:
@@ -123,27 +123,28 @@ class BlockFolder:
         self._note_change()
         if self._bound is not None:
             # perhaps nobody runs who would see that this one has ended
-            left = _left_in([self.path, *self._ended()])
-            self._trim(self._bound, left, self._wanted_by_others().values())
+            running, ended = self._look()
+            self._trim(self._bound, {self.path: _size_of(self.path), **ended}, running.values())
 
-    def _folders(self) -> list[Path]:
-        return sorted(path.parent for path in self._base.glob(f"*/*/{_LOCK}"))
-
-    def _ended(self) -> list[Path]:
-        return [folder for folder in self._folders() if folder != self.path and not _is_locked(folder)]
-
-    def _wanted_by_others(self) -> dict[Path, int]:
-        """Return the folders of the other pipelines that run, and how many bytes each of them wants."""
-        running = [each for each in self._folders() if each != self.path and _is_locked(each)]
-        return {folder: _wanted_by(folder) for folder in running}
+    def _look(self) -> tuple[dict[Path, int], dict[Path, int]]:
+        """Return the other pipelines, those that run by what each wants, ended ones by what they left."""
+        running, ended = {}, {}
+        for path in sorted(self._base.glob(f"*/*/{_LOCK}")):
+            folder = path.parent
+            if folder != self.path and _is_locked(folder):
+                running[folder] = _wanted_by(folder)
+            elif folder != self.path:
+                ended[folder] = _size_of(folder)
+        return running, ended
 
     def _take_over(self, folder: Path) -> None:
         """Move the blocks of an ended pipeline here, if they are of this split; remove what is too much."""
+        running, ended = self._look()
+        same, needed = folder.parent == self.path.parent, sum(running.values()) + sum(ended.values())
+        if not same and self._bound is not None and self._wanted + needed <= self._bound:
+            return
         with _locked(folder) as is_ended:
             if not is_ended:
-                return
-            same = folder.parent == self.path.parent
-            if not same and self._bound is not None and self._have_room(self._bound, folder):
                 return
             for path in folder.iterdir():
                 found = _BLOCK.fullmatch(path.name)
@@ -154,12 +155,6 @@ class BlockFolder:
                     path.rename(self.path / path.name)
                     self.found[path.name] = num_bytes
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _have_room(self, bound: int, ended: Path) -> bool:
-        """Return whether the files of ended pipelines, one of them locked, leave room for the others."""
-        running = [each for each in self._folders() if each != ended and _is_locked(each)]
-        left = [each for each in self._folders() if each not in running]
-        return sum(map(_wanted_by, running)) + sum(map(_size_of, left)) <= bound
 
     def _trim(self, bound: int, left: Mapping[Path, int], wanted: Iterable[int]) -> None:
         """Remove what ended pipelines have left beyond their parts of ``bound``."""
@@ -200,11 +195,6 @@ def _share(bound: int, wanted: int, others: Sequence[int]) -> int:
             return part
         left, count = left - part, count - 1
     raise AssertionError
-
-
-def _left_in(ended: Iterable[Path]) -> dict[Path, int]:
-    """Return how many bytes ended pipelines have left, by their folders."""
-    return {folder: _size_of(folder) for folder in ended}
 
 
 @contextmanager

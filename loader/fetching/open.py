@@ -66,11 +66,6 @@ def is_fetched(options: LoadOptions, source: OpenSplit, reader: RecordReader) ->
     )
 
 
-def with_short_streams(plan: ReadPlan) -> ReadPlan:
-    """Return ``plan`` with shorter streams by steps, so that fewer blocks are read at the same time."""
-    return replace(plan, assignment=replace(plan.assignment, chunk=min(1, plan.assignment.chunk)))
-
-
 def fetched_shards(plan: ReadPlan, reader: RecordReader, source: OpenSplit, options: LoadOptions) -> Shards:
     """Return the shards of ``reader`` with a fetcher for their blocks."""
     bound = options.cache_bytes

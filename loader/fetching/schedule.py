@@ -24,10 +24,6 @@ class Kept:
 
     A block that is used next after all kept ones is not kept (bypass): it would be evicted
     before them. For blocks of one size, no other rule fetches fewer (Belady 1966, doi:10.1147/sj.52.0078).
-
-    Attributes:
-        capacity: the bytes of all kept blocks together.
-        num_bytes: the bytes of the blocks that are kept now.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -41,11 +37,7 @@ class Kept:
         return block in self._blocks
 
     def use(self, block: int, num_bytes: int, next_use: int) -> tuple[bool, list[int]]:
-        """Note that ``block`` is used.
-
-        Returns:
-            Whether it is kept from now on, and the blocks that are evicted for it.
-        """
+        """Note that ``block`` is used; return whether it is kept now, and what is evicted for it."""
         if block in self._blocks:
             self._put(block, num_bytes, next_use)
             return True, []
@@ -112,11 +104,9 @@ class Schedule:
 
     Attributes:
         lanes: shape ``(n,)`` int64: the lane of the worker that reads; by steps, the number of the stream.
-        shards: shape ``(n,)`` int64: the index of the shard.
         firsts: shape ``(n,)`` int64: the first record, counted in the shard.
         ends: shape ``(n,)`` int64: the record after the last one.
         numbers: shape ``(n,)`` int64: the example number of the first record.
-        num_lanes: the number of lanes, or of streams.
         by_number: shape ``(n,)`` int64: the uses in ascending order of their example numbers.
         begins: shape ``(n,)`` bool: whether the use is the first one of its lane.
     """
@@ -228,8 +218,6 @@ class Pass:
 
     Attributes:
         index: the number of passes before it.
-        epoch: the epoch that is read.
-        uses: the uses of blocks, in order.
         blocks: shape ``(n,)`` int64: the block of each use.
         by_lanes: whether lanes use the blocks, rather than streams.
         num_before: the number of streams of all passes before it.

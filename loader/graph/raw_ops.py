@@ -104,13 +104,7 @@ def _function(
 
 
 class Call(NamedTuple):
-    """The inputs of an operation that calls a function for each element of a dataset.
-
-    Attributes:
-        dataset: the dataset, a variant tensor.
-        function: from ``traced``; called with the components of an element.
-        specs: the specifications of the components of the resulting elements.
-    """
+    """The inputs of an operation that calls a function for each element of a dataset."""
 
     dataset: tf.Tensor
     function: ConcreteFunction
@@ -132,11 +126,7 @@ class Call(NamedTuple):
 
     def returned(self, *components: tf.Tensor) -> tf.data.Dataset:
         """Return the dataset that the function returns for an element, from a variant tensor."""
-        return from_variant(_only(self.function(*components)), tuple(self.specs))
-
-
-def _only(results: tf.Tensor | Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.nest.flatten(results)[0]
+        return from_variant(tf.nest.flatten(self.function(*components))[0], tuple(self.specs))
 
 
 def _outputs(specs: Sequence[tf.TypeSpec]) -> dict[str, object]:
@@ -156,28 +146,28 @@ def from_variant(variant: tf.Tensor, spec: object) -> tf.data.Dataset:
     return tf.data.experimental.from_variant(variant, spec)
 
 
-def map_dataset(call: Call, num_parallel_calls: int | None = None) -> tf.Tensor:
-    """Return ``Dataset.map(..., deterministic=True)`` with a function that runs as traced."""
+def map_dataset(
+    call: Call, num_parallel_calls: int | None = None, *, in_calling_thread: bool = False
+) -> tf.Tensor:
+    """Return ``Dataset.map(..., deterministic=True)`` with a function that runs as traced.
+
+    Without ``num_parallel_calls`` an element is processed on request; ``in_calling_thread``, because passing
+    the call to another thread would cost more than opening a file.
+    """
+
+    def public() -> tf.Tensor:
+        deterministic = None if num_parallel_calls is None else True
+        return to_variant(call.given().map(call.function, num_parallel_calls, deterministic))
+
+    if in_calling_thread:
+        return _raw("MapDataset", {**call.arguments(), "use_inter_op_parallelism": False}, public)
     arguments = {**call.arguments(), "preserve_cardinality": True}
     if num_parallel_calls is None:
-        return _raw("MapDataset", arguments, lambda: _mapped(call, None))
+        return _raw("MapDataset", arguments, public)
     calls = tf.constant(num_parallel_calls, tf.int64)
-    arguments |= {"num_parallel_calls": calls, "deterministic": "true"}
-    return _raw("ParallelMapDatasetV2", arguments, lambda: _mapped(call, num_parallel_calls))
-
-
-def _mapped(call: Call, num_parallel_calls: int | None) -> tf.Tensor:
-    deterministic = None if num_parallel_calls is None else True
-    return to_variant(call.given().map(call.function, num_parallel_calls, deterministic))
-
-
-def map_in_calling_thread(call: Call) -> tf.Tensor:
-    """Return ``Dataset.map`` that runs the function in the thread that requests the element.
-
-    Passing the call to another thread would cost more than opening a file.
-    """
-    arguments = {**call.arguments(), "use_inter_op_parallelism": False}
-    return _raw("MapDataset", arguments, lambda: _mapped(call, None))
+    return _raw(
+        "ParallelMapDatasetV2", {**arguments, "num_parallel_calls": calls, "deterministic": "true"}, public
+    )
 
 
 def flat_map_dataset(call: Call) -> tf.Tensor:
@@ -303,12 +293,7 @@ def gather(values: npt.NDArray[np.generic] | Sequence[str] | tf.Tensor, indices:
 def upper_bound(sorted_rows: npt.NDArray[np.int64] | tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Return ``tf.searchsorted(sorted_rows, values, side="right")``, in one operation instead of a dozen.
 
-    Args:
-        sorted_rows: shape ``(m, n)``, each row ascending.
-        values: shape ``(m, k)``.
-
-    Returns:
-        Shape ``(m, k)`` int64: the number of elements of the row that are less than or equal to the value.
+    ``sorted_rows`` has shape ``(m, n)``; ``values``, and the result (int64), have shape ``(m, k)``.
     """
     arguments = {"sorted_inputs": sorted_rows, "values": values, "out_type": tf.int64}
     return _raw("UpperBound", arguments, lambda: tf.searchsorted(sorted_rows, values, "right", tf.int64))
@@ -380,11 +365,7 @@ def values_by_replica(strategy: tf.distribute.Strategy, make: Callable[[], objec
 
 
 class JsonState(tf.train.experimental.PythonState):  # type: ignore[misc]
-    """A JSON value that a ``tf.train.Checkpoint`` saves and restores.
-
-    Attributes:
-        value: any value that ``json`` can serialize.
-    """
+    """A JSON value that a ``tf.train.Checkpoint`` saves and restores."""
 
     def __init__(self, value: object) -> None:
         self.value: object = value

@@ -79,12 +79,12 @@ def _end_calls() -> None:
 
 def keep_alive(dataset: tf.data.Dataset, kept: object) -> tf.data.Dataset:
     """Return ``dataset``, which, as all datasets and iterators made from it, keeps an object alive."""
-    dataset.kept_alive = _KeptAlive((kept,))
+    dataset.kept_alive = _Kept((kept,))
     return dataset
 
 
-class _KeptAlive(NamedTuple):
-    """Objects that a dataset keeps; TensorFlow would wrap a plain tuple to save it in a model."""
+class _Kept(NamedTuple):
+    """Objects that a dataset keeps alive; TensorFlow would wrap a plain tuple to save it in a model."""
 
     kept: tuple[object, ...]
 
@@ -140,14 +140,8 @@ def unbatched(dataset: tf.data.Dataset) -> tf.data.Dataset:
 def _dataset(variant: tf.Tensor, spec: object, *made_from: object) -> tf.data.Dataset:
     dataset = raw_ops.from_variant(variant, spec)
     # As in tf.data's own classes: what a function calls, such as a user's Python function, must live as long.
-    dataset.made_from = _MadeFrom(made_from)
+    dataset.made_from = _Kept(made_from)
     return dataset
-
-
-class _MadeFrom(NamedTuple):
-    """The objects that a dataset keeps alive; TensorFlow would wrap a plain tuple to save it in a model."""
-
-    parts: tuple[object, ...]
 
 
 def _is_plain(spec: object) -> bool:
@@ -160,11 +154,7 @@ def _identity() -> raw_ops.ConcreteFunction:
 
 
 class _Stage:
-    """A function, traced for the elements of a dataset.
-
-    Attributes:
-        spec: the specification of the resulting elements.
-    """
+    """A function, traced for the elements of a dataset."""
 
     def __init__(self, dataset: tf.data.Dataset, function: Callable[..., object]) -> None:
         spec = dataset.element_spec
@@ -199,7 +189,7 @@ class _Stage:
         calls = {operation.type for operation in self._function.graph.get_operations()} & _CALLS
         if calls:
             raise TypeError(f"{sorted(calls)} in a function that returns a dataset could deadlock")
-        made = raw_ops.map_in_calling_thread(self.call([_A_DATASET]))
+        made = raw_ops.map_dataset(self.call([_A_DATASET]), in_calling_thread=True)
         return raw_ops.Call(made, _identity(), tf.nest.flatten(self.spec))
 
     def result(self, variant: tf.Tensor) -> tf.data.Dataset:

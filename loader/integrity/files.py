@@ -46,8 +46,6 @@ class Inspected:
 
     Attributes:
         index: the index of its records; empty if the index has a problem.
-        file_problems: the problems of the shard's file.
-        index_problems: the problems of its index.
         version: the version of the shard's object, see ``version_of``; empty for a local file.
     """
 
@@ -86,18 +84,12 @@ def _file_problem(root: AnyPath, shard: Shard) -> tuple[str | None, str]:
             size, last_bytes = size_and_last_bytes(path)
     except OSError as error:
         return f"cannot be read: {error.strerror}", ""
-    return _difference(shard, size, last_bytes), version
-
-
-def _difference(shard: Shard, size: int, last_bytes: str) -> str | None:
     if size != shard.num_bytes:
-        return f"has {size} bytes instead of the {shard.num_bytes} in the manifest"
+        return f"has {size} bytes instead of the {shard.num_bytes} in the manifest", version
     if last_bytes != shard.last_bytes:
-        return (
-            f"ends with the bytes {last_bytes} instead of {shard.last_bytes} as in the manifest: it is a "
-            "different file"
-        )
-    return None
+        wrong = f"ends with the bytes {last_bytes} instead of {shard.last_bytes} as in the manifest"
+        return f"{wrong}: it is a different file", version
+    return None, version
 
 
 # Records are read in blocks of this size. If they are larger than _SPARSE_BYTES on average, only their
@@ -127,7 +119,11 @@ def header_problems(
         if fault:
             return [Problem(shard.path, fault)]
         offsets = index.offsets
-        problems = [_problem(shard, int(record), int(offsets[record])) for record in wrong[:_MOST_PROBLEMS]]
+        why = "its length differs from the index, or the checksum of its length is wrong"
+        problems = [
+            Problem(shard.path, f"record {record} at offset {offsets[record]}: {why}")
+            for record in wrong[:_MOST_PROBLEMS]
+        ]
         if len(wrong) > _MOST_PROBLEMS:
             problems.append(Problem(shard.path, f"and {len(wrong) - _MOST_PROBLEMS} more such records"))
         return problems
@@ -205,7 +201,12 @@ def _frames(
         start, end = int(offsets[first]), int(ends[last - 1])
         found = None
         if not deep and (not block_bytes or (end - start) // (last - first) > _SPARSE_BYTES):
-            rows = np.stack([_sparse(file, int(offsets[i]), int(ends[i])) for i in range(first, last)])
+            data = b"".join(
+                _read(file, int(offsets[i]), int(offsets[i]) + HEADER_BYTES)
+                + _read(file, int(ends[i]) - FOOTER_BYTES, int(ends[i]))
+                for i in range(first, last)
+            )
+            rows = np.frombuffer(data, np.uint8).reshape(-1, FRAME_OVERHEAD)
         else:
             data = _read(file, start, end)
             starts, stops = offsets[first:last] - start, ends[first:last] - start
@@ -219,11 +220,6 @@ def _frames(
         first = last
 
 
-def _sparse(file: BinaryIO, start: int, end: int) -> _Bytes:
-    header = _read(file, start, start + HEADER_BYTES)
-    return np.frombuffer(header + _read(file, end - FOOTER_BYTES, end), np.uint8)
-
-
 def _read(file: BinaryIO, start: int, end: int) -> bytes:
     """Return the bytes ``[start, end)`` of a file whose position is not after ``start``."""
     if file.tell() != start:
@@ -235,8 +231,3 @@ def _read(file: BinaryIO, start: int, end: int) -> bytes:
         missing -= len(part)
     # Missing bytes become zeros: a length of zeros has a wrong checksum.
     return b"".join([*parts, bytes(missing)])
-
-
-def _problem(shard: Shard, record: int, offset: int) -> Problem:
-    message = "its length differs from the index, or the checksum of its length is wrong"
-    return Problem(shard.path, f"record {record} at offset {offset}: {message}")

@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from tfshards.loader.options.validation import check_choice, check_seed, check_type
+from tfshards.loader.options.validation import check_choice, check_flag, check_seed, check_type, is_integer
 from tfshards.schemas import OptionsError
+from tfshards.schemas.option import check_strings
 
 Crop: TypeAlias = Literal["center", "random"]
 Flip: TypeAlias = Literal["horizontal", "vertical", "horizontal_and_vertical"]
@@ -86,22 +87,26 @@ class Image:
     def __post_init__(self) -> None:
         if self.size is not None and not _is_size(self.size):
             raise OptionsError("image-size", size=self.size)
-        if self.crop not in (None, *get_args(Crop)):
-            raise OptionsError("image-crop", crop=self.crop)
+        check_choice("Image.crop", self.crop, (None, *get_args(Crop)))
         if self.crop and self.size is None:
             raise OptionsError("image-crop-no-size", crop=self.crop)
-        if self.channels is not None and not (_is_integer(self.channels) and self.channels in (1, 3, 4)):
+        if self.channels is not None and not (is_integer(self.channels) and self.channels in (1, 3, 4)):
             raise OptionsError("image-channels", channels=self.channels)
-        if self.dtype not in (None, *IMAGE_DTYPES):
-            raise OptionsError("image-dtype", dtype=self.dtype, image_dtypes=IMAGE_DTYPES)
+        check_choice("Image.dtype", self.dtype, (None, *IMAGE_DTYPES))
         check_seed("Image.seed", self.seed)
-        if self.method not in (None, *get_args(Method)):
-            raise OptionsError("image-method", method=self.method, get_args=get_args(Method))
-        if self.flip not in (None, *get_args(Flip)):
-            raise OptionsError("image-flip", flip=self.flip, get_args=get_args(Flip))
+        check_choice("Image.method", self.method, (None, *get_args(Method)))
+        check_choice("Image.flip", self.flip, (None, *get_args(Flip)))
         if self.normalize is not None:
             self._check_normalize()
-        self._check_scaling()
+        check_flag("Image.dct_scaling", self.dct_scaling)
+        if self.dct_scaling:
+            given = "Image.dct_scaling=True"
+            if self.size is None:
+                raise OptionsError("image-scaling-no-size", given=given)
+            if self.method == "nearest":
+                raise OptionsError("image-mixes", given=given)
+            if self.channels == 4:
+                raise OptionsError("image-scaling-channels", given=given)
 
     @property
     def is_random(self) -> bool:
@@ -115,43 +120,23 @@ class Image:
 
     def _check_normalize(self) -> None:
         given = f"Image.normalize={self.normalize!r}"
-        if isinstance(self.normalize, str):
-            if self.normalize not in NORMALIZATIONS:
-                raise OptionsError("normalize-name", given=given, normalizations=NORMALIZATIONS)
-        elif not isinstance(self.normalize, (tuple, list)) or len(self.normalize) != 2:
-            raise OptionsError("normalize-form", given=given, normalizations=NORMALIZATIONS)
-        else:
+        if isinstance(self.normalize, (tuple, list)) and len(self.normalize) == 2:
             mean, std = (_per_channel(given, part) for part in self.normalize)
             object.__setattr__(self, "normalize", (mean, std))
+        elif not isinstance(self.normalize, str) or self.normalize not in NORMALIZATIONS:
+            raise OptionsError("normalize-form", given=given, normalizations=NORMALIZATIONS)
         if self.dtype not in FLOAT_DTYPES:
             integers = "the stored integers" if self.dtype is None else f"dtype={self.dtype!r}"
             raise OptionsError("normalize-integers", given=given, integers=integers)
-        parts = dict(zip(("mean", "std"), self.mean_and_std(), strict=True))
-        for name, part in parts.items():
-            possible = (self.channels,) if self.channels else (1, 3, 4)
-            if isinstance(part, tuple) and len(part) not in possible:
+        allowed = (self.channels,) if self.channels else (1, 3, 4)
+        parts = self.mean_and_std()
+        for name, part in zip(("mean", "std"), parts, strict=True):
+            if isinstance(part, tuple) and len(part) not in allowed:
                 raise OptionsError(
-                    "normalize-channels",
-                    given=given,
-                    name=name,
-                    num_part=len(part),
-                    alternatives=_alternatives(possible),
+                    "normalize-channels", given=given, name=name, num_part=len(part), allowed=allowed
                 )
-        if not np.all(np.asarray(parts["std"]) > 0):
+        if not np.all(np.asarray(parts[1]) > 0):
             raise OptionsError("normalize-std", given=given)
-
-    def _check_scaling(self) -> None:
-        given = f"Image.dct_scaling={self.dct_scaling!r}"
-        if not isinstance(self.dct_scaling, (bool, np.bool_)):
-            raise OptionsError("image-flag", given=given)
-        if not self.dct_scaling:
-            return
-        if self.size is None:
-            raise OptionsError("image-scaling-no-size", given=given)
-        if self.method == "nearest":
-            raise OptionsError("image-mixes", given=given)
-        if self.channels == 4:
-            raise OptionsError("image-scaling-channels", given=given)
 
 
 def check_images(image: object) -> None:
@@ -169,11 +154,7 @@ def check_images(image: object) -> None:
 def _is_size(size: object) -> bool:
     if not isinstance(size, (tuple, list)) or len(size) != 2:
         return False
-    return all(_is_integer(side) and side >= 1 for side in size)
-
-
-def _is_integer(number: object) -> bool:
-    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+    return all(is_integer(side) and side >= 1 for side in size)
 
 
 def _per_channel(given: str, part: object) -> PerChannel:
@@ -187,12 +168,6 @@ def _finite(given: str, number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
         raise OptionsError("normalize-not-finite", given=given, number=number)
     return float(number)
-
-
-def _alternatives(numbers: tuple[int, ...]) -> str:
-    """Return numbers as ``1, 3 or 4``."""
-    *others, last = map(str, numbers)
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 BoxFormat: TypeAlias = Literal["xywh", "xyxy", "cxcywh", "yxyx"]
@@ -234,18 +209,13 @@ class Boxes:
         if not isinstance(self.feature, str) or not self.feature:
             raise OptionsError("boxes-feature-type", feature=self.feature)
         check_choice("Boxes.format", self.format, get_args(BoxFormat))
-        if isinstance(self.along, str) or not isinstance(self.along, Sequence):
-            raise OptionsError("boxes-along-type", along=self.along)
+        check_strings("Boxes.along", self.along)
         object.__setattr__(self, "along", tuple(self.along))
-        for name in self.along:
-            if not isinstance(name, str):
-                raise OptionsError("boxes-along-name", along=self.along, name=name)
         if self.feature in self.along or len(set(self.along)) < len(self.along):
             raise OptionsError("boxes-along-repeated", along=self.along)
         share = self.min_visible
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= share <= 1:
             raise OptionsError("boxes-min-visible", share=share)
-        if not isinstance(self.normalized, bool):
-            raise OptionsError("boxes-normalized", normalized=self.normalized)
+        check_flag("Boxes.normalized", self.normalized)
         if self.image is not None and not isinstance(self.image, str):
             raise OptionsError("boxes-image-type", image=self.image)

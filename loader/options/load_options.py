@@ -15,8 +15,6 @@ from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
-import numpy as np
-
 from tfshards.loader.options.image import Boxes, Image, check_images
 from tfshards.loader.options.position import Position, Shuffle, Tracker
 from tfshards.loader.options.selection import Classes, Mix, Part, check_classes, check_take
@@ -26,6 +24,7 @@ from tfshards.loader.options.validation import (
     check_least,
     check_names,
     check_type,
+    is_integer,
 )
 from tfshards.loader.options.worker import Worker
 from tfshards.schemas import OptionsError
@@ -354,12 +353,11 @@ def _cache_parts(cache: str) -> tuple[str, int | None]:
 def _budget_bytes(memory_budget: str | int | None) -> int | None:
     if memory_budget is None:
         return None
-    if isinstance(memory_budget, str):
-        num_bytes = parse_size(memory_budget, "memory_budget")
-    elif isinstance(memory_budget, (int, np.integer)) and not isinstance(memory_budget, bool):
-        num_bytes = int(memory_budget)
-    else:
+    if not isinstance(memory_budget, str) and not is_integer(memory_budget):
         raise OptionsError("budget-type", memory_budget=memory_budget)
+    num_bytes = (
+        parse_size(memory_budget, "memory_budget") if isinstance(memory_budget, str) else int(memory_budget)
+    )
     if num_bytes < _LEAST_BUDGET:
         raise OptionsError("budget-range", memory_budget=memory_budget)
     return num_bytes

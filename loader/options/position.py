@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from tfshards.loader.options.validation import check_least, check_seed
+from tfshards.loader.options.validation import check_choice, check_least, check_seed
 from tfshards.schemas import OptionsError
 
 
@@ -32,11 +32,8 @@ class Shuffle:
     lanes: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, str) and self.seed in ("runs", "full"):
-            raise OptionsError("shuffle-seed", seed=self.seed)
         check_seed("Shuffle.seed", self.seed)
-        if self.how not in ("runs", "full"):
-            raise OptionsError("shuffle-how", how=self.how)
+        check_choice("Shuffle.how", self.how, ("runs", "full"))
         if self.how == "full" and (self.run is not None or self.lanes is not None):
             raise OptionsError("shuffle-full")
         if self.run is not None:
@@ -99,11 +96,8 @@ class Position:
         Raises:
             OptionsError: ``to_json`` did not return ``found``.
         """
-        if not isinstance(found, Mapping) or not {"epoch", "step"} <= set(found) <= {
-            "epoch",
-            "step",
-            "order",
-        }:
+        needed = {"epoch", "step"}
+        if not isinstance(found, Mapping) or not needed <= set(found) <= {*needed, "order"}:
             raise OptionsError("position-form", found=found)
         order = found.get("order")
         if order is not None and not isinstance(order, Mapping):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfshards.loader.options.validation import check_index, check_least
+from tfshards.loader.options.validation import check_flag, check_index, check_least, is_integer
 from tfshards.schemas import OptionsError
 
 Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
@@ -34,8 +34,7 @@ class Part:
 
     def __post_init__(self) -> None:
         check_index("Part", self.index, self.count)
-        if not isinstance(self.rest, bool):
-            raise OptionsError("part-rest", rest=self.rest)
+        check_flag("Part.rest", self.rest)
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ def check_take(take: object) -> None:
     """Raise unless ``take`` is None, a number of examples, or a ``Part``."""
     if take is None or isinstance(take, Part):
         return
-    if isinstance(take, bool) or not isinstance(take, (int, np.integer)):
+    if not is_integer(take):
         raise OptionsError("take-type", take=take)
-    check_least("take", int(take), 1)
+    check_least("take", take, 1)
 
 
 def check_classes(classes: object) -> None:

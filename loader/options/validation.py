@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -13,6 +14,12 @@ def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise unless ``value`` is one of ``allowed``."""
     if value not in allowed:
         raise OptionsError("not-a-choice", name=name, found=value, allowed=allowed)
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionsError("not-a-flag", name=name, found=value)
 
 
 def check_names(name: str, names: object) -> None:
@@ -34,9 +41,14 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise OptionsError("wrong-loader-type", name=name, found=value, kind=kind.__name__)
 
 
+def is_integer(number: object) -> TypeGuard[int]:
+    """Return whether ``number`` is an integer of Python or NumPy."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+
+
 def check_integer(name: str, number: object) -> None:
     """Raise unless ``number`` is an integer of Python or NumPy."""
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+    if not is_integer(number):
         raise OptionsError("not-an-integer", name=name, number=number)
 
 

@@ -31,19 +31,6 @@ _LAUNCHERS = (
 _SLURM = _Launcher("SLURM_PROCID", "SLURM_NTASKS")
 
 
-def rank_and_size(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return the index of this worker and the number of workers, ``(0, 1)`` if no variable is set."""
-    found = {TF_CONFIG: task} if (task := cluster_task(environ)) is not None else {}
-    for launcher in _LAUNCHERS:
-        found |= _launched(launcher, environ)
-    if not found:
-        found = _launched(_SLURM, environ)
-    if len(set(found.values())) > 1:
-        listed = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in found.items())
-        raise OptionsError("environment-contradicts", listed=listed, remedy=_REMEDY)
-    return next(iter(found.values()), (0, 1))
-
-
 def cluster_task(environ: Mapping[str, str]) -> tuple[int, int] | None:
     """Return index and count of this process from ``TF_CONFIG``; None if it does not describe a cluster.
 
@@ -129,4 +116,12 @@ class Worker:
             OptionsError: variables contradict each other, one of a pair is missing, one cannot be parsed, or
                 ``TF_CONFIG`` describes parameter servers, for which there is ``distribute``.
         """
-        return cls(*rank_and_size(os.environ))
+        found = {TF_CONFIG: task} if (task := cluster_task(os.environ)) is not None else {}
+        for launcher in _LAUNCHERS:
+            found |= _launched(launcher, os.environ)
+        if not found:
+            found = _launched(_SLURM, os.environ)
+        if len(set(found.values())) > 1:
+            listed = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in found.items())
+            raise OptionsError("environment-contradicts", listed=listed, remedy=_REMEDY)
+        return cls(*next(iter(found.values()), (0, 1)))

@@ -47,7 +47,6 @@ class Stored:
 
     Attributes:
         record_bytes: mean size of a record, at least 1.
-        num_shards: number of shards of the split.
         is_permuted: whether the records were permuted before they were stored.
         is_compressed: whether a shard can be read only from its beginning.
     """
@@ -63,10 +62,6 @@ class Assignment:
     """The positions that one worker reads in an epoch, and in which blocks.
 
     Attributes:
-        num_positions: number of positions of an epoch.
-        batch_size: batch size of this worker.
-        worker: index and count of the worker.
-        remainder: what happens to the examples that do not fill a global batch.
         run: the number of neighbors that stay together; 0 for the stored order.
         lanes: number of lanes of all workers together; 0 by steps.
         usual_lanes: default number of lanes for every number of workers that divides it; 0 by steps.
@@ -186,9 +181,7 @@ def num_lanes(
             divisor=_divisor(global_batch_size, wanted),
         )
     if wanted % num_workers:
-        raise OptionsError(
-            "lanes-workers", wanted=wanted, num_workers=num_workers, divisors=_listed(divisors(wanted))
-        )
+        raise OptionsError("lanes-workers", wanted=wanted, num_workers=num_workers, divisors=divisors(wanted))
     return wanted
 
 
@@ -205,7 +198,3 @@ def divisors(number: int) -> list[int]:
 def _divisor(number: int, most: int) -> int:
     """Return the largest divisor of ``number`` that is at most ``most``."""
     return next(divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0)
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:-1])) + f" or {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])

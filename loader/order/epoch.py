@@ -36,7 +36,10 @@ def hashed(state: tf.Tensor | int, *words: tf.Tensor | int) -> tf.Tensor | int:
     """Return the state after these words: a Python integer if all of them are integers."""
     for word in words:
         if isinstance(state, int) and isinstance(word, int):
-            state = _splitmix64_of_number(state + word)
+            state = (state + word + STEP) % 2**64
+            for shift, factor in ROUNDS:
+                state = (state ^ state >> shift) * factor % 2**64
+            state ^= state >> LAST_SHIFT
         else:
             word = tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64)
             state = _splitmix64(tf.convert_to_tensor(state, tf.uint64) + word)
@@ -48,13 +51,6 @@ def as_bits(state: tf.Tensor | int) -> tf.Tensor:
     if isinstance(state, int):
         return tf.constant(state >> 1, tf.int64)
     return tf.cast(tf.bitwise.right_shift(state, tf.constant(1, tf.uint64)), tf.int64)
-
-
-def _splitmix64_of_number(state: int) -> int:
-    state = (state + STEP) % 2**64
-    for shift, factor in ROUNDS:
-        state = (state ^ state >> shift) * factor % 2**64
-    return state ^ state >> LAST_SHIFT
 
 
 def _splitmix64(state: tf.Tensor) -> tf.Tensor:
@@ -85,9 +81,7 @@ class RunOrder:
     """The run order of each epoch of a population.
 
     Attributes:
-        num_positions: positions of an epoch, and members of the population.
         run: the number of neighbors that stay together; 0 for the stored order.
-        seed: seed of all epochs.
         lanes: number of lanes of an epoch; 0 by steps.
         is_entered: whether lanes are entered at random ranks, if they have at least two.
     """
@@ -136,15 +130,10 @@ class RunOrder:
         return (gather(epoch.runs, ranks // self.run) + ranks % self.run) % self.num_positions
 
     def intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the intervals of neighbors that have the ranks ``[start, start + count)``.
+        """Return the intervals of neighbors that have the ranks ``[start, start + count)``, int64 vectors.
 
-        Args:
-            starts: shape ``(n,)`` int64.
-            counts: shape ``(n,)`` int64.
-
-        Returns:
-            First members and counts, shape ``(intervals,)`` int64 each. An interval may pass the end of the
-            circle; it then continues with the first member.
+        They are first members and counts. An interval may pass the end of the circle; it then continues with
+        the first member.
         """
         if not self.run:
             return starts, counts

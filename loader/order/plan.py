@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.position import ORDER_FACTS, Facts, Position, Shuffle
 from tfshards.loader.options.selection import Mix, Part
+from tfshards.loader.options.validation import is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import Assignment, Stored, assign, divisors
 from tfshards.loader.order.epoch import RunOrder, order_seed
@@ -28,6 +29,7 @@ from tfshards.loader.order.population import (
 )
 from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import OptionsError
+from tfshards.schemas.errors import counted
 
 
 def order_facts(
@@ -54,35 +56,31 @@ def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None
     """Return ``shuffle`` with run and lanes from the position's order, unless they are given."""
     if shuffle is None or order is None or shuffle.how != "runs" or order["how"] != "runs":
         return shuffle
-    return replace(
-        shuffle,
-        run=int(order["run"]) if shuffle.run is None else shuffle.run,
-        lanes=int(order["lanes"]) if shuffle.lanes is None else shuffle.lanes,
-    )
+    run, lanes = int(order["run"]), int(order["lanes"])
+    return replace(shuffle, run=shuffle.run or run, lanes=shuffle.lanes or lanes)
 
 
 def check_workers(order: Facts | None, batch_size: int, worker: Worker) -> None:
-    """Raise unless this number of workers can resume a run."""
+    """Raise OptionsError unless this number of workers divides the lanes or the global batch of a run."""
     if order is None:
         return
-    whole, lanes = int(order["global_batch_size"]), int(order["lanes"])
-    if (lanes or whole) % worker.count:
+    whole, lanes, count = int(order["global_batch_size"]), int(order["lanes"]), worker.count
+    if (lanes or whole) % count:
         what = f"{lanes} lanes" if lanes else f"global batch of {whole} examples"
-        raise OptionsError("resume-workers", count=worker.count, what=what, divisors=divisors(lanes or whole))
-    if batch_size * worker.count != whole:
-        workers = "1 worker" if worker.count == 1 else f"{worker.count} workers"
+        raise OptionsError("resume-workers", count=count, what=what, divisors=divisors(lanes or whole))
+    if batch_size * count != whole:
         raise OptionsError(
             "resume-batch",
-            batch_size=batch_size * worker.count,
+            batch_size=batch_size * count,
             batch_size2=batch_size,
-            workers=workers,
+            count=count,
             whole=whole,
-            whole2=whole // worker.count,
+            whole2=whole // count,
         )
 
 
 def check_same_order(then: Facts | None, now: Facts) -> None:
-    """Raise unless the order is the same as in the run to resume."""
+    """Raise OptionsError, which names the first difference, if the order differs from that of the run."""
     if then is None:
         return
     for name in [*ORDER_FACTS, *(name for name in then if name not in ORDER_FACTS)]:
@@ -94,7 +92,7 @@ def check_same_order(then: Facts | None, now: Facts) -> None:
 
 
 def check_start(start: Position, epochs: int | None, assignment: Assignment, shuffle: Shuffle | None) -> None:
-    """Raise unless the epoch and the step of ``start`` exist in the run."""
+    """Raise OptionsError unless ``start`` exists in the run, and the order before it is known."""
     if epochs is not None and epochs < 1:
         raise OptionsError("epochs-range", epochs=epochs)
     # A finished run that is started again has no steps left.
@@ -103,16 +101,15 @@ def check_start(start: Position, epochs: int | None, assignment: Assignment, shu
         raise OptionsError("start-after-end", start=start, epochs=epochs, epoch=start.epoch + 1)
     if start.step and start.step >= assignment.num_steps:
         raise OptionsError("start-step", start=start, num_steps=assignment.num_steps)
-    if assignment.lanes and shuffle is not None and shuffle.lanes is None and start != Position():
-        usual = assignment.usual_lanes
-        if assignment.lanes != usual:
-            raise OptionsError(
-                "resume-lanes",
-                count=assignment.worker.count,
-                usual=usual,
-                divisors=divisors(usual),
-                lanes=assignment.lanes,
-            )
+    usual, is_default = assignment.usual_lanes, shuffle is not None and shuffle.lanes is None
+    if is_default and start != Position() and assignment.lanes != usual:
+        raise OptionsError(
+            "resume-lanes",
+            count=assignment.worker.count,
+            usual=usual,
+            divisors=divisors(usual),
+            lanes=assignment.lanes,
+        )
 
 
 def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
@@ -151,19 +148,18 @@ def _resampled(
     source: OpenSplit,
 ) -> Groups:
     """Return groups in these ratios, with ``take`` positions per epoch; by default the number of examples."""
-    for name, numbers in zip(ratios, members, strict=True):
+    num_positions = int(take) if is_integer(take) else sum(map(len, members))
+    quotas = quotas_of(list(ratios.values()), num_positions)
+    for name, numbers, quota in zip(ratios, members, quotas, strict=True):
         if not len(numbers):
             raise OptionsError("ratio-no-examples", label=source.label, name=name)
-    num_positions = int(take) if isinstance(take, (int, np.integer)) else sum(map(len, members))
-    quotas = quotas_of(list(ratios.values()), num_positions)
-    for name, quota in zip(ratios, quotas, strict=True):
         if not quota:
             raise OptionsError("ratio-no-positions", name=name, num_positions=num_positions)
     return grouped(members, quotas)
 
 
 def _check_take_fits(take: int | Part | None, num_examples: int, what: str) -> None:
-    if isinstance(take, (int, np.integer)) and take > num_examples:
+    if is_integer(take) and take > num_examples:
         raise OptionsError("take-too-many", take=take, num_examples=num_examples, what=what)
 
 
@@ -171,10 +167,8 @@ def _class_number(source: OpenSplit, name: object) -> int:
     names = source.manifest.schema.class_names
     if isinstance(name, str) and name in names:
         return names.index(name)
-    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
-        number = int(name)
-        if not names or 0 <= number < len(names):
-            return number
+    if is_integer(name) and (not names or 0 <= name < len(names)):
+        return int(name)
     known = ", ".join(map(repr, names)) if names else "numbers only"
     raise OptionsError("classes-unknown", name=name, known=known)
 
@@ -184,11 +178,6 @@ class ReadPlan:
     """What one worker reads.
 
     Attributes:
-        population: which examples there are.
-        order: the run order of each epoch.
-        assignment: the positions of this worker.
-        record_bytes: the mean size of a record.
-        begin: the position of the first batch.
         epochs: the epoch to stop before; None for no end.
         is_next_epoch_each_time: whether each iteration is the next epoch, rather than the same batches.
         facts: what the order depends on; None unless the run is resumed or tracked.
@@ -213,10 +202,21 @@ class ReadPlan:
 
 
 def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
-    """Return what the worker of ``options`` reads of ``source``."""
-    population = choose_population(options, source)
-    begin, stored = options.begin, _stored(source)
-    _check_enterable(stored, population, options.shuffle)
+    """Return what the worker of ``options`` reads of ``source``.
+
+    Options that do not fit the dataset, or the run that they resume, are an OptionsError.
+    """
+    population, begin, split = choose_population(options, source), options.begin, source.split
+    stored = Stored(
+        max(1.0, split.record_bytes / max(1, split.num_examples)),
+        len(split.shards),
+        is_permuted=not _is_adopted(source.manifest.options),
+        is_compressed=source.manifest.compression != "none",
+    )
+    is_full = options.shuffle is not None and options.shuffle.how == "full"
+    if stored.is_compressed and (is_full or not isinstance(population, Ranges)):
+        # all records before each one would be decompressed
+        raise OptionsError("compressed-random")
     check_workers(begin.order, options.batch_size, options.this_worker)
     shuffle = kept_shuffle(options.shuffle, begin.order)
     assignment = assign(
@@ -254,23 +254,11 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
 
 def no_steps(source: OpenSplit, assignment: Assignment) -> str:
     """Return the warning that an epoch has no steps, with the reason."""
-    count = assignment.worker.count
-    workers = "1 worker" if count == 1 else f"{count} workers"
     return (
         f"split {source.name!r} has {assignment.num_positions} examples, fewer than the global batch size "
         f"{assignment.global_batch_size} (batch_size={assignment.batch_size} on each of "
-        f"{workers}), so that remainder={assignment.remainder!r} leaves no steps; use a "
-        "smaller batch size or remainder='pad'"
-    )
-
-
-def _stored(source: OpenSplit) -> Stored:
-    split = source.split
-    return Stored(
-        max(1.0, split.record_bytes / max(1, split.num_examples)),
-        len(split.shards),
-        is_permuted=not _is_adopted(source.manifest.options),
-        is_compressed=source.manifest.compression != "none",
+        f"{counted(assignment.worker.count, 'worker')}), so that remainder={assignment.remainder!r} leaves "
+        "no steps; use a smaller batch size or remainder='pad'"
     )
 
 
@@ -279,10 +267,3 @@ def _is_adopted(options: object) -> bool:
     if isinstance(options, Mapping):
         return options.get("source") == "adopt" or any(map(_is_adopted, options.values()))
     return isinstance(options, list) and any(map(_is_adopted, options))
-
-
-def _check_enterable(stored: Stored, population: Population, shuffle: Shuffle | None) -> None:
-    """Raise if single records of compressed shards would be read, decompressing all before each of them."""
-    is_full = shuffle is not None and shuffle.how == "full"
-    if stored.is_compressed and (is_full or not isinstance(population, Ranges)):
-        raise OptionsError("compressed-random")

@@ -107,13 +107,12 @@ Population: TypeAlias = "Ranges | Members | Groups"
 
 def ranges_of(num_examples: int, take: int | Part | None) -> Ranges:
     """Return the first ``take`` of ``num_examples`` examples, or a part of them; None for all."""
-    low, high = (
-        (0, num_examples if take is None else take)
-        if not isinstance(take, Part)
-        else _bounds(num_examples, take)
-    )
-    if isinstance(take, Part) and take.rest:
-        return Ranges(np.array([0, high], np.int64), np.array([low, num_examples - high], np.int64))
+    if isinstance(take, Part):
+        low, high = (index * num_examples // take.count for index in (take.index, take.index + 1))
+        if take.rest:
+            return Ranges(np.array([0, high], np.int64), np.array([low, num_examples - high], np.int64))
+    else:
+        low, high = 0, num_examples if take is None else take
     return Ranges(np.array([low], np.int64), np.array([high - low], np.int64))
 
 
@@ -122,10 +121,6 @@ def taken(members: npt.NDArray[np.int64], take: int | Part | None) -> npt.NDArra
     ranges = ranges_of(len(members), take)
     pairs = zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True)
     return np.concatenate([members[start : start + size] for start, size in pairs])
-
-
-def _bounds(num_examples: int, part: Part) -> tuple[int, int]:
-    return part.index * num_examples // part.count, (part.index + 1) * num_examples // part.count
 
 
 def grouped(members: Sequence[npt.NDArray[np.int64]], quotas: Sequence[int]) -> Groups:

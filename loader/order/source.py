@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix
-from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Problem, Split, read_manifest
+from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.companions import read_labels
 from tfshards.schemas.names import id_of
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
@@ -30,7 +30,6 @@ class OpenSplit:
     Attributes:
         root: the directory or URL of the dataset, or of the first of several.
         manifest: the manifest of the dataset; of several, one that lists their shards with absolute paths.
-        name: name of the split.
         sizes: number of examples of each mixed dataset, in order; empty for a single dataset.
     """
 
@@ -51,24 +50,15 @@ class OpenSplit:
 
     def labels(self) -> npt.NDArray[np.int64]:
         """Return the label of each example, in stored order."""
-        problems: list[Problem] = []
-        labels = [np.zeros(0, np.int64)]
         with ThreadPoolExecutor(_NUM_THREADS) as threads:
             read = list(threads.map(lambda shard: read_labels(self.root, shard), self.split.shards))
-        for found, of_shard in read:
-            problems += of_shard
-            labels += [] if found is None else [found]
+        problems = [problem for _, of_shard in read for problem in of_shard]
         if problems:
-            does = (
-                f"verify {self.root} --repair SOURCE"
-                if isinstance(self.root, Path)
-                else "build ... --overwrite"
-            )
-            raise FormatError(
-                f"{self.root}: the labels of the shards (`tfshards {does}` rebuilds them)",
-                problems,
-            )
-        return np.concatenate(labels)
+            is_local = isinstance(self.root, Path)
+            verb = f"verify {self.root} --repair SOURCE" if is_local else "build ... --overwrite"
+            what = f"{self.root}: the labels of the shards (`tfshards {verb}` rebuilds them)"
+            raise FormatError(what, problems)
+        return np.concatenate([np.zeros(0, np.int64), *(found for found, _ in read if found is not None)])
 
 
 def open_source(options: LoadOptions) -> OpenSplit:
@@ -131,17 +121,6 @@ def _check_class_names(source: OpenSplit, wanted: Sequence[str]) -> None:
     found = source.manifest.schema.class_names
     if list(wanted) == list(found):
         return
-    if not found:
-        difference = f"has no class names, but class_names= has {len(wanted)}"
-    else:
-        pairs = enumerate(zip_longest(wanted, found))
-        number, asked, stored = next((i, one, other) for i, (one, other) in pairs if one != other)
-        if asked is not None and asked not in found:
-            difference = f"lacks the class {asked!r}, number {number} of class_names="
-        elif asked is None or (stored is not None and stored not in wanted):
-            difference = f"has a class {stored!r}, number {number}, that is not in class_names="
-        else:
-            difference = (
-                f"has the class {asked!r} as number {found.index(asked)}, class_names= as number {number}"
-            )
-    raise OptionsError("class-names-differ", root=source.root, difference=difference)
+    pairs = enumerate(zip_longest(wanted, found))
+    number, asked, stored = next((i, one, other) for i, (one, other) in pairs if one != other)
+    raise OptionsError("class-names-differ", root=source.root, number=number, asked=asked, stored=stored)

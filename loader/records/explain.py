@@ -39,11 +39,7 @@ _AGAIN = (
 
 
 def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
-    """Return an operation that fails if records could not be read; the error names file, record and offset.
-
-    Args:
-        numbers: shape ``(rows,)`` int64, from ``read_intervals``.
-    """
+    """Return an operation that fails, naming file, record and offset, if records could not be read."""
     all_read = tf.logical_not(tf.reduce_any(is_missing(numbers)))
     return fail_unless(all_read, lambda: explained(shards, numbers))
 
@@ -61,9 +57,7 @@ def fail_unless(condition: tf.Tensor, explain: Callable[[], tf.Tensor]) -> tf.Op
 def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
     """Return a message about the first record that could not be read, a scalar string.
 
-    Args:
-        numbers: shape ``(rows,)`` int64, from ``read_intervals``; records without numbers are read a second
-            time for them, by which none may be missing.
+    Records without numbers are read a second time for them, by which none may be missing.
     """
     missing = is_missing(numbers)
     first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))

@@ -26,9 +26,7 @@ class RecordIntervals(NamedTuple):
     """Intervals of records, each in one shard, as int64 vectors.
 
     Attributes:
-        shards: the index of the shard.
         firsts: the index of the first record in the shard.
-        counts: the number of records.
         numbers: the number of the first example, or ``PADDING`` for a single record that fills a batch.
     """
 
@@ -66,14 +64,35 @@ def read_intervals(
     """
     firsts, known = intervals.firsts, gather(shards.first_offsets, intervals.shards)
     offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
-    hops = () if shards.stride == 1 else (firsts % shards.stride,)
-    columns = (intervals.shards, offsets, intervals.counts, intervals.numbers, *hops)
-    if shards.fetcher is None:
-        each = tf.data.Dataset.from_tensor_slices(columns)
-        missing = None if numbered else tf.data.Dataset.from_tensors(MISSING).repeat()
-        return flat_mapped(each, lambda *interval: _read_interval(shards, missing, *interval))
-    each = tf.data.Dataset.from_tensor_slices((firsts, *columns))
-    return flat_mapped(each, lambda *interval: _read_fetched(shards, epoch, *interval))
+    columns = [intervals.shards, offsets, intervals.counts, intervals.numbers]
+    columns += [] if shards.stride == 1 else [firsts % shards.stride]
+    columns += [] if shards.fetcher is None else [firsts]
+    none = None if numbered else tf.data.Dataset.from_tensors(MISSING).repeat()
+
+    def read(
+        shard: tf.Tensor, offset: tf.Tensor, count: tf.Tensor, number: tf.Tensor, *more: tf.Tensor
+    ) -> tf.data.Dataset:
+        if shards.fetcher is None:
+            path = gather(shards.paths, shard)
+        else:
+            # This waits in the thread that requests the records, as reading a slow file would; the threads of
+            # the fetcher are not TensorFlow's, so it never waits for itself.
+            wanted = [epoch, shard, more[-1], count, number]
+            path, start = call_method(shards.fetcher.locate, wanted, [tf.string, tf.int64])
+            offset -= start
+        records = tfrecord_dataset(path, shards.compression, shards.buffer_bytes, offset)
+        if shards.stride > 1:
+            records = records.skip(more[0])
+        if none is not None:
+            return records.concatenate(none).take(count)
+        # zip() uses up a number for each failure, so even a missing file fails at most `count` times.
+        numbers = tf.data.Dataset.range(number, number + count)
+        found = tf.data.Dataset.zip(numbers, records).ignore_errors()
+        # TensorFlow's reader does not detect a file that ends early between two records.
+        missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
+        return found.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)
+
+    return flat_mapped(tf.data.Dataset.from_tensor_slices(tuple(columns)), read)
 
 
 def missing_number(number: tf.Tensor) -> tf.Tensor:
@@ -84,59 +103,3 @@ def missing_number(number: tf.Tensor) -> tf.Tensor:
 def is_missing(numbers: tf.Tensor) -> tf.Tensor:
     """Return which of these numbers mean that a record could not be read."""
     return numbers <= _MISSING
-
-
-def _read_interval(
-    shards: Shards,
-    missing: tf.data.Dataset | None,
-    shard: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    number: tf.Tensor,
-    hop: tf.Tensor | None = None,
-) -> tf.data.Dataset:
-    path = gather(shards.paths, shard)
-    if missing is None:
-        return _read_file(shards, path, offset, count, number, hop)
-    return _records_from(shards, path, offset, hop).concatenate(missing).take(count)
-
-
-def _read_fetched(
-    shards: Shards,
-    epoch: tf.Tensor,
-    first: tf.Tensor,
-    shard: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    number: tf.Tensor,
-    hop: tf.Tensor | None = None,
-) -> tf.data.Dataset:
-    assert shards.fetcher is not None
-    # This waits in the thread that requests the records, as reading a slow file would; the threads of the
-    # fetcher are not TensorFlow's, so it never waits for itself.
-    wanted = [epoch, shard, first, count, number]
-    path, start = call_method(shards.fetcher.locate, wanted, [tf.string, tf.int64])
-    return _read_file(shards, path, offset - start, count, number, hop)
-
-
-def _read_file(
-    shards: Shards,
-    path: tf.Tensor,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    number: tf.Tensor,
-    hop: tf.Tensor | None,
-) -> tf.data.Dataset:
-    records = _records_from(shards, path, offset, hop)
-    # zip() uses up a number for each failure, so even a missing file fails at most `count` times.
-    numbered = tf.data.Dataset.zip(tf.data.Dataset.range(number, number + count), records).ignore_errors()
-    # TensorFlow's reader does not detect a file that ends early between two records.
-    missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
-    return numbered.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)
-
-
-def _records_from(
-    shards: Shards, path: tf.Tensor, offset: tf.Tensor, hop: tf.Tensor | None
-) -> tf.data.Dataset:
-    records = tfrecord_dataset(path, shards.compression, shards.buffer_bytes, offset)
-    return records if hop is None else records.skip(hop)

@@ -56,14 +56,12 @@ def interval_table(shards: Shards, ranges: Ranges | None = None, *, circular: bo
     num_bad_starts, num_bad_ends = (
         np.searchsorted(bounds, numbers, side="right") for bounds in (shards.bad_starts, shards.bad_ends)
     )
-    found = IntervalTable(edges[1:], columns, num_bad_starts > num_bad_ends)
-    return _twice(found, int(sizes.sum())) if circular else found
-
-
-def _twice(once: IntervalTable, num_members: int) -> IntervalTable:
-    ends = np.append(once.ends, once.ends + num_members)
-    columns = np.concatenate([once.columns, once.columns - num_members * np.array([0, 1, 1])])
-    return IntervalTable(ends, columns, np.tile(once.is_bad, 2))
+    ends, is_bad, num_members = edges[1:], num_bad_starts > num_bad_ends, int(sizes.sum())
+    if circular:
+        # all members twice, as for a circle
+        ends, is_bad = np.append(ends, ends + num_members), np.tile(is_bad, 2)
+        columns = np.concatenate([columns, columns - num_members * np.array([0, 1, 1])])
+    return IntervalTable(ends, columns, is_bad)
 
 
 # Number of runs whose intervals are computed together: a million of them would take hundreds of MB.
@@ -85,10 +83,6 @@ class RecordReader:
     """Reads the records of a worker's epochs.
 
     Attributes:
-        shards: the shards of the split.
-        population: the examples of an epoch.
-        order: the order of the members of the population.
-        record_bytes: the mean size of a record.
         numbered: whether records come with their numbers, as padding, random augmentation and fetchers need.
     """
 
@@ -101,24 +95,22 @@ class RecordReader:
     def read(
         self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor, num_padding: tf.Tensor | None = None
     ) -> tf.data.Dataset:
-        """Return the records of the ranks ``[start, start + count)`` of an epoch, then of padding.
+        """Return the records of the ranks ``[start, start + count)``, int64 vectors, then of padding.
 
-        The elements are as in ``read_intervals``.
-
-        Args:
-            starts: shape ``(n,)`` int64.
-            counts: shape ``(n,)`` int64.
-            num_padding: scalar int64, or None if no epoch has padding.
+        The elements are as in ``read_intervals``; ``num_padding`` is None if no epoch has padding.
         """
         ranges = self._ranges
         unit = self._unit if ranges is None else self.order.run * BLOCK_RUNS
 
         def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
             if ranges is None:
-                return self._read_members(epoch, starts, counts)
+                members = self.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
+                return self._read_numbers(epoch, self.population.numbers(epoch.number, members))
             return self._records(self.shards, self.run_intervals(epoch, starts, counts), epoch)
 
-        if ranges is not None and self._lane_ranks <= unit:
+        # few by steps
+        lane_ranks = -(-self.order.num_positions // self.order.lanes) if self.order.lanes else 0
+        if ranges is not None and lane_ranks <= unit:
             records = read(starts, counts)
         else:
             units = tf.data.Dataset.from_tensor_slices(cut_at_multiples(starts, counts, unit))
@@ -133,19 +125,11 @@ class RecordReader:
         return self._ranges is not None
 
     def run_intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
-        """Return the records of the ranks ``[start, start + count)`` of an epoch, if ``reads_runs``.
-
-        Args:
-            starts: shape ``(n,)`` int64.
-            counts: shape ``(n,)`` int64.
-        """
+        """Return the records of the ranks ``[start, start + count)``, int64 vectors, if ``reads_runs``."""
         members, lengths = self.order.intervals(epoch, starts, counts)
-        found = self.record_intervals(self._run_table, members, lengths)
+        table = interval_table(self.shards, self._ranges, circular=True)
+        found = self.record_intervals(table, members, lengths)
         return cut_at_blocks(found, self.shards.unit) if self.shards.unit else found
-
-    @property
-    def _run_table(self) -> IntervalTable:
-        return interval_table(self.shards, self._ranges, circular=True)
 
     @property
     def unit_bytes(self) -> tuple[int, int]:
@@ -167,19 +151,10 @@ class RecordReader:
         return self.population if isinstance(self.population, Ranges) and self.order.run != 1 else None
 
     @property
-    def _lane_ranks(self) -> int:
-        """The maximum number of ranks read by one call; few by steps."""
-        return -(-self.order.num_positions // self.order.lanes) if self.order.lanes else 0
-
-    @property
     def _unit(self) -> int:
         if self.order.run > 1:
             return self.order.run
         return max(1, min(UNIT_RECORDS, int(UNIT_BYTES / self.record_bytes)))
-
-    def _read_members(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
-        members = self.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
-        return self._read_numbers(epoch, self.population.numbers(epoch.number, members))
 
     def _padding(self, count: tf.Tensor) -> RecordIntervals:
         shard, record = self.shards.first_good

@@ -29,21 +29,17 @@ class Fetcher(Protocol):
     def locate(
         self, epoch: np.int64, shard: np.int64, first: np.int64, count: np.int64, number: np.int64
     ) -> tuple[bytes, np.int64]:
-        """Return a local file that holds the records of a piece of a block, after waiting for it.
+        """Return a local file with these records of a block, and the byte of the shard with which it starts.
 
-        Returns:
-            The path, and the byte of the shard with which the file starts.
+        ``number`` is that of the first example, or ``PADDING``.
         """
-        ...
 
     @property
     def memory_bytes(self) -> int:
         """The maximum size of what is being fetched, in memory."""
-        ...
 
     def explain(self, number: np.int64) -> bytes:
         """Return a message about why the example ``number``, or one after it, could not be read."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +47,10 @@ class Shards:
     """The shards of one split, as the graph needs them.
 
     Attributes:
-        paths: shape ``(num_shards,)``.
         sizes: shape ``(num_shards,)`` int64: the number of records in each.
         offsets: int64: the byte at which the records 0, stride, 2 * stride, ... of each shard start.
         first_offsets: shape ``(num_shards,)`` int64: the index in ``offsets`` at which each shard begins.
         stride: the distance between two records whose offsets are known.
-        compression: TensorFlow's name of the compression of the files.
         buffer_bytes: number of bytes that each open file reads ahead; 0 for none.
         bad_starts: int64, ascending: the numbers of the examples at which intervals of damaged ones start;
             the first good example is read instead of each.
@@ -85,14 +79,9 @@ class Shards:
         return np.cumsum(self.sizes) - self.sizes
 
     @property
-    def first_good_number(self) -> int:
-        """The number of the split's first example that is not damaged."""
-        return int(self.bad_ends[0]) if len(self.bad_starts) and self.bad_starts[0] == 0 else 0
-
-    @property
     def first_good(self) -> tuple[int, int]:
         """The shard of the first example that is not damaged, and the index of its record in the shard."""
-        number = self.first_good_number
+        number = int(self.bad_ends[0]) if len(self.bad_starts) and self.bad_starts[0] == 0 else 0
         shard = int(np.searchsorted(np.cumsum(self.sizes), number, side="right"))
         shard = min(shard, len(self.sizes) - 1)
         return shard, number - int(self.bases[shard])

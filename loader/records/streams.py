@@ -70,7 +70,10 @@ def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
         )
 
     if plan.is_next_epoch_each_time:
-        groups = flat_mapped(_iterations(), groups_from)
+        counter = new_counter()
+        # one int64: the number of earlier iterations
+        iterations = mapped(tf.data.Dataset.range(1), lambda _: count_up(counter))
+        groups = flat_mapped(iterations, groups_from)
     else:
         groups = groups_from(tf.constant(0, tf.int64))
     return groups.batch(assignment.num_readers)
@@ -197,9 +200,3 @@ def _checked(
             return (tf.identity(records),)
 
     return mapped(tf.data.Dataset.zip(steps, read.concatenate(lacking)), check)
-
-
-def _iterations() -> tf.data.Dataset:
-    """Return a dataset of one int64: the number of earlier iterations over it."""
-    counter = new_counter()
-    return mapped(tf.data.Dataset.range(1), lambda _: count_up(counter))

@@ -118,13 +118,11 @@ class Sizes:
     """The sizes of what the pipeline processes, in bytes.
 
     Attributes:
-        batch_size: number of examples in a batch.
         group: size of the records that are parsed together.
         open_streams: size of the records that are read but not parsed yet, and of the buffers of files.
         decoding: additional size of one example while its images are decoded; 0 if none are.
         example: size of one example as it is delivered.
         by_example: whether examples are processed one by one and then batched.
-        num_steps: number of steps of the run; None for no end.
     """
 
     batch_size: int
@@ -163,7 +161,10 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
         if least <= budget:
             return each
     raise OptionsError(
-        "budget-too-small", budget=budget, batch_size=sizes.batch_size, rounded_up=_rounded_up(least)
+        "budget-too-small",
+        budget=budget,
+        batch_size=sizes.batch_size,
+        rounded_up=f"{-(-least // (1 << 20))}MiB",
     )
 
 
@@ -214,16 +215,16 @@ def delivered_bytes(spec: object, longest: int) -> int:
     num_bytes = 0
     for tensor in tf.nest.flatten(spec):
         dtype = tensor.dtype
-        if isinstance(tensor, tf.RaggedTensorSpec) or dtype == tf.string or not _has_size(tensor.shape):
+        if (
+            isinstance(tensor, tf.RaggedTensorSpec)
+            or dtype == tf.string
+            or not tensor.shape.is_fully_defined()
+        ):
             # values without a fixed size are as large as stored; small integers are stored in fewer bytes
             num_bytes += longest * (1 if dtype == tf.string else dtype.size)
         else:
             num_bytes += prod(tensor.shape) * dtype.size
     return num_bytes
-
-
-def _has_size(shape: tf.TensorShape) -> bool:
-    return shape.rank is not None and None not in shape
 
 
 def decoding_bytes(image: Image, pixels: int, sample: int = 1) -> int:
@@ -244,7 +245,3 @@ def _ever_less(ahead: Ahead) -> Iterator[Ahead]:
     while ahead.decoded > 1:
         ahead = replace(ahead, decoded=ahead.decoded // 2)
         yield ahead
-
-
-def _rounded_up(num_bytes: int) -> str:
-    return f"{-(-num_bytes // (1 << 20))}MiB"

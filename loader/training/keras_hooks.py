@@ -6,8 +6,7 @@ packages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 
 class Hooks:
@@ -19,19 +18,6 @@ class Hooks:
     def _nothing(self, *_: Any, **__: Any) -> None: ...  # noqa: ANN401
 
     _nothing._is_default = True  # type: ignore[attr-defined]
-    on_train_end: ClassVar[Callable[..., None]] = _nothing
-    on_epoch_begin: ClassVar[Callable[..., None]] = _nothing
-    on_batch_begin: ClassVar[Callable[..., None]] = _nothing
-    on_batch_end: ClassVar[Callable[..., None]] = _nothing
-    on_train_batch_begin: ClassVar[Callable[..., None]] = _nothing
-    on_test_begin: ClassVar[Callable[..., None]] = _nothing
-    on_test_end: ClassVar[Callable[..., None]] = _nothing
-    on_test_batch_begin: ClassVar[Callable[..., None]] = _nothing
-    on_test_batch_end: ClassVar[Callable[..., None]] = _nothing
-    on_predict_begin: ClassVar[Callable[..., None]] = _nothing
-    on_predict_end: ClassVar[Callable[..., None]] = _nothing
-    on_predict_batch_begin: ClassVar[Callable[..., None]] = _nothing
-    on_predict_batch_end: ClassVar[Callable[..., None]] = _nothing
 
     def set_model(self, model: object) -> None:
         """Store the model, as Keras's own callbacks do."""
@@ -49,3 +35,11 @@ class Hooks:
 
     def _implements_predict_batch_hooks(self) -> bool:
         return False
+
+
+for _name in (
+    *("on_train_end", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_train_batch_begin"),
+    *(f"on_{kind}_{when}" for kind in ("test", "predict") for when in ("begin", "end")),
+    *(f"on_{kind}_batch_{when}" for kind in ("test", "predict") for when in ("begin", "end")),
+):
+    setattr(Hooks, _name, Hooks._nothing)

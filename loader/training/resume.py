@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import tensorflow as tf
 
@@ -21,13 +21,11 @@ from tfshards.schemas.files import sync_directory
 from tfshards.schemas.option import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-
+    from collections.abc import Mapping
 
 _STATE = "checkpoint"
+# A power cut may damage the last checkpoint; the previous one can then be restored.
+KEPT = 2
 _FILE = re.compile(r"ckpt-(\d+)\.(?:index|data-\d+-of-\d+)")
 
 
@@ -39,48 +37,26 @@ def newest_readable(folder: str) -> str | None:
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     numbers = {int(match[1]) for name in names if (match := _FILE.fullmatch(name))}
     found = [f"ckpt-{number}" for number in sorted(numbers, reverse=True)]
-    faults = {}
-    if _STATE in names:
-        named = _named_by_state(folder)
-        if named is None:
-            faults[os.path.join(folder, _STATE)] = "is empty or damaged"
-        else:
-            found = [named, *(name for name in found if name != named)]
+    faults: dict[str, str] = {}
+    named = _named_by_state(folder) if _STATE in names else None
+    if named is not None:
+        found = [named, *(name for name in found if name != named)]
+    elif _STATE in names:
+        faults[os.path.join(folder, _STATE)] = "is empty or damaged"
     for name in found:
         prefix = os.path.join(folder, name)
         fault = _fault(prefix)
-        if fault is None:
+        if not fault:
             if faults:
                 _warn(f"{_listed(faults)}; training resumes from {prefix}, which is sound")
             return prefix
-        faults[fault[0]] = fault[1]
+        faults |= fault
     if not faults:
         return None
     if _STATE not in names and numbers == {1}:
         _warn(f"{_listed(faults)}: the first checkpoint was not finished; training starts from scratch")
         return None
     raise InputError("checkpoints-unreadable", folder=folder, faults=_listed(faults))
-
-
-def remove_damaged_state(folder: str) -> None:
-    """Remove the file that names the newest checkpoint if it is damaged; TensorFlow would refuse it."""
-    path = os.path.join(folder, _STATE)
-    if tf.io.gfile.exists(path) and _named_by_state(folder) is None:
-        tf.io.gfile.remove(path)
-
-
-def make_durable(prefix: str) -> None:
-    """Flush a saved checkpoint to disk, so that a power cut can damage only one that is saved later.
-
-    It is in a local folder; object stores have nothing to flush.
-    """
-    folder = Path(prefix).parent
-    if not folder.is_dir():
-        return
-    for path in (*folder.glob(f"{Path(prefix).name}.*"), folder / _STATE):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_directory(folder)
 
 
 def _named_by_state(folder: str) -> str | None:
@@ -92,8 +68,8 @@ def _named_by_state(folder: str) -> str | None:
     return os.path.basename(state.model_checkpoint_path) if state else None
 
 
-def _fault(prefix: str) -> tuple[str, str] | None:
-    """Return the damaged file of a checkpoint and its fault, or None."""
+def _fault(prefix: str) -> dict[str, str]:
+    """Return the fault of a checkpoint by its damaged file; nothing if it is sound."""
     path = f"{prefix}.index"
     try:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
@@ -103,9 +79,9 @@ def _fault(prefix: str) -> tuple[str, str] | None:
     # of truncated data TensorFlow raises IndexError
     except (tf.errors.OpError, IndexError) as error:
         if not tf.io.gfile.exists(path):
-            return path, "is missing"
-        return path, f"is damaged ({(str(error).splitlines() or [''])[0]})"
-    return None
+            return {path: "is missing"}
+        return {path: f"is damaged ({(str(error).splitlines() or [''])[0]})"}
+    return {}
 
 
 def _listed(faults: dict[str, str]) -> str:
@@ -117,42 +93,8 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=4)
 
 
-# A power cut may damage the last checkpoint; the previous one can then be restored.
-KEPT = 2
-
-
-class _Variable(Protocol):
-    """A variable of Keras 3; its ``value`` is a tensor of the backend."""
-
-    value: object
-
-    def numpy(self) -> npt.NDArray[np.generic]: ...
-
-    def assign(self, value: object) -> object: ...
-
-
-class _Variables(Protocol):
-    """A model or an optimizer, with variables of Keras or of TensorFlow."""
-
-    variables: Sequence[_Variable]
-
-    def build(self, shapes_or_variables: object) -> None: ...
-
-
-class _Model(_Variables, Protocol):
-    """The attributes of a model of Keras 3 or tf_keras that are used here."""
-
-    optimizer: _Variables
-    trainable_variables: Sequence[object]
-    built: bool
-    stop_training: object
-
-
-class _EpochEnds:
-    """The value of ``stop_training`` that ends the epoch but not the training."""
-
-
-_EPOCH_ENDS = _EpochEnds()
+# The value of ``stop_training`` that ends the epoch but not the training.
+_EPOCH_ENDS = object()
 
 
 class Resume(Hooks):
@@ -198,7 +140,7 @@ class Resume(Hooks):
         self._batches = self._since = 0
         self.progress: Progress = Progress()
         # a variable of a backend other than TensorFlow, and the copy that checkpoints hold
-        self._copies: list[tuple[_Variable, tf.Variable]] = []
+        self._copies: list[tuple[tf.keras.Variable, tf.Variable]] = []
         self._latest = newest_readable(self._folder)
         if self._latest is not None:
             tf.train.Checkpoint(progress=self.progress).restore(self._latest).expect_partial()
@@ -211,7 +153,7 @@ class Resume(Hooks):
         Raises:
             OptionsError: the model, the steps or the epochs of ``fit`` do not match the position.
         """
-        model, params = cast("_Model", self.model), cast("Mapping[str, int]", self.params)
+        model, params = cast("tf.keras.Model", self.model), cast("Mapping[str, int]", self.params)
         steps, epochs = self.progress.steps_per_epoch, self.progress.epochs
         if self._checkpoint is None:
             self._restore(model)
@@ -240,7 +182,7 @@ class Resume(Hooks):
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
         """Count the steps taken, and save if there were ``every`` since the last checkpoint."""
-        model, steps = cast("_Model", self.model), batch + 1 - self._batches
+        model, steps = cast("tf.keras.Model", self.model), batch + 1 - self._batches
         self._batches = batch + 1
         self._since += steps
         self.progress.advance(steps)
@@ -253,7 +195,7 @@ class Resume(Hooks):
 
     def on_epoch_end(self, epoch: int, logs: object = None) -> None:
         """Save, unless training stopped within the epoch."""
-        model = cast("_Model", self.model)
+        model = cast("tf.keras.Model", self.model)
         if model.stop_training is _EPOCH_ENDS:
             model.stop_training = False
         if self.progress.step == 0:
@@ -266,9 +208,16 @@ class Resume(Hooks):
             self.model.jax_state_sync()
         for variable, copy in self._copies:
             copy.assign(variable.numpy())
-        make_durable(cast("tf.train.CheckpointManager", self._checkpoint).save())
+        prefix = Path(cast("tf.train.CheckpointManager", self._checkpoint).save())
+        folder = prefix.parent
+        # A power cut can then damage only a later checkpoint. Object stores have nothing to flush.
+        if folder.is_dir():
+            for path in (*folder.glob(f"{prefix.name}.*"), folder / _STATE):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            sync_directory(folder)
 
-    def _restore(self, model: _Model) -> None:
+    def _restore(self, model: tf.keras.Model) -> None:
         _check_model(model)
         strategy = getattr(model, "distribute_strategy", None)
         with strategy.scope() if strategy else nullcontext():
@@ -287,10 +236,13 @@ class Resume(Hooks):
                 raise OptionsError("resume-model", latest=self._latest, error=error) from error
             for variable, copy in self._copies:
                 variable.assign(copy.numpy())
-        remove_damaged_state(self._folder)
+        state = os.path.join(self._folder, _STATE)
+        if tf.io.gfile.exists(state) and _named_by_state(self._folder) is None:
+            # TensorFlow would refuse a damaged file
+            tf.io.gfile.remove(state)
         self._checkpoint = tf.train.CheckpointManager(checkpoint, self._folder, max_to_keep=KEPT)
 
-    def _variable_of(self, variable: _Variable | tf.Variable) -> tf.Variable:
+    def _variable_of(self, variable: tf.keras.Variable) -> tf.Variable:
         """Return the variable of TensorFlow that a checkpoint saves for a variable of Keras."""
         if isinstance(variable, tf.Variable):
             return variable
@@ -311,7 +263,7 @@ def _check_backend() -> None:
         raise OptionsError("resume-backend", backend=backend)
 
 
-def _check_model(model: _Model) -> None:
+def _check_model(model: tf.keras.Model) -> None:
     """Raise unless the model has everything that a checkpoint saves."""
     strategy = getattr(model, "distribute_strategy", None)
     is_one_of_several = hasattr(model, "jax_state_sync") and sys.modules["jax"].process_count() > 1

@@ -167,7 +167,7 @@ def test_a_captured_tensor_is_held_once_and_not_copied_into_the_graph(photos):
 
 def stages(dataset):
     """Return the dataset and all that it is made from."""
-    before = [*dataset._inputs(), *(dataset.made_from.parts[:1] if hasattr(dataset, "made_from") else ())]
+    before = [*dataset._inputs(), *(dataset.made_from.kept[:1] if hasattr(dataset, "made_from") else ())]
     return [dataset, *(stage for each in before for stage in stages(each))]
 
 

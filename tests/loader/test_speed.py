@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,11 +14,10 @@ from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.command import VERBS
 from tfshards.loader.options.image import IMAGE_DTYPES
-from tfshards.loader.speed.bench import rates_in_turns
 from tfshards.loader.speed.speeds import Speeds
 from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.prep.cli.main import main
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import OptionsError
 
 SECONDS = 0.05
 
@@ -105,36 +102,18 @@ def test_stages_that_seem_faster_than_those_before_them_are_reported_as_noise():
     assert lines[-2].startswith("a stage appears up to 10% faster than the one before it, which it includes")
 
 
-def test_the_better_of_two_rounds_in_turns_is_taken():
-    rates, calls = iter([1.0, 5.0, 2.0, 4.0]), []
-
-    def measured(name: str, seconds: float) -> float:
-        calls.append((name, seconds))
-        return next(rates)
-
-    measures = {name: partial(measured, name) for name in "ab"}
-    assert rates_in_turns(measures, 3) == {"a": 2.0, "b": 5.0}
-    assert calls == [("a", 1.5), ("b", 1.5)] * 2
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"seconds": 0}, OptionsError, fault("bench-seconds", seconds=0)),
         ({"seconds": True}, OptionsError, "bench-seconds"),
         ({"batch_size": 65}, OptionsError, fault("bench-batch-size", batch_size=65, num_examples=64)),
-        ({"split": "val"}, InputError, fault("split-not-shown", split="val", names="'train'")),
-        ({"select": ("z",)}, OptionsError, fault("select-feature-unknown", unknown="z")),
+        ({"path": loader.Mix({"a": 1.0})}, OptionsError, "bench-path"),
     ],
 )
 def test_wrong_arguments_are_named(options, error, message, rows):
     with raises(error, message):
-        loader.bench(rows, **{"batch_size": 8, "seconds": SECONDS, **options})
-
-
-def test_a_mix_is_not_measured(rows):
-    with raises(OptionsError, "bench-path"):
-        loader.bench(loader.Mix({rows: 1.0}), batch_size=2)
+        loader.bench(**{"path": rows, "batch_size": 8, "seconds": SECONDS, **options})
 
 
 def test_the_command_prints_the_table_or_json(photos, rows, capsys):
@@ -194,10 +173,3 @@ def test_the_split_is_checked_before_tensorflow_is_imported(tmp_path, capsys):
 def test_a_size_for_a_dataset_without_images_is_refused(rows, capsys):
     assert main(["bench", rows, "--size", "8x8"], VERBS) == 2
     assert "--size 8x8 is for images, which" in capsys.readouterr().err
-
-
-def test_other_verbs_do_not_import_tensorflow(rows):
-    code = f"import sys; from tfshards.command import VERBS, main; main(['info', {rows!r}], VERBS)"
-    code = code.replace("VERBS, main", "VERBS; from tfshards.prep.cli.main import main")
-    code += "; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

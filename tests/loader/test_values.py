@@ -132,5 +132,5 @@ def test_options_of_images_for_arrays_name_the_way_to_change_arrays(write_datase
     schema = Schema((Feature("x", "raw", "uint8", (4, 4)), Feature("y", "label", "int64")))
     examples = [{"x": np.zeros((4, 4), np.uint8), "y": 0}]
     path = write_dataset(tmp_path / "arrays", schema, {"train": [examples]})
-    with raises(OptionsError, "image-no-images", names="'x', 'y'"):
+    with raises(OptionsError, "image-no-images", names=["x", "y"]):
         loader.load(path, batch_size=1, image=loader.Image((8, 8)))
