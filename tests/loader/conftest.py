@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.digests import examples_digest
-from tfshards.schemas.index import RecordIndex, index_path, labels_bytes, labels_path
+from tfshards.schemas.index import RecordIndex, index_path, labels_bytes, labels_path, parse_index
 from tfshards.schemas.manifest_file import write_manifest
 
 Example = Mapping[str, object]
@@ -181,3 +181,40 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[int
         return made[key]
 
     return make
+
+
+TEXTS = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+TEXT_SIZES = [6, 25, 0, 7]
+
+
+def text_of(number: int) -> bytes:
+    return b"x" * (number * 7 % 40)
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Return datasets of the same examples by compression; their records differ in length."""
+    folder, bounds = tmp_path_factory.mktemp("texts"), np.cumsum([0, *TEXT_SIZES])
+    shards = [
+        [{"number": number, "text": text_of(number)} for number in range(low, high)]
+        for low, high in itertools.pairwise(bounds)
+    ]
+    return {
+        name: write(folder / name, TEXTS, {"train": shards}, compression=name) for name in ("none", "gzip")
+    }
+
+
+def shard_of(path: Path, index: int) -> Path:
+    """Return the shard of a dataset of one split with this index."""
+    return sorted(path.glob("*.tfrecord-*"))[index]
+
+
+def frames_of(shard: Path) -> RecordIndex:
+    """Return where the records of a shard are according to its index."""
+    return parse_index((shard.parent / index_path(shard.name)).read_text(), "index")
+
+
+def flip_bit(path: Path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 16
+    path.write_bytes(data)

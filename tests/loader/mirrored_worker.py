@@ -1,7 +1,7 @@
 """A program: one worker of MultiWorkerMirroredStrategy; it prints what it saw as JSON.
 
 Run by test_several_hosts.py, as each task of a cluster.
-Usage: mirrored_worker.py LABELED CASES [keras] [tf_keras]
+Usage: mirrored_worker.py LABELED CASES
 """
 
 import json
@@ -48,42 +48,6 @@ def loop(strategy, path, global_batch_size, options):
     ]
 
 
-def own_loop(strategy, path):
-    """Return the weights that a custom training loop with Keras 3 learns in two epochs."""
-    import keras
-
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="zeros")])
-        optimizer = keras.optimizers.SGD(0.1)
-        optimizer.build(model.trainable_variables)
-    data = loader.distribute(
-        strategy, path, global_batch_size=4, select=SELECT, shuffle=loader.Shuffle(seed=1)
-    )
-
-    @tf.function
-    def step(batch):
-        def train(x, label):
-            with tf.GradientTape() as tape:
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(x, training=True))
-                loss = tf.reduce_sum(losses) / 4
-            # Keras's optimizer sums the gradients over all replicas
-            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-
-        strategy.run(train, args=batch)
-
-    for _ in range(2):
-        for batch in data:
-            step(batch)
-    refused = {}
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    for verb, options in (("fit", {"shuffle": False}), ("evaluate", {})):
-        try:
-            getattr(model, verb)(data, verbose=0, **options)
-        except ValueError as error:
-            refused[verb] = repr(error)
-    return {"weights": [weight.tolist() for weight in model.get_weights()], "refused": refused}
-
-
 def fit(strategy, path):
     """Return what tf_keras learns in two epochs, and its evaluation of the padded split."""
     import tf_keras
@@ -112,7 +76,7 @@ def fit(strategy, path):
     }
 
 
-def main(labeled, cases, *what):
+def main(labeled, cases):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     worker = loader.Worker.from_environment()
     with warnings.catch_warnings(record=True) as caught:
@@ -125,10 +89,7 @@ def main(labeled, cases, *what):
     started = time.monotonic()
     found["cases"] = [loop(strategy, *case) for case in json.loads(cases)]
     found["seconds"] = time.monotonic() - started
-    if "keras" in what:
-        found["own"] = own_loop(strategy, labeled)
-    if "tf_keras" in what:
-        found["tf_keras"] = fit(strategy, labeled)
+    found["tf_keras"] = fit(strategy, labeled)
     json.dump(found, sys.stdout)
 
 

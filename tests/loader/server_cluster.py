@@ -1,6 +1,6 @@
 """A program: one task of a cluster with parameter servers; the coordinator prints its findings as JSON.
 
-Run by test_parameter_servers.py. Usage: server_cluster.py NUMBERED LABELED [tf_keras]
+Run by test_parameter_servers.py. Usage: server_cluster.py NUMBERED
 """
 
 import json
@@ -13,7 +13,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 import tensorflow as tf
 
 GLOBAL_BATCH_SIZE = 4
-SELECT = ("x", "label")
 
 
 def passes(coordinator, data, num_workers):
@@ -44,60 +43,6 @@ def passes(coordinator, data, num_workers):
     return found
 
 
-def train(strategy, coordinator, path, loader):
-    """Return the loss of a Keras 3 model before and after some steps on any worker, and the error of fit."""
-    import keras
-
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="zeros")])
-        optimizer = keras.optimizers.SGD(0.1)
-        optimizer.build(model.trainable_variables)
-    data = loader.distribute(
-        strategy,
-        path,
-        global_batch_size=GLOBAL_BATCH_SIZE,
-        select=SELECT,
-        shuffle=loader.Shuffle(seed=1),
-        epochs=None,
-    )
-
-    @tf.function
-    def step(iterator):
-        def replica(x, label):
-            with tf.GradientTape() as tape:
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(x, training=True))
-                loss = tf.reduce_mean(losses)
-            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-            return loss
-
-        return strategy.run(replica, args=next(iterator))
-
-    iterator = iter(coordinator.create_per_worker_dataset(data))
-    losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(40)]
-    coordinator.join()
-    found = {"losses": [float(loss.fetch()) for loss in losses]}
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    try:
-        model.fit(data, steps_per_epoch=5, shuffle=False, verbose=0)
-    except TypeError as error:
-        found["fit"] = repr(error)
-    return found
-
-
-def fit(strategy, path, loader):
-    """Return the losses of tf_keras in two epochs."""
-    import tf_keras
-
-    with strategy.scope():
-        layers = [tf_keras.layers.InputLayer((2,)), tf_keras.layers.Dense(3, kernel_initializer="zeros")]
-        model = tf_keras.Sequential(layers)
-        loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(tf_keras.optimizers.SGD(0.1), loss)
-    options = {"global_batch_size": GLOBAL_BATCH_SIZE, "select": SELECT, "epochs": None}
-    data = loader.distribute(strategy, path, shuffle=loader.Shuffle(seed=1), **options)
-    return model.fit(data, epochs=2, steps_per_epoch=20, verbose=0).history["loss"]
-
-
 def refusals(strategy, path, loader):
     """Return the errors for options that parameter servers, or the dataset, do not support."""
     errors = {}
@@ -120,7 +65,7 @@ def refusals(strategy, path, loader):
     return errors | {"load": str(caught[0].message)}
 
 
-def main(numbered, labeled, *what):
+def main(numbered):
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type != "chief":
         server = tf.distribute.Server(
@@ -151,10 +96,7 @@ def main(numbered, labeled, *what):
         "padded": passes(coordinator, padded, num_workers),
         "shuffled": passes(coordinator, shuffled, num_workers),
         "refused": refusals(strategy, numbered, loader),
-        "trained": train(strategy, coordinator, labeled, loader),
     }
-    if "tf_keras" in what:
-        found["tf_keras"] = fit(strategy, labeled, loader)
     json.dump(found, sys.stdout)
 
 

@@ -37,21 +37,10 @@ def test_all_classes_have_the_same_total_weight(labeled, schema, counts, weights
     assert list(found) == sorted(weights)
 
 
-def test_the_mean_weight_of_the_examples_is_one(labeled):
-    counts = {"cat": 5, "dog": 1, "eel": 7}
-    weights = loader.class_weights(labeled(NAMED, counts))
-    assert sum(weights[i] * counts[name] for i, name in enumerate(NAMED.class_names)) == pytest.approx(13)
-
-
 def test_a_split_without_labels_has_no_weights(numbered, labeled):
     for path in (numbered([4]), labeled(NAMED, {"cat": 0, "dog": 0, "eel": 0})):
         with raises(InputError, "weights-no-labels", name="train"):
             loader.class_weights(path)
-
-
-def test_weights_of_an_unknown_split_are_refused(numbered):
-    with raises(InputError, "split-not-shown", split="val", names="'train'"):
-        loader.class_weights(numbered([4]), "val")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.schemas import Feature, FormatError, InputError, Schema, Totals, read_manifest
+from tfshards.schemas import Feature, FormatError, Schema, Totals, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.manifest_file import write_manifest
 
@@ -120,30 +120,9 @@ def test_error_for_a_shard_that_shrinks_while_it_is_open_names_its_number_of_rec
         list(dataset)
 
 
-def first_shard(document):
-    return document["splits"]["train"]["shards"][0]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format_version=99), "format_version: is 99, but this release reads up to 1"),
-        (lambda d: d["splits"]["train"].update(num_examples=1), "num_examples: is 1, but the shards hold 18"),
-        (lambda d: d["totals"].update(accepted=17), r"totals\.(entries|accepted): is 1[78]"),
-        (
-            lambda d: first_shard(d).update(path="../x"),
-            r"splits\.train\.shards\[0\]\.path: '\.\./x' ",
-        ),
-        (
-            lambda d: first_shard(d).update(path="/etc/passwd"),
-            r"splits\.train\.shards\[0\]\.path: '/etc/passwd' must be a rel",
-        ),
-        (lambda d: first_shard(d).update(num_examples=5), r"num_examples: is 18, but the shards hold 17"),
-        (lambda d: first_shard(d).update(num_bytes=7), "num_bytes|without compression"),
-        (
-            lambda d: first_shard(d).update(digest="sha256:00"),
-            r"shards\[0\]\.digest: is 'sha256:00', must be",
-        ),
         (lambda d: d.update(name="e"), "digest: does not match: the manifest was changed or damaged"),
     ],
 )
@@ -188,14 +167,3 @@ def test_error_names_a_shard_of_a_different_build_with_the_same_size(copied, num
         FormatError, match=rf"{shards[0].name}: ends with the bytes .* it is a different file"
     ):
         loader.load(copied, batch_size=2)
-
-
-def test_a_manifest_that_is_not_json_is_rejected(copied):
-    (copied / "dataset.json").write_text("{")
-    with pytest.raises(FormatError, match="not readable as JSON"):
-        loader.load(copied, batch_size=2)
-
-
-def test_a_file_is_not_a_dataset(copied):
-    with pytest.raises(InputError, match=r"is a file; name the directory that holds dataset\.json"):
-        loader.load(copied / "dataset.json", batch_size=2)

@@ -111,14 +111,6 @@ def test_dtypes_that_cannot_hold_the_values_are_refused(scans, image, message):
         loader.load(scans, batch_size=1, image=image)
 
 
-def test_float16_holds_normalized_values(scans):
-    image = Image(dtype="float16", normalize="unit")
-    (batch,) = loader.load(scans, batch_size=2, image=image)
-    assert np.array_equal(
-        batch["scan"][0], (SCAN.astype(np.float32) * np.float32(1 / 65535)).astype("float16")
-    )
-
-
 def test_images_of_8_bits_are_not_delivered_as_uint16(write_dataset, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (*SIZE, 3)),))
     root = write_dataset(tmp_path, schema, {"train": [[{"image": JPEG}]]})

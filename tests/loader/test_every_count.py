@@ -8,14 +8,13 @@ import pytest
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
-from tfshards.loader.order.assignment import Stored, assign, num_steps
+from tfshards.loader.order.assignment import num_steps
 from tfshards.loader.records.record_reader import interval_table
 from tfshards.loader.records.shards import Shards
 
-from .epochs import step_intervals
-
 SHARDS, WORKERS = range(1, 10), range(1, 9)
-BATCH_SIZES = (1, 2, 3, 5)
+
+
 # fewer than shards, a batch, one more, primes, and what 2, 3, 4 and 5 divide
 COUNTS = (0, 1, 2, 3, 7, 8, 9, 31, 60, 61)
 ORDERS = (None, Shuffle(how="full", seed=1), Shuffle(seed=2), Shuffle(seed=3, run=2, lanes=1))
@@ -44,7 +43,7 @@ def without_files(sizes):
 
 
 @pytest.mark.parametrize("num_shards", SHARDS)
-def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
+def test_the_positions_of_the_stored_order_are_those_of_all_records(num_shards):
     for count in COUNTS:
         sizes = sizes_of(count, num_shards)
         table = interval_table(without_files(sizes))
@@ -53,37 +52,6 @@ def test_the_positions_of_all_workers_cover_every_record_once(num_shards):
         assert (to_number == 0).all()
         records = list(zip(shard.tolist(), (positions + to_record).tolist(), strict=True))
         assert records == [(index, record) for index, size in enumerate(sizes) for record in range(size)]
-        for num_workers, batch_size, order, remainder in itertools.product(
-            WORKERS, BATCH_SIZES, ORDERS, REMAINDERS
-        ):
-            if order and order.lanes and num_workers > 1:
-                continue
-            workers = [
-                assign(
-                    count,
-                    Stored(100),
-                    batch_size=batch_size,
-                    worker=Worker(index, num_workers),
-                    remainder=remainder,
-                    shuffle=order,
-                )
-                for index in range(num_workers)
-            ]
-            global_batch_size = num_workers * batch_size
-            steps = num_steps(count, global_batch_size, remainder)
-            assert {worker.num_steps for worker in workers} == {steps}
-            read = []
-            for worker in workers:
-                for step in range(steps):
-                    taken = [
-                        position
-                        for first, n in step_intervals(worker, step)
-                        for position in range(first, first + n)
-                    ]
-                    assert len(taken) == batch_size if remainder == "drop" else len(taken) <= batch_size
-                    read += [records[position] for position in taken]
-            assert len(set(read)) == len(read)
-            assert len(read) == (steps * global_batch_size if remainder == "drop" else count)
 
 
 # each remainder with each order

@@ -19,6 +19,7 @@ from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader.fetching import fetcher, files
+from tfshards.loader.fetching import folder as block_folder
 from tfshards.loader.fetching.files import sound_records
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
@@ -156,60 +157,16 @@ def disk_usage(folder):
     return found
 
 
-@pytest.mark.parametrize("share", mostly_nightly([0.3, 0.6], kept=[0.3]))
-def test_five_epochs_fetch_little_more_than_any_cache_of_that_size_must(
-    write_dataset, tmp_path, requests, share
-):
-    # of a smaller dataset, the blocks that are read at the same time are a larger part of the cache
-    dataset = write_payloads(write_dataset, tmp_path / "data", 2 * COUNT)
-    capacity = int(share * num_bytes(dataset))
-    data = loader.load(
-        dataset, batch_size=32, shuffle=SHUFFLE, epochs=5, cache=disk(tmp_path / "near", capacity)
-    )
-    uses = []
-    plan_use = fetcher.BlockFetcher._plan_use
-
-    def noted(self, reading, use, **options):
-        key = (reading.epoch, use)
-        if key not in dict.fromkeys(each[0] for each in uses[-100:]):
-            uses.append((key, int(reading.blocks[use]), self._piece(reading, use, False).num_bytes))
-        return plan_use(self, reading, use, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetcher.BlockFetcher, "_plan_use", noted)
-        for _ in data:
-            pass
-    ordered = sorted({key: rest for key, *rest in uses}.items())
-    blocks = [block for _, (block, _) in ordered]
-    sizes = data.kept_alive.kept[0]._table.sizes
-    fetched = sum(end - start for _, start, end in requests)
-    optimum = fetched_with(blocks, [size for _, (_, size) in ordered], sizes, capacity)
-    assert fetched <= 1.15 * optimum
-    assert fetched < 0.8 * fetched_with_lru(blocks, sizes, capacity)
-
-
-def fetched_with(blocks, pieces, sizes, capacity):
+def fetched_with(blocks, sizes, capacity):
     next_uses, seen = [NEVER] * len(blocks), {}
     for use in reversed(range(len(blocks))):
         next_uses[use] = seen.get(blocks[use], NEVER)
         seen[blocks[use]] = use
     kept, fetched = Kept(capacity), 0
-    for block, piece, next_use in zip(blocks, pieces, next_uses, strict=True):
+    for block, size, next_use in zip(blocks, sizes, next_uses, strict=True):
         is_hit = block in kept
-        is_kept, _ = kept.use(block, int(sizes[block]), next_use)
-        fetched += 0 if is_hit else int(sizes[block]) if is_kept else piece
-    return fetched
-
-
-def fetched_with_lru(blocks, sizes, capacity):
-    kept, fetched = {}, 0
-    for block in blocks:
-        if block not in kept:
-            fetched += int(sizes[block])
-        kept.pop(block, None)
-        kept[block] = int(sizes[block])
-        while sum(kept.values()) > capacity:
-            del kept[next(iter(kept))]
+        kept.use(block, size, next_use)
+        fetched += 0 if is_hit else size
     return fetched
 
 
@@ -228,8 +185,7 @@ def test_no_other_rule_fetches_fewer_blocks(blocks, capacity):
             choices += [frozenset(each) | {block} for each in itertools.combinations(sorted(kept), size)]
         return 1 + min(fewest(use + 1, each) for each in choices)
 
-    ones = [1] * len(blocks)
-    assert fetched_with(blocks, ones, [1] * 6, capacity) == fewest(0, frozenset())
+    assert fetched_with(blocks, [1] * len(blocks), capacity) == fewest(0, frozenset())
 
 
 def test_kept_blocks_give_way_when_there_is_less_space_and_take_a_new_order():
@@ -263,15 +219,6 @@ def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(
     assert [batch[0].numpy().tolist() for batch in slow] == expected[5:]
 
 
-def test_each_iteration_is_the_next_epoch(dataset, tmp_path):
-    one, other = (
-        loader.load(dataset, batch_size=64, shuffle=SHUFFLE, select=("number",), **options)
-        for options in ({}, {"cache": disk(tmp_path, "500KB")})
-    )
-    for _ in range(2):
-        assert [batch[0].numpy().tolist() for batch in one] == [batch[0].numpy().tolist() for batch in other]
-
-
 def test_an_iterator_keeps_what_it_needs_and_nothing_stays_when_it_ends(dataset, tmp_path):
     iterator = iter(loader.load(dataset, batch_size=32, cache=disk(tmp_path, "5MB")).map(lambda batch: batch))
     gc.collect()
@@ -282,17 +229,6 @@ def test_an_iterator_keeps_what_it_needs_and_nothing_stays_when_it_ends(dataset,
     assert len(fetcher._running) == before - 1
     assert blocks_in(tmp_path)
     assert not list(tmp_path.rglob("piece*"))
-
-
-def test_replicas_read_it(dataset, tmp_path):
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope() as _:
-        strategy = tf.distribute.get_strategy()
-    data = loader.distribute(
-        strategy, dataset, global_batch_size=40, shuffle=SHUFFLE, cache=disk(tmp_path, "1MB")
-    )
-    gc.collect()
-    numbers = [number for batch in data for number in batch["number"].numpy().tolist()]
-    assert sorted(numbers) == list(range(COUNT))
 
 
 def test_a_flipped_byte_in_a_left_block_is_not_delivered(dataset, tmp_path, requests):
@@ -537,12 +473,6 @@ def test_a_cache_that_cannot_be_used_is_refused(dataset, tmp_path, cache, error,
         loader.load(dataset, batch_size=32, shuffle=SHUFFLE, cache=cache.format(tmp_path))
 
 
-def test_a_folder_that_cannot_be_written_is_named(dataset, tmp_path):
-    (tmp_path / "near").write_text("a file")
-    with raises(InputError, "cache-unusable"):
-        loader.load(dataset, batch_size=32, shuffle=SHUFFLE, cache=disk(tmp_path / "near", "5MB"))
-
-
 def test_single_examples_are_read_from_a_cache_that_holds_all_or_refused(dataset, tmp_path):
     full = loader.Shuffle(how="full")
     with raises(OptionsError, "needs-local-shards"):
@@ -566,7 +496,30 @@ def test_many_threads_that_ask_do_not_wait_for_each_other(dataset, tmp_path):
     assert found == [COUNT // 32] * 4
 
 
-def test_a_function_of_the_graph_stays_plain(dataset):
-    """The path of local datasets has no Python in it."""
-    data = loader.load(dataset, batch_size=32, shuffle=SHUFFLE)
-    assert not hasattr(data, "kept_alive")
+def test_a_folder_of_another_pipeline_that_ends_meanwhile_is_left_alone(tmp_path):
+    gone = tmp_path / "split" / "gone"
+    assert not block_folder._is_locked(gone)
+    assert block_folder._wanted_by(gone) == 0
+    assert block_folder._size_of(gone) == 0
+    own = BlockFolder(tmp_path, "split", 1000, 1000)
+    own._take_over(gone)
+    assert own.found == {}
+    other = BlockFolder(tmp_path, "split", 1000, 1000)
+    own._take_over(other.path)
+    assert other.path.is_dir()
+    assert block_folder._is_locked(other.path)
+    own.close(set())
+    other.close(set())
+
+
+def test_a_block_of_another_size_is_not_linked_and_a_failed_write_leaves_nothing(tmp_path):
+    own, other = (BlockFolder(tmp_path, "split", None, 1000) for _ in range(2))
+    other.write("shard@0-3", b"abc")
+    assert not own.link("shard@0-3", 4)
+    with pytest.raises(OSError, match="No such file"):
+        own.write("missing/shard@0-3", b"abc")
+    with pytest.raises(TypeError):
+        own.write("shard@3-6", "text")
+    assert not list(own.path.glob("*.tmp"))
+    own.close(set())
+    other.close(set())

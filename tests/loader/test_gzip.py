@@ -2,28 +2,13 @@
 
 import itertools
 
-import numpy as np
 import pytest
 
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.schemas import Feature, Schema
 
-SIZES = [6, 25, 0, 7]
-SCHEMA = Schema((Feature("number", "int", "int64"),))
-
-
-@pytest.fixture(scope="module")
-def made(write_dataset, tmp_path_factory):
-    bounds = np.cumsum([0, *SIZES])
-    shards = [[{"number": n} for n in range(low, high)] for low, high in itertools.pairwise(bounds)]
-    folder = tmp_path_factory.mktemp("made")
-    return [
-        write_dataset(folder / compression, SCHEMA, {"train": shards}, compression=compression)
-        for compression in ("none", "gzip")
-    ]
-
+from .conftest import TEXT_SIZES
 
 OPTIONS = [
     {},
@@ -38,7 +23,7 @@ OPTIONS = [
     mostly_nightly(itertools.product([1, 2], OPTIONS), [(1, OPTIONS[0]), (2, OPTIONS[1]), (1, OPTIONS[2])]),
     ids=str,
 )
-def test_gzip_and_plain_shards_deliver_the_same_examples_and_stored_order(made, options, num_workers):
+def test_gzip_and_plain_shards_deliver_the_same_examples_and_stored_order(texts, options, num_workers):
     together = []
     for index in range(num_workers):
         worker = Worker(index, num_workers)
@@ -49,11 +34,11 @@ def test_gzip_and_plain_shards_deliver_the_same_examples_and_stored_order(made, 
                     path, batch_size=4, worker=worker, remainder="keep", **options
                 ).as_numpy_iterator()
             ]
-            for path in made
+            for path in texts.values()
         )
         # With shuffle, lanes of compressed shards start at different ranks, to decompress less.
         assert plain == packed or "shuffle" in options
         assert [len(batch) for batch in plain] == [len(batch) for batch in packed]
         together += itertools.chain.from_iterable(packed)
     if "start" not in options:
-        assert sorted(together) == sorted([*range(sum(SIZES))] * options.get("epochs", 1))
+        assert sorted(together) == sorted([*range(sum(TEXT_SIZES))] * options.get("epochs", 1))

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Image, Shuffle, Worker
 from tfshards.loader.examples.images import decode_image
-from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.schemas import Feature, Schema
 
 SCHEMA = Schema(
     (
@@ -70,31 +69,6 @@ def test_each_image_is_decoded_by_its_own_options_and_the_others_stay_encoded(pa
         assert np.array_equal(batch[name], wanted)
 
 
-def test_one_image_option_applies_to_all_images(pairs):
-    (batch,) = loader.load(pairs, batch_size=7, image=Image((8, 6)), select=("photo", "mask", "thumb"))
-    assert [pixels.shape.as_list() for pixels in batch] == [[7, 8, 6, 3], [7, 8, 6, 1], [7, 8, 6, 3]]
-
-
-def test_nearest_mixes_no_classes_but_other_methods_do(pairs):
-    options = {"size": (17, 13), "crop": "random"}
-    image = {"mask": Image(**options, method="nearest"), "photo": Image(**options, method="bilinear")}
-    (batch,) = loader.load(pairs, batch_size=7, image=image)
-    assert set(np.unique(batch["mask"]).tolist()) == set(CLASSES)
-    assert len(np.unique(batch["photo"])) > len(CLASSES)
-
-
-@pytest.mark.parametrize("size", [(8, 6), (62, 46)])
-@pytest.mark.parametrize("method", ["nearest", "bilinear", "area"])
-def test_the_methods_are_those_of_tensorflow(method, size):
-    pixels = mask_of(31, 23)
-    wanted = tf.image.resize(pixels, size, method).numpy()
-    for dtype in ("uint8", "float32"):
-        image = Image(size, channels=1, dtype=dtype, method=method)
-        found = decode_image(tf.io.encode_png(pixels), image, {}).numpy()
-        assert found.dtype == dtype
-        assert np.array_equal(found, np.round(wanted) if dtype == "uint8" else wanted)
-
-
 def cropped(seed, channels=3):
     flip = "horizontal_and_vertical"
     return Image((11, 9), "random", channels=channels, method="nearest", seed=seed, flip=flip)
@@ -135,8 +109,3 @@ def test_channels_unknown_to_the_schema_are_those_of_the_image(pairs, channels):
     (batch,) = dataset.as_numpy_iterator()
     colors = batch["thumb"][..., :3]
     assert np.array_equal(colors, np.broadcast_to(np.arange(7)[:, None, None, None], colors.shape))
-
-
-def test_only_an_image_of_varying_size_requires_a_size(pairs):
-    with raises(OptionsError, "image-sizes-differ", name="mask"):
-        loader.load(pairs, batch_size=7, image={"thumb": Image(), "mask": Image()})

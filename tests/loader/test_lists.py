@@ -27,7 +27,6 @@ SCHEMA = Schema(
         Feature("image", "image", "uint8", (1, 1, 3)),
     )
 )
-PLAIN = ("number", "list", "words", "nothing", "pairs")
 
 
 def list_of(number):
@@ -90,39 +89,6 @@ def rows(dataset):
     return found
 
 
-LAYOUTS = [
-    ([7], 1, 3, "keep", MIXED, "one shard, one worker"),
-    ([5, 4, 4], 2, 2, "pad", MIXED, "shards and workers do not divide each other"),
-    ([5, 4, 4], 2, 2, "keep", None, "the same in stored order"),
-    ([5, 4, 4], 1, 4, "keep", Shuffle(run=2), "runs of two"),
-    ([0, 3, 0, 5, 0], 2, 3, "pad", MIXED, "empty shards at the ends and between"),
-    ([2], 2, 2, "keep", None, "an empty batch"),
-]
-
-
-@pytest.mark.parametrize(
-    ("layout", "image"),
-    mostly_nightly(
-        itertools.product(LAYOUTS, [None, Image()]),
-        kept=[(LAYOUTS[3], None), (LAYOUTS[4], None), (LAYOUTS[5], Image())],
-    ),
-)
-def test_every_example_is_read_exactly_once_with_its_lists(listed, layout, image):
-    (sizes, num_workers, batch_size, remainder, shuffle, reason), found = layout, []
-    for index in range(num_workers):
-        dataset = loader.load(
-            listed(sizes),
-            batch_size=batch_size,
-            worker=Worker(index, num_workers),
-            shuffle=shuffle,
-            remainder=remainder,
-            image=image,
-        )
-        assert len(dataset) == len(list(dataset)) == -(-sum(sizes) // (batch_size * num_workers)), reason
-        found += [row["number"] for row in rows(dataset) if row.get("sample_weight", 1)]
-    assert sorted(found) == list(range(sum(sizes))), reason
-
-
 ORDERS = [
     ({}, "stored order"),
     ({"shuffle": MIXED, "epochs": 3}, "other orders in other epochs"),
@@ -169,20 +135,6 @@ def test_specs_have_the_batch_size_and_an_unknown_length(listed, options, num_ro
     assert spec["nothing"] == tf.TensorSpec([num_rows, 0], tf.int64)
 
 
-def test_one_line_of_tf_data_pads_lists(listed):
-    ragged = loader.load(listed([7]), batch_size=2, select=("list", "words"), remainder="keep")
-    dense = ragged.map(lambda numbers, words: (numbers.to_tensor(), words.to_tensor()))
-    assert len(dense) == 4
-    batches = list(dense.as_numpy_iterator())
-    assert [numbers.tolist() for numbers, _ in batches] == [
-        [[0], [10]],
-        [[20, 21, 0], [30, 31, 32]],
-        [[0], [50]],
-        [[60, 61]],
-    ]
-    assert batches[0][1].tolist() == [[b"0", b""], [b"0", b"1"]]
-
-
 def none(_):
     return []
 
@@ -207,19 +159,6 @@ def test_lists_that_are_all_empty_are_empty_rows(listed, select, options, reason
         value = batch[0] if select else batch["list"]
         assert isinstance(value, tf.RaggedTensor), reason
         assert rows_of(value) == [[], [], []], reason
-
-
-def only_the_last(number):
-    return [7, 8] if number == 8 else []
-
-
-@pytest.mark.parametrize("image", [None, Image()], ids=["encoded", "decoded"])
-def test_a_group_of_empty_lists_next_to_one_with_values(listed, image):
-    dataset = loader.load(
-        listed([5, 4], only_the_last), batch_size=1, shuffle=Shuffle(seed=3, run=2), image=image
-    )
-    found = {int(batch["number"][0]): batch["list"].to_list() for batch in dataset}
-    assert found == {number: [only_the_last(number)] for number in range(9)}
 
 
 def extremes(dtype):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards.loader import Part, Position, Progress, Shuffle, Worker
+from tfshards.loader import Position, Progress, Shuffle
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.epoch import order_seed
-from tfshards.loader.order.plan import make_plan, no_steps
+from tfshards.loader.order.plan import make_plan
 from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Shard, Split, Totals
 
@@ -85,13 +85,6 @@ def test_the_seed_of_the_order_is_that_of_the_dataset_and_the_shuffle():
     assert plan_of(source_of(20), shuffle=FULL).order.seed == order_seed(0, "0123abcd")
 
 
-@pytest.mark.parametrize(
-    ("num_examples", "record_bytes", "mean"), [(1, 100, 100.0), (3, 100, 100.0), (0, 0, 1.0)]
-)
-def test_the_mean_size_of_a_record_is_at_least_one(num_examples, record_bytes, mean):
-    assert plan_of(source_of(num_examples, record_bytes=record_bytes)).record_bytes == mean
-
-
 ADOPTED = {"source": "adopt"}
 
 
@@ -115,31 +108,7 @@ def test_lanes_of_compressed_shards_are_entered_at_their_first_rank():
     assert not plan_of(source_of(10**6, compression="gzip"), shuffle=RUNS).order.is_entered
 
 
-@pytest.mark.parametrize(
-    ("options", "num_positions"),
-    [
-        ({}, 40),
-        ({"shuffle": RUNS}, 40),
-        ({"take": 20}, 20),
-        ({"take": Part(1, 3, rest=True), "shuffle": RUNS}, 27),
-    ],
-)
-def test_compressed_shards_are_read_in_stored_order_and_in_runs(options, num_positions):
-    plan = plan_of(source_of(40, compression="gzip"), **options)
-    assert plan.assignment.num_positions == num_positions
-
-
 def test_single_records_of_compressed_shards_are_not_read():
     assert plan_of(source_of(40), shuffle=FULL).assignment.run == 1
     with raises(OptionsError, "compressed-random"):
         plan_of(source_of(40, compression="gzip"), shuffle=FULL)
-
-
-@pytest.mark.parametrize(("count", "workers"), [(1, "1 worker"), (2, "2 workers")])
-def test_an_epoch_without_steps_is_explained(count, workers):
-    assignment = plan_of(source_of(7), worker=Worker(0, count)).assignment
-    assert no_steps(source_of(7), assignment) == (
-        f"split 'train' has 7 examples, fewer than the global batch size {8 * count} (batch_size=8 on each "
-        f"of {workers}), so that remainder='drop' leaves no steps; use a smaller batch size or "
-        "remainder='pad'"
-    )

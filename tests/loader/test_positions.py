@@ -170,11 +170,6 @@ def test_workers_that_cannot_resume_a_run_are_refused(order, batch_size, num_wor
     check_workers(None, batch_size, Worker(0, num_workers))
 
 
-@pytest.mark.parametrize(("batch_size", "num_workers"), [(8, 1), (4, 2), (1, 8)])
-def test_workers_that_divide_the_lanes_can_resume_a_run(batch_size, num_workers):
-    check_workers(FACTS, batch_size, Worker(0, num_workers))
-
-
 @pytest.mark.parametrize(
     ("start", "epochs", "shuffle", "num_examples", "message"),
     [
@@ -251,12 +246,6 @@ def test_a_resumed_run_keeps_its_lanes(numbered):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"num_workers": 3, "global_batch_size": 24},
-            fault("resume-workers", count=3, what="8 lanes"),
-        ),
-        ({"global_batch_size": 16}, fault("resume-batch", batch_size=16, batch_size2=16)),
-        ({"num_workers": 2, "global_batch_size": 6}, fault("resume-batch", batch_size=6, batch_size2=3)),
         (
             {"shuffle": Shuffle(seed=4)},
             fault("resume-order", what="Shuffle.seed", get=3),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.loader.cluster import run_cluster
-from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, Schema
 
@@ -25,11 +24,6 @@ TWO = [
     ([1], 8, "pad", False, "the second worker has padding only"),
     ([3], 8, "pad", True, "fewer examples than a batch"),
 ]
-THREE = [
-    ([4, 3, 4, 3, 4, 3, 2], 6, "pad", True, "seven shards for three workers"),
-    ([4, 3, 4, 3, 4, 3, 2], 6, "drop", False, "the same in stored order"),
-    ([2], 9, "pad", True, "one worker without any example"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -39,42 +33,23 @@ def labeled(write_dataset, tmp_path_factory):
     return write_dataset(path, SCHEMA, {"train": [examples[:9], examples[9:]]})
 
 
-def run(programs, folder, numbered, labeled, cases, num_workers, *what):
-    """Return what each worker found, and what all of them wrote to stderr."""
+@pytest.fixture(scope="module")
+def two(programs, numbered, labeled, tmp_path_factory):
+    """Return what each of two workers found, and what both wrote to stderr."""
     given = [
         (str(numbered(sizes)), size, {"remainder": remainder, "shuffled": shuffled})
-        for sizes, size, remainder, shuffled, _ in cases
+        for sizes, size, remainder, shuffled, _ in TWO
     ]
-    arguments = [labeled, json.dumps(given), *what]
-    tasks = {"worker": num_workers}
+    arguments, folder = [labeled, json.dumps(given)], tmp_path_factory.mktemp("two")
+    tasks = {"worker": 2}
     read = run_cluster(programs, folder, "mirrored_worker.py", arguments, tasks, until="worker", timeout=600)
     return [json.loads(stdout) for stdout, _ in read], "".join(stderr for _, stderr in read)
 
 
-@pytest.fixture(scope="module")
-def two(programs, numbered, labeled, tmp_path_factory):
-    return run(programs, tmp_path_factory.mktemp("two"), numbered, labeled, TWO, 2, "tf_keras")
-
-
-@pytest.fixture(scope="module")
-def two_with_keras_3(programs, numbered, labeled, tmp_path_factory):
-    return run(programs, tmp_path_factory.mktemp("keras"), numbered, labeled, [], 2, "keras")
-
-
-@pytest.fixture(scope="module")
-def three(programs, numbered, labeled, tmp_path_factory):
-    return run(programs, tmp_path_factory.mktemp("three"), numbered, labeled, THREE, 3)
-
-
-CASES = [("two", *number_and_case) for number_and_case in enumerate(TWO)]
-CASES += [("three", *number_and_case) for number_and_case in enumerate(THREE)]
-CLUSTERS = mostly_nightly(["two", "three"], ["two"])
-
-
-@pytest.mark.parametrize(("workers", "number", "case"), mostly_nightly(CASES, CASES[: len(TWO)]))
-def test_the_steps_are_even_and_each_example_comes_exactly_once(request, numbered, workers, number, case):
+@pytest.mark.parametrize(("number", "case"), enumerate(TWO))
+def test_the_steps_are_even_and_each_example_comes_exactly_once(two, numbered, number, case):
     sizes, global_batch_size, remainder, shuffled, reason = case
-    found, _ = request.getfixturevalue(workers)
+    found, _ = two
     read = [worker["cases"][number] for worker in found]
     steps = loader.steps_per_epoch(numbered(sizes), None, global_batch_size, remainder)
     assert {len(each) for each in read} == {steps}, reason
@@ -95,15 +70,9 @@ def test_the_steps_are_even_and_each_example_comes_exactly_once(request, numbere
         assert sorted(examples) == list(range(len(examples)))
 
 
-@pytest.mark.parametrize("workers", CLUSTERS)
-def test_no_loop_hangs_at_the_end_of_an_epoch(request, workers):
-    found, _ = request.getfixturevalue(workers)
+def test_no_loop_hangs_at_the_end_of_an_epoch_and_workers_read_their_index_from_the_cluster(two):
+    found, _ = two
     assert max(worker["seconds"] for worker in found) < 60
-
-
-@pytest.mark.parametrize("workers", CLUSTERS)
-def test_a_worker_reads_its_index_from_the_cluster(request, workers):
-    found, _ = request.getfixturevalue(workers)
     assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
 
 
@@ -115,9 +84,8 @@ def test_reading_everything_on_each_host_raises_a_warning(two):
         assert re.search("scope of a MultiWorkerMirroredStrategy of" + message, in_scope)
 
 
-@pytest.mark.parametrize("workers", CLUSTERS)
-def test_there_are_no_warnings_about_auto_sharding(request, workers):
-    _, stderr = request.getfixturevalue(workers)
+def test_there_are_no_warnings_about_auto_sharding(two):
+    _, stderr = two
     assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)
 
 
@@ -137,13 +105,9 @@ def trained(labeled):
     return kernel, bias
 
 
-WAYS = [("two", "tf_keras"), ("two_with_keras_3", "own")]
-
-
-@pytest.mark.parametrize(("workers", "way"), mostly_nightly(WAYS, WAYS[:1]))
-def test_two_hosts_learn_the_same_as_gradient_descent_on_global_batches(request, trained, workers, way):
-    for worker in request.getfixturevalue(workers)[0]:
-        for weight, wanted in zip(worker[way]["weights"], trained, strict=True):
+def test_two_hosts_learn_the_same_as_gradient_descent_on_global_batches(two, trained):
+    for worker in two[0]:
+        for weight, wanted in zip(worker["tf_keras"]["weights"], trained, strict=True):
             assert np.allclose(weight, wanted, atol=1e-5)
 
 
@@ -162,12 +126,3 @@ def test_predictions_of_two_hosts_come_in_stored_order(two, trained):
         predicted = np.array(worker["tf_keras"]["predicted"])
         assert predicted.shape == (24, 3)
         assert np.allclose(predicted[:COUNT], X @ kernel + bias, atol=1e-5)
-
-
-@pytest.mark.nightly
-def test_keras_3_refuses_to_train_on_several_hosts(two_with_keras_3):
-    for worker in two_with_keras_3[0]:
-        refused = worker["own"]["refused"]
-        assert list(refused) == ["fit", "evaluate"]
-        for error in refused.values():
-            assert "ValueError" in error

@@ -1,11 +1,9 @@
-"""The default shuffle is closer to a full permutation than to a buffer, and is as computed."""
+"""The default shuffle is as computed, and does not repeat batches; benchmarks/shuffle.py compares it."""
 
 import importlib.util
 from pathlib import Path
 
 import numpy as np
-import pytest
-import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
@@ -21,8 +19,6 @@ SPEC.loader.exec_module(quality)
 
 SHARDS, BATCH_SIZE, EPOCHS = 16, 64, 3
 COUNT = SHARDS * 512
-# sorted, as in files that other tools wrote class by class
-LABELS = np.arange(COUNT) * 100 // COUNT
 
 
 def arithmetic(count, shuffle, record_bytes):
@@ -40,30 +36,6 @@ def arithmetic(count, shuffle, record_bytes):
     return [members_by_position(order, epoch)[positions] for epoch in range(EPOCHS)]
 
 
-def buffered():
-    tf.random.set_seed(0)
-    size = COUNT // SHARDS
-    read = tf.data.Dataset.range(SHARDS).shuffle(SHARDS)
-    read = read.interleave(lambda shard: tf.data.Dataset.range(shard * size, (shard + 1) * size), SHARDS)
-    read = read.shuffle(COUNT // 10).batch(COUNT)
-    return [next(read.as_numpy_iterator()) for _ in range(EPOCHS)]
-
-
-@pytest.fixture(scope="module")
-def found():
-    """Return the metrics of a full permutation, of the buffer and of the loader's default."""
-    random = np.random.default_rng(0)
-    full = [random.permutation(COUNT) for _ in range(EPOCHS)]
-    orders = {"full": full, "buffer": buffered(), "runs": arithmetic(COUNT, Shuffle(seed=3), 40)}
-    return {way: quality.measured(epochs, LABELS, BATCH_SIZE, SHARDS) for way, epochs in orders.items()}
-
-
-@pytest.mark.parametrize("metric", ["chi-square", "meet again, batch", "meet again, window"])
-def test_the_default_is_closer_to_a_full_permutation_than_to_a_buffer(found, metric):
-    full, buffer, runs = (found[way][metric] for way in ("full", "buffer", "runs"))
-    assert quality.is_closer_to_full(runs, full, buffer), (full, buffer, runs)
-
-
 def test_the_delivered_order_is_that_of_the_arithmetic(numbered):
     sizes = [9, 0, 14, 7, 170]
     read = loader.load(
@@ -72,17 +44,6 @@ def test_the_delivered_order_is_that_of_the_arithmetic(numbered):
     delivered = np.concatenate([batch["number"] for batch in read.as_numpy_iterator()])
     # records of one number have about 40 bytes; the run is the longest for a split of this size
     assert delivered.tolist() == np.concatenate(arithmetic(sum(sizes), Shuffle(seed=3), 40)).tolist()
-
-
-def test_metrics_recognize_the_stored_order():
-    stored = np.arange(COUNT)
-    assert quality.rank_correlation(stored) == pytest.approx(1)
-    assert quality.label_run(stored, LABELS) == COUNT / 100
-    assert quality.chi_square(stored, LABELS, BATCH_SIZE) > 40
-    assert quality.shards_per_batch(stored, BATCH_SIZE, SHARDS) == 1
-    # examples of one batch are always in one batch again
-    chance = (BATCH_SIZE - 1) / (COUNT - 1)
-    assert quality.meet_again(stored, stored, BATCH_SIZE) == pytest.approx(1 / chance)
 
 
 def test_lanes_of_several_whole_runs_are_out_of_phase():

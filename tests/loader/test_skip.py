@@ -7,50 +7,31 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.errors import raises
+from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker
-from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
-from tfshards.schemas.index import index_path, parse_index
+from tfshards.schemas import FormatError, InputError, OptionsError
+from tfshards.schemas.index import index_path
 
-SIZES = [6, 25, 0, 7]
-COUNT = sum(SIZES)
-SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of, text_of
 
-
-@pytest.fixture(scope="module")
-def made(write_dataset, tmp_path_factory):
-    """Return datasets of the same examples by compression."""
-    bounds = np.cumsum([0, *SIZES])
-    shards = [
-        [{"number": n, "text": b"x" * (n * 7 % 40)} for n in range(bounds[i], bounds[i + 1])]
-        for i in range(len(SIZES))
-    ]
-    folder = tmp_path_factory.mktemp("made")
-    return {
-        compression: write_dataset(folder / compression, SCHEMA, {"train": shards}, compression=compression)
-        for compression in ("none", "gzip")
-    }
-
-
-def shard_of(path, index):
-    (found,) = path.glob(f"*-{index:05d}-of-{len(SIZES):05d}")
-    return found
-
-
-def flip(path, shard_index, record, within=14):
-    """Flip a bit of a record at the offset ``within`` its frame; the default is in the data."""
-    shard = shard_of(path, shard_index)
-    offsets = parse_index((path / index_path(shard.name)).read_text(), "index").offsets
-    data = bytearray(shard.read_bytes())
-    data[offsets[record] + within] ^= 1
-    shard.write_bytes(data)
+COUNT = sum(TEXT_SIZES)
 
 
 def flip_some(path):
-    for shard, record, within in [(0, 0, 14), (0, 1, 3), (1, 7, 14), (1, 8, 9), (1, 24, 20), (3, 3, 14)]:
-        flip(path, shard, record, within)
+    for index, record, within in [(0, 0, 14), (0, 1, 3), (1, 7, 14), (1, 8, 9), (1, 24, 20), (3, 3, 14)]:
+        flip(path, index, record, within)
+
+
+def flip(path, index, record, within=14):
+    """Flip a bit of a record at the offset ``within`` its frame; the default is in the data."""
+    shard = shard_of(path, index)
+    flip_bit(shard, int(frames_of(shard).offsets[record]) + within)
+
+
+def damage_gzip(path):
+    flip_bit(shard_of(path, 1), shard_of(path, 1).stat().st_size // 2)
 
 
 def empty(path):
@@ -63,15 +44,7 @@ def remove(path):
 
 def cut(path):
     shard = shard_of(path, 3)
-    offsets = parse_index((path / index_path(shard.name)).read_text(), "index").offsets
-    shard.write_bytes(shard.read_bytes()[: offsets[5] + 20])
-
-
-def damage_gzip(path):
-    shard = shard_of(path, 1)
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 4
-    shard.write_bytes(data)
+    shard.write_bytes(shard.read_bytes()[: frames_of(shard).offsets[5] + 20])
 
 
 # The damage, the compression, and the numbers of the damaged examples (None: not checked).
@@ -86,17 +59,17 @@ DAMAGE = [
 
 
 @pytest.fixture
-def damaged(request, made, tmp_path):
+def damaged(request, texts, tmp_path):
     """Return a damaged dataset, the intact one, and the numbers of the damaged examples."""
     change, compression, lost = request.param
-    path = shutil.copytree(made[compression], tmp_path / "copy")
+    path = shutil.copytree(texts[compression], tmp_path / "copy")
     change(path)
     found = loader.damaged_records(path, "train")
-    bases = dict(zip([shard_of(made["none"], i).name for i in range(4)], [0, 6, 31, 31], strict=True))
+    bases = dict(zip([shard_of(texts["none"], i).name for i in range(4)], [0, 6, 31, 31], strict=True))
     numbers = [bases[bad.shard] + bad.record for bad in found]
     assert lost is None or numbers == lost
     assert numbers == sorted(set(numbers))
-    return path, made[compression], numbers
+    return path, texts[compression], numbers
 
 
 OPTIONS = [
@@ -124,7 +97,7 @@ def test_all_other_examples_keep_their_positions_bit_for_bit(damaged, options):
     found = list(loader.load(path, on_damage="skip", **options).as_numpy_iterator())
     assert len(found) == len(wanted)
     first = next(number for number in range(COUNT) if number not in lost)
-    substitute = b"x" * (first * 7 % 40)
+    substitute = text_of(first)
     for batch, right in zip(found, wanted, strict=True):
         bad = np.isin(right["number"], lost)
         assert batch["sample_weight"].tolist() == np.where(bad, 0, right["sample_weight"]).tolist()
@@ -134,8 +107,8 @@ def test_all_other_examples_keep_their_positions_bit_for_bit(damaged, options):
         assert set(batch["number"][~kept].tolist()) <= {first}
 
 
-def test_a_warning_counts_damaged_records_and_names_the_first(made, tmp_path):
-    path = shutil.copytree(made["none"], tmp_path / "copy")
+def test_a_warning_counts_damaged_records_and_names_the_first(texts, tmp_path):
+    path = shutil.copytree(texts["none"], tmp_path / "copy")
     flip_some(path)
     name = re.escape(shard_of(path, 0).name)
     message = rf"6 of the {COUNT} records .* weight 0: {name} record 0, {name} record 1, .* and 3 more"
@@ -145,15 +118,15 @@ def test_a_warning_counts_damaged_records_and_names_the_first(made, tmp_path):
     assert [warning.filename for warning in caught] == [__file__]
 
 
-def test_an_intact_dataset_is_read_without_a_warning(made, recwarn):
-    batches = loader.load(made["gzip"], batch_size=4, remainder="pad", on_damage="skip").as_numpy_iterator()
+def test_an_intact_dataset_is_read_without_a_warning(texts, recwarn):
+    batches = loader.load(texts["gzip"], batch_size=4, remainder="pad", on_damage="skip").as_numpy_iterator()
     assert sum(batch["sample_weight"].sum() for batch in batches) == COUNT
     assert not [warning for warning in recwarn if issubclass(warning.category, UserWarning)]
-    assert loader.damaged_records(made["gzip"]) == []
+    assert loader.damaged_records(texts["gzip"]) == []
 
 
-def test_damage_after_load_is_still_an_error(made, tmp_path):
-    path = shutil.copytree(made["none"], tmp_path / "copy")
+def test_damage_after_load_is_still_an_error(texts, tmp_path):
+    path = shutil.copytree(texts["none"], tmp_path / "copy")
     flip(path, 3, 2)
     with pytest.warns(UserWarning, match="1 of the 38 records"):
         dataset = loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
@@ -162,16 +135,16 @@ def test_damage_after_load_is_still_an_error(made, tmp_path):
         list(dataset)
 
 
-def test_a_split_of_only_damaged_records_is_an_error(made, tmp_path):
-    path = shutil.copytree(made["none"], tmp_path / "copy")
+def test_a_split_of_only_damaged_records_is_an_error(texts, tmp_path):
+    path = shutil.copytree(texts["none"], tmp_path / "copy")
     for shard in path.glob("*.tfrecord-*"):
         shard.unlink()
     with raises(InputError, "all-damaged", number=38, name="train"):
         loader.load(path, batch_size=4, remainder="pad", on_damage="skip")
 
 
-def test_a_missing_index_is_an_error(made, tmp_path):
-    path = shutil.copytree(made["none"], tmp_path / "copy")
+def test_a_missing_index_is_an_error(texts, tmp_path):
+    path = shutil.copytree(texts["none"], tmp_path / "copy")
     (path / index_path(shard_of(path, 1).name)).unlink()
     with pytest.raises(
         FormatError, match=r"indexes of the shards .* 1 problem\n.*cannot be read: No such file"
@@ -190,14 +163,11 @@ def test_intact_records_of_a_different_dataset_are_an_error(numbered, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"on_damage": "skip"},
-            r"on_damage='skip' gives .* remainder='drop' delivers no weights; use remainder='pad'",
-        ),
-        ({"on_damage": "ignore"}, "on_damage='ignore' must be one of raise, skip"),
-        ({"check": "deep"}, "check='deep' must be one of files, headers"),
+        ({"on_damage": "skip"}, fault("skip-without-pad", remainder="drop")),
+        ({"on_damage": "ignore"}, fault("not-a-choice", name="on_damage")),
+        ({"check": "deep"}, fault("not-a-choice", name="check")),
     ],
 )
-def test_contradictory_options_are_rejected(made, options, message):
-    with pytest.raises(OptionsError, match=message):
-        loader.load(made["none"], batch_size=4, **options)
+def test_contradictory_options_are_rejected(texts, options, message):
+    with raises(OptionsError, message):
+        loader.load(texts["none"], batch_size=4, **options)

@@ -42,7 +42,7 @@ def check(stdout, stderr, lines):
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        # test_distribute.py and test_evaluation.py train and evaluate on two replicas more often
+        # test_distribute.py trains and evaluates on two replicas more often
         pytest.param("mirrored_custom_loop.py", 1, marks=pytest.mark.nightly),
         # these start each of their workers
         pytest.param("multiworker.py", 2, marks=pytest.mark.nightly),
