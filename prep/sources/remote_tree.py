@@ -8,20 +8,23 @@ import posixpath
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
-from tfshards.prep.imaging.formats import HEAD_BYTES, METADATA_NAMES, SUFFIXES
-from tfshards.prep.sources.fetching import key_of, stamp_of
+from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES
+from tfshards.prep.sources.fetching import stamp_of
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.tree import ImageFile, LocalTree, Tree, is_hidden, starts_like_an_image, suffix_of
+from tfshards.prep.sources.tree import (
+    ImageFile,
+    LocalTree,
+    is_hidden,
+    note,
+    starts_like_an_image,
+    suffix_of,
+)
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.storage import RemotePath, RemoteStatus, any_path, is_remote, read_range
-from tfshards.schemas.storage.reader import in_background
+from tfshards.schemas.storage import RemotePath, any_path, is_remote, read_range
+from tfshards.schemas.storage.reader import RemoteReader, in_background
 
-# Files that warnings name: those of these names, and of these suffixes some in each folder.
-_NOTED = frozenset((b".txt", b".json", b".npy"))
-_NOTED_NAMES = frozenset((*map(to_bytes, METADATA_NAMES), b"data.yaml", b"_annotations.coco.json"))
-_MOST_NOTED = 100
 # Requests for the first bytes of objects without the suffix of an image.
 _HEADS = 64
 _HEADER_BYTES = 32 << 10
@@ -30,26 +33,22 @@ Found = TypeVar("Found")
 
 
 class RemoteTree:
-    """A folder of objects; see ``Tree``. Before it is listed, questions are requests to the store.
+    """A folder of objects; see ``LocalTree``. Before it is listed, questions are requests to the store.
 
     Attributes:
         root: URL of the folder.
         folder: the folder.
+        unread: see ``LocalTree``.
     """
 
     def __init__(self, folder: RemotePath) -> None:
         self.folder: RemotePath = folder
         self.root: bytes = to_bytes(str(folder))
         self._folders: dict[bytes, set[bytes]] | None = None
-        self._noted: set[bytes] = set()
-        self._counts: Counter[tuple[bytes, bytes]] = Counter()
-
-    def problem(self) -> str | None:
-        """Return None: only the listing shows whether there are objects in the folder."""
-        return None
+        self.unread: dict[str, bytes] = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
-        """Yield the image files in arbitrary order, by one listing of all objects; see ``images_in``.
+        """Yield the image files in arbitrary order, by one listing of all objects; see ``LocalTree``.
 
         Raises:
             InputError: there are no objects in the folder.
@@ -67,7 +66,7 @@ class RemoteTree:
             if path.key == self.folder.key:
                 # the mark of the folder itself
                 continue
-            key = key_of(path, self.folder)
+            key = to_bytes(str(path.relative_to(self.folder)))
             above, _, name = key.rpartition(b"/")
             suffix = suffix_of(name)
             if not status.st_size and not suffix:
@@ -81,12 +80,11 @@ class RemoteTree:
             if suffix in SUFFIXES:
                 yield file
                 continue
-            self._note(above, name, suffix)
-            heads.append((file, suffix, in_background(self._head, path, status)))
+            heads.append((file, suffix, in_background(read_range, path, 0, min(status.st_size, HEAD_BYTES))))
             if len(heads) > _HEADS:
-                yield from _with_head(heads.popleft(), skipped)
+                yield from self._with_head(*heads.popleft(), skipped)
         while heads:
-            yield from _with_head(heads.popleft(), skipped)
+            yield from self._with_head(*heads.popleft(), skipped)
         if is_empty and not odd:
             # a bucket that does not exist cannot be listed
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
@@ -107,32 +105,23 @@ class RemoteTree:
             found = {to_bytes(each.name) for each in self.at(name).iterdir() if each.is_dir()}
         return sorted(each for each in found if not is_hidden(each))
 
-    def names(self, name: bytes) -> list[bytes]:
-        """Return the names in a folder that is listed, sorted; of its files, those that were noted."""
-        files = (key.rpartition(b"/") for key in self._noted)
-        return sorted({*self.folders(name), *(file for folder, _, file in files if folder == name)})
-
     def is_dir(self, path: bytes) -> bool:
         """Return whether the folder holds objects."""
         if self._folders is None or _is_outside(path):
             return self.at(path).is_dir()
         return path == b"" or posixpath.normpath(path) in self._folders
 
-    def is_file(self, path: bytes) -> bool:
-        """Return whether there is such an object, which was noted in the listing."""
-        return path in self._noted
-
-    def holds(self, suffix: bytes) -> bool:
-        """Return whether an object has this suffix, which must be one that is noted."""
-        return any(key.endswith(suffix) for key in self._noted)
-
-    def opened(self, path: bytes) -> IO[bytes] | None:
+    def opened(self, path: bytes) -> IO[bytes]:
         """Return an object, of which the header is fetched, and of the rest what is read."""
-        return io.BufferedReader(_Ranges(self.at(path)), _HEADER_BYTES)
+        return io.BufferedReader(_Header(self.at(path)), _HEADER_BYTES)
 
     def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
         """Return the result of ``call`` for each path; the calls run at the same time."""
         return [future.result() for future in [in_background(call, path) for path in paths]]
+
+    def holds(self, path: bytes) -> bool:
+        """Return True, since there are no links."""
+        return True
 
     def below(self, path: bytes) -> RemoteTree:
         """Return a folder, which need not be in this one."""
@@ -161,69 +150,43 @@ class RemoteTree:
 
     def _add_folder(self, folder: bytes) -> None:
         assert self._folders is not None
-        new = []
-        while folder not in self._folders:
+        if folder not in self._folders:
             self._folders[folder] = set()
             above, _, name = folder.rpartition(b"/")
-            new.append((above, name))
-            folder = above
-        for above, name in new:
+            self._add_folder(above)
             self._folders[above].add(name)
 
-    def _note(self, folder: bytes, name: bytes, suffix: bytes) -> None:
-        self._counts[folder, suffix] += suffix in _NOTED
-        if name in _NOTED_NAMES or (suffix in _NOTED and self._counts[folder, suffix] <= _MOST_NOTED):
-            self._noted.add(folder + b"/" + name if folder else name)
-
-    @staticmethod
-    def _head(path: RemotePath, status: RemoteStatus) -> bytes:
-        return read_range(path, 0, min(status.st_size, HEAD_BYTES))
-
-
-def _with_head(waiting: tuple[ImageFile, bytes, Future[bytes]], skipped: Counter[str]) -> Iterator[ImageFile]:
-    """Yield a file if it begins like an image."""
-    file, suffix, head = waiting
-    if starts_like_an_image(head.result(), suffix):
-        yield file
-    else:
-        skipped["not an image"] += 1
+    def _with_head(
+        self, file: ImageFile, suffix: bytes, head: Future[bytes], skipped: Counter[str]
+    ) -> Iterator[ImageFile]:
+        """Yield a file if it begins like an image."""
+        if starts_like_an_image(head.result(), suffix):
+            yield file
+        else:
+            note(self.unread, file.key)
+            skipped["not an image"] += 1
 
 
 def _is_outside(path: bytes) -> bool:
     return path.split(b"/")[0] == b".."
 
 
-class _Ranges(io.RawIOBase):
-    """An object as a file, of which nothing is fetched ahead: for headers."""
+class _Header(RemoteReader):
+    """An object as a file, of which nothing but the header is fetched ahead."""
 
     def __init__(self, path: RemotePath) -> None:
-        self._path = path
         status, self._start = path.get_start(_HEADER_BYTES)
-        self._size = status.st_size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
+        super().__init__(status, path.read_range)
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 -- any writable buffer
-        end = min(self._size, self._at + len(buffer))
-        data = self._start[self._at : end]
-        if not data and end > self._at:
-            data = read_range(self._path, self._at, end)
+        start, end = self._at, min(self.status.st_size, self._at + len(buffer))
+        data = self._start[start:end] or self._read_range(start, max(start, end))
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+Tree: TypeAlias = "LocalTree | RemoteTree"
 
 
 def tree_of(folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> Tree:

@@ -8,20 +8,12 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from pathlib import Path
-from typing import IO, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import IO, NamedTuple, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 from tfshards.prep.sources.keys import to_text
-from tfshards.schemas import OptionsError
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage.untrusted import open_regular
-
-
-class Chosen(NamedTuple):
-    """The keys that patterns exclude, and a warning for each pattern that matches no key."""
-
-    excluded: Set[bytes]
-    warnings: tuple[str, ...]
 
 
 def check_patterns(name: str, patterns: Sequence[str]) -> None:
@@ -32,35 +24,28 @@ def check_patterns(name: str, patterns: Sequence[str]) -> None:
         raise OptionsError("pattern-empty", name=name)
 
 
-def choose_keys(keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]) -> Chosen:
-    """Return the keys that ``exclude`` matches, or that ``include``, if it has patterns, does not match."""
-    if not include and not exclude:
-        return Chosen(frozenset(), ())
-    texts = [to_text(key) for key in keys]
-    matched: dict[str, Set[int]] = {}
-    warnings = []
+def choose_keys(
+    keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]
+) -> tuple[Set[bytes], list[str]]:
+    """Return the keys that ``exclude`` matches, or that ``include``, if it has patterns, does not match.
+
+    Also return a warning for each pattern that matches no key.
+    """
+    texts = [to_text(key) for key in keys] if include or exclude else []
+    warnings: list[str] = []
+    matched: dict[str, set[int]] = {"include": set(), "exclude": set()}
     for name, patterns in (("include", include), ("exclude", exclude)):
-        matched[name] = set()
         for pattern in dict.fromkeys(patterns):
             matches = key_pattern(pattern).fullmatch
             found = {number for number, text in enumerate(texts) if matches(text)}
             matched[name] |= found
             if not found:
-                hint = _folder_hint(name, pattern, texts)
                 warnings.append(
-                    f"{name}={pattern!r} matches no image; {hint}it is compared with paths relative to the "
-                    "source, in which '*' matches within a folder and '**' across folders"
+                    f"{name}={pattern!r} matches no image; it is compared with whole paths relative to the "
+                    "source: '*' matches within a folder, and 'FOLDER/' everything in a folder"
                 )
     left_out = matched["exclude"] | (set(range(len(keys))) - matched["include"] if include else set())
-    return Chosen(frozenset(keys[number] for number in left_out), tuple(warnings))
-
-
-def _folder_hint(name: str, pattern: str, texts: Sequence[str]) -> str:
-    """Return a question for a pattern that is, or matches, the name of a folder that holds images."""
-    for wider in (f"{pattern}/**", f"**/{pattern}/**"):
-        if any(map(key_pattern(wider).fullmatch, texts)):
-            return f"did you mean {name}={wider!r}, which matches the images in the folder? "
-    return ""
+    return frozenset(keys[number] for number in left_out), warnings
 
 
 def key_pattern(pattern: str) -> re.Pattern[str]:
@@ -116,107 +101,96 @@ class ImageFile(NamedTuple):
     stamp: int
 
 
-class Tree(Protocol):
-    """A folder with everything below it; paths in it are relative, with slashes.
-
-    Attributes:
-        root: the folder, for messages, and for paths of files on this machine.
-    """
-
-    root: bytes
-
-    def problem(self) -> str | None:
-        """Return that there is no such folder, or None."""
-
-    def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
-        """Yield the image files in arbitrary order; see ``images_in``."""
-
-    def folders(self, name: bytes = b"") -> list[bytes]:
-        """Return the names of the visible folders in a folder, sorted."""
-
-    def names(self, name: bytes) -> list[bytes]:
-        """Return the names in a folder, sorted; none if it cannot be listed."""
-
-    def is_dir(self, path: bytes) -> bool:
-        """Return whether the folder exists."""
-
-    def is_file(self, path: bytes) -> bool:
-        """Return whether the file exists and is not an image."""
-
-    def holds(self, suffix: bytes) -> bool:
-        """Return whether a visible file has this suffix, which is not a suffix of images."""
-
-    def opened(self, path: bytes) -> IO[bytes] | None:
-        """Return a file, open for reading, or None if it is not a regular file."""
-
-    def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
-        """Return the result of ``call`` for each path."""
-
-    def below(self, path: bytes) -> Tree:
-        """Return a folder, which need not be in this one."""
-
-    def path(self, name: str) -> bytes:
-        """Return a path as a user gives it, relative to the folder, spelled in one way."""
-
-
 class LocalTree:
-    """A folder on a disk; see ``Tree``.
+    """A folder on a disk, with everything below it; paths in it are relative, with slashes.
 
     Attributes:
         root: the folder, as a real path.
-        follow_links: see ``images_in``.
+        follow_links: whether to follow links to folders, and to files outside ``root``; a link to a folder
+            that contains it is skipped.
+        unread: the first file in the listing that another kind of source reads, by kind; see ``note``.
     """
 
     def __init__(self, root: bytes, *, follow_links: bool) -> None:
         self.root = root
         self.follow_links = follow_links
-
-    def problem(self) -> str | None:
-        """Return that there is no such folder, or None."""
-        if os.path.isdir(self.root):
-            return None
-        return "is not a folder" if os.path.exists(self.root) else "does not exist"
+        self.unread: dict[str, bytes] = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
-        """Yield the image files in arbitrary order; see ``images_in``."""
-        return images_in(self.root, skipped, follow_links=self.follow_links)
+        """Yield the image files in arbitrary order, and count in ``skipped`` why others are not, by reason.
+
+        Raises:
+            InputError: there is no such folder.
+            OSError: a folder cannot be read, or a file cannot be read whose suffix is not that of an image.
+        """
+        if not os.path.isdir(self.root):
+            problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
+            raise InputError("folder-problem", folder=os.fsdecode(self.root), problem=problem)
+        # not recursive, because folders may be nested more deeply than Python allows calls to be
+        folders = [(b"", False, frozenset({_file_id(os.stat(self.root))}))]
+        while folders:
+            prefix, in_hidden, above = folders.pop()
+            with os.scandir(os.path.join(self.root, prefix)) as entries:
+                for entry in entries:
+                    hidden = in_hidden or is_hidden(entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        # only links can form loops
+                        inside = above | {_file_id(entry.stat())} if self.follow_links else above
+                        folders.append((prefix + entry.name + b"/", hidden, inside))
+                        continue
+                    status = None if hidden else _status(entry)
+                    reason = "hidden" if hidden else self._reason(entry, status)
+                    if status and reason == "link to a folder" and self.follow_links:
+                        if _file_id(status) not in above:
+                            folders.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
+                            continue
+                        reason = "link loop"
+                    if reason == "not an image":
+                        note(self.unread, prefix + entry.name)
+                    if reason or not status:
+                        skipped[reason or "broken link"] += 1
+                    else:
+                        yield ImageFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
 
     def folders(self, name: bytes = b"") -> list[bytes]:
-        """Return the names of the visible folders in a folder, sorted; see ``folders_in``."""
-        return folders_in(self.root, name, follow_links=self.follow_links)
+        """Return the names of the visible folders in the root or a folder, sorted.
 
-    def names(self, name: bytes) -> list[bytes]:
-        """Return the names in a folder, sorted; none if it cannot be listed."""
-        try:
-            return sorted(os.listdir(os.path.join(self.root, name)))
-        except OSError:
-            return []
+        A link to a folder that contains the link is left out.
+        """
+        folder = self.at(name)
+        above = {_file_id(os.stat(self.root)), _file_id(os.stat(folder))}
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if entry.is_dir(follow_symlinks=self.follow_links)
+                and not is_hidden(entry.name)
+                and not (entry.is_symlink() and _file_id(entry.stat()) in above)
+            )
 
     def is_dir(self, path: bytes) -> bool:
         """Return whether the folder exists."""
-        return os.path.isdir(os.path.join(self.root, path))
+        return os.path.isdir(self.at(path))
 
-    def is_file(self, path: bytes) -> bool:
-        """Return whether the file exists."""
-        return os.path.isfile(os.path.join(self.root, path))
-
-    def holds(self, suffix: bytes) -> bool:
-        """Return whether a file has this suffix."""
-        found = Path(os.fsdecode(self.root)).rglob(f"*{os.fsdecode(suffix)}")
-        return next(found, None) is not None
-
-    def opened(self, path: bytes) -> IO[bytes] | None:
-        """Return a file, open for reading, or None if it is not a regular file."""
-        full = os.path.join(self.root, path)
-        return open_regular(full) if os.path.isfile(full) else None
+    def opened(self, path: bytes) -> IO[bytes]:
+        """Return a file, open for reading; OSError if it is not a regular one."""
+        return open_regular(self.at(path))
 
     def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
         """Return the result of ``call`` for each path."""
         return [call(path) for path in paths]
 
+    def at(self, path: bytes) -> bytes:
+        """Return the full path of a file or folder, for ``read_content``."""
+        return os.path.join(self.root, path)
+
+    def holds(self, path: bytes) -> bool:
+        """Return whether a file may be read: no link out of the folder, unless links are followed."""
+        return self.follow_links or not is_link_out(self.at(path), self.root)
+
     def below(self, path: bytes) -> LocalTree:
         """Return a folder, which need not be in this one."""
-        return LocalTree(os.path.realpath(os.path.join(self.root, path)), follow_links=self.follow_links)
+        return LocalTree(os.path.realpath(self.at(path)), follow_links=self.follow_links)
 
     def path(self, name: str) -> bytes:
         """Return a path as a user gives it, relative to the folder, spelled in one way."""
@@ -225,63 +199,40 @@ class LocalTree:
             return given
         # not following a relative link, which other machines may not have
         is_absolute = os.path.isabs(given)
-        there = os.path.realpath(given) if is_absolute else os.path.normpath(os.path.join(self.root, given))
+        there = os.path.realpath(given) if is_absolute else os.path.normpath(self.at(given))
         return os.path.relpath(there, self.root)
 
-
-def images_in(root: bytes, skipped: Counter[str], *, follow_links: bool) -> Iterator[ImageFile]:
-    """Yield the image files below ``root`` in arbitrary order, and count in ``skipped`` why others are not.
-
-    Args:
-        root: the folder, as a real path.
-        skipped: number of skipped entries by reason; the counts are increased.
-        follow_links: follow links to folders, and to files outside ``root``; a link to a folder that
-            contains it is skipped.
-
-    Raises:
-        OSError: a folder cannot be read, or a file cannot be read whose suffix is not that of an image.
-    """
-    # not recursive, because folders may be nested more deeply than Python allows calls to be
-    folders = [(b"", False, frozenset({_file_id(os.stat(root))}))]
-    while folders:
-        prefix, in_hidden, above = folders.pop()
-        with os.scandir(os.path.join(root, prefix)) as entries:
-            for entry in entries:
-                hidden = in_hidden or is_hidden(entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    # only links can form loops
-                    inside = above | {_file_id(entry.stat())} if follow_links else above
-                    folders.append((prefix + entry.name + b"/", hidden, inside))
-                    continue
-                status = None if hidden else _status(entry)
-                reason = "hidden" if hidden else _reason(entry, status, root, follow_links=follow_links)
-                if status and reason == "link to a folder" and follow_links:
-                    if _file_id(status) in above:
-                        reason = "link loop"
-                    else:
-                        folders.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
-                        continue
-                if reason or not status:
-                    skipped[reason or "broken link"] += 1
-                else:
-                    yield ImageFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
+    def _reason(self, entry: os.DirEntry[bytes], status: os.stat_result | None) -> str | None:
+        """Return why a visible entry is not an image file, or None if it is one."""
+        if status is None:
+            return "broken link"
+        if stat.S_ISDIR(status.st_mode):
+            return "link to a folder"
+        if not stat.S_ISREG(status.st_mode):
+            return "special file"
+        # most entries are not links, which is known without a further look at the file
+        if not self.follow_links and entry.is_symlink() and is_link_out(entry.path, self.root):
+            return "link out of the root"
+        suffix = suffix_of(entry.name)
+        return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
 
 
-def folders_in(root: bytes, name: bytes = b"", *, follow_links: bool) -> list[bytes]:
-    """Return the names of the visible folders in ``root``, or in its folder ``name``, sorted.
+# Files in a folder of images, or in one of its folders, that another kind of source reads.
+_UNREAD = re.compile(
+    rb"(?P<table>([^/]*/)?metadata\.(csv|jsonl|parquet))"
+    rb"|(?P<coco>([^/]*/)?_annotations\.coco\.json|annotations/instances_[^/]*\.json)"
+    rb"|(?P<yolo>data\.yaml|([^/]*/)?labels/([^/]*/)?[^/]*\.txt)"
+    rb"|(?P<arrays>.*\.npy)",
+    re.DOTALL,
+)
 
-    A link to a folder that contains the link is left out.
-    """
-    folder = os.path.join(root, name)
-    above = {_file_id(os.stat(root)), _file_id(os.stat(folder))}
-    with os.scandir(folder) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.is_dir(follow_symlinks=follow_links)
-            and not is_hidden(entry.name)
-            and not (entry.is_symlink() and _file_id(entry.stat()) in above)
-        )
+
+def note(unread: dict[str, bytes], key: bytes) -> None:
+    """Keep the key of a file that is not an image if another kind of source reads it."""
+    found = _UNREAD.fullmatch(key)
+    kind = found.lastgroup if found else None
+    if kind is not None:
+        unread[kind] = min(key, unread.get(kind, key))
 
 
 def is_hidden(name: bytes) -> bool:
@@ -301,23 +252,6 @@ def _status(entry: os.DirEntry[bytes]) -> os.stat_result | None:
         if entry.is_symlink() and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise
-
-
-def _reason(
-    entry: os.DirEntry[bytes], status: os.stat_result | None, root: bytes, *, follow_links: bool
-) -> str | None:
-    """Return why a visible entry is not an image file, or None if it is one."""
-    if status is None:
-        return "broken link"
-    if stat.S_ISDIR(status.st_mode):
-        return "link to a folder"
-    if not stat.S_ISREG(status.st_mode):
-        return "special file"
-    # most entries are no links, which is known without a further look at the file
-    if not follow_links and entry.is_symlink() and is_link_out(entry.path, root):
-        return "link out of the root"
-    suffix = suffix_of(entry.name)
-    return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
 
 
 def is_link_out(path: bytes, root: bytes) -> bool:

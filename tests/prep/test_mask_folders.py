@@ -234,8 +234,8 @@ def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, cap
 def test_an_image_without_a_mask_is_rejected_and_named(write, tmp_path, quiet_build):
     root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png")
     source = ImageFolder(root)
-    warning = "1 of 3 images has no mask in 'masks', such as 'images/lone3.png'"
-    warning += "; images without a mask are not added to the dataset"
+    warning = "there is no mask in 'masks' for 1 of 3 images, such as 'images/lone3.png'; it is not added to "
+    warning += "the dataset"
     assert warning in plan(source, tmp_path / "out").warnings
     manifest = quiet_build(source, tmp_path / "out", engine="local", options=Options(max_rejected="50%"))
     assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
@@ -249,7 +249,7 @@ def test_masks_without_images_and_other_files_are_counted(write, tmp_path):
     listing = ImageFolder(root).listing()
     assert listing.keys == [b"images/a1.png"]
     assert listing.skipped == {"beside the folders": 2, "mask without an image": 1}
-    assert "1 mask has no image, such as 'masks/lone2.png'" in listing.warnings
+    assert "there is no image for 1 of 2 masks, such as 'masks/lone2.png'" in listing.warnings[0]
 
 
 def test_patterns_exclude_images_with_their_folders(write):

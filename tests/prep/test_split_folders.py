@@ -13,7 +13,7 @@ from tfshards.prep import ImageFolder, append, audit, repair, verify
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
-SKIPPED = "the folder {!r} holds no images; it is skipped"
+SKIPPED = "the folder {!r} is not a split and is skipped"
 
 
 def splits(listing):
@@ -35,7 +35,7 @@ def test_a_folder_without_images_next_to_splits_is_skipped_with_a_line(beside, f
     listing = ImageFolder(image_folder({**files, beside: b"no image"})).listing()
     assert splits(listing) == {"train": ["train/cat/1.png"], "test": ["test/cat/1.png"]}
     assert listing.schema.class_names == ("cat",)
-    assert listing.warnings == (SKIPPED.format(folder),)
+    assert listing.warnings[-1] == SKIPPED.format(folder)
 
 
 def test_a_hidden_folder_next_to_splits_has_no_effect(image_folder):
@@ -57,7 +57,7 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_the_choice(image_f
     assert "or --splits '' if every folder is a class" in printed
     # both of the choices work as they are printed
     assert cli.main([*command, "--splits", "train=Train", "--splits", "test=test"]) == 0
-    assert "the folder 'extra' is not given as a split; its images are skipped" in capsys.readouterr().err
+    assert "the folder 'extra' is not a split and is skipped, with its images" in capsys.readouterr().err
     assert cli.main([*command, "--splits", ""]) == 0
     assert "Train" in capsys.readouterr().out
 
@@ -75,8 +75,8 @@ def test_given_folders_are_the_splits_and_others_are_skipped(image_folder):
     assert list(listing.splits) == ["train", "final"]
     assert listing.skipped == {"beside the folders": 2, "not an image": 1}
     assert listing.warnings == (
-        "the folder 'docs' is not given as a split; it holds no images and is skipped",
-        "the folder 'old' is not given as a split; its images are skipped",
+        "the folder 'docs' is not a split and is skipped",
+        "the folder 'old' is not a split and is skipped, with its images",
     )
 
 

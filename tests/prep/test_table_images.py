@@ -102,7 +102,7 @@ def test_unreadable_files_next_to_the_table_do_not_matter(image_folder, tmp_path
     def fail(*_: object, **__: object) -> object:
         raise PermissionError(13, "Permission denied", str(root / "private"))
 
-    monkeypatch.setattr("tfshards.prep.sources.tree.images_in", fail)
+    monkeypatch.setattr("tfshards.prep.sources.tree.LocalTree.images", fail)
     assert quiet_build(Table(csv(root, "file_name\na.png\n")), tmp_path / "out").num_examples == 1
 
 

@@ -24,7 +24,7 @@ from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.cli import main as cli
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.tree import folders_in, images_in
+from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.verification.show import find
 from tfshards.prep.writing.area import BuildArea, ShardId
 from tfshards.schemas import InputError, OptionsError, read_manifest
@@ -37,7 +37,7 @@ COMMAND = [sys.executable, "-m", "tfshards"]
 def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:
     """Return the sorted keys found in a folder, and the skipped entries by reason."""
     skipped: Counter[str] = Counter()
-    found = images_in(os.fsencode(root), skipped, follow_links=follow_links)
+    found = tree_of(root, follow_links=follow_links).images(skipped)
     return sorted(to_text(file.key) for file in found), dict(skipped)
 
 
@@ -142,8 +142,8 @@ def test_a_link_to_a_parent_folder_is_not_a_class(image_folder):
     root = image_folder({"cat/1.png": 1, "dog/1.png": 2})
     os.symlink(".", root / "loop")
     os.symlink("cat", root / "more")
-    assert folders_in(os.fsencode(root), follow_links=True) == [b"cat", b"dog", b"more"]
-    assert folders_in(os.fsencode(root), follow_links=False) == [b"cat", b"dog"]
+    assert tree_of(root, follow_links=True).folders() == [b"cat", b"dog", b"more"]
+    assert tree_of(root, follow_links=False).folders() == [b"cat", b"dog"]
     listing = ImageFolder(root, follow_links=True).listing()
     assert listing.schema.class_names == ("cat", "dog", "more")
     assert listing.skipped == {"link loop": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,11 @@ import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.masks import Geometry
-from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.fetching import FetchRequest, StartedRows
+from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows
 from tfshards.prep.sources.image_file import (
     checked_content,
     decoders_of,
@@ -27,25 +26,20 @@ from tfshards.prep.sources.image_file import (
     image_feature,
     mask_feature,
     mask_options,
-    read_image,
-    too_large,
 )
-from tfshards.prep.sources.images.layout import FileTable, FolderRules, FoundImages, arrange
+from tfshards.prep.sources.images.layout import FileTable, FolderRules, arrange
 from tfshards.prep.sources.images.masks import (
-    FoundMask,
-    MaskFolders,
-    files_of,
     find_mask_folders,
     folder_name,
     masks_of,
     pair_files,
     read_files,
 )
-from tfshards.prep.sources.images.split_folders import check_split_folders
+from tfshards.prep.sources.images.split_folders import check_split_folders, unread_files
 from tfshards.prep.sources.keys import groups_of_keys, to_bytes
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
-from tfshards.prep.sources.remote_tree import tree_of
-from tfshards.prep.sources.tree import Tree, check_patterns, choose_keys
+from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
+from tfshards.prep.sources.tree import check_patterns, choose_keys
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import (
@@ -57,7 +51,7 @@ from tfshards.schemas.option import (
     to_json,
 )
 from tfshards.schemas.reasons import Reason
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path, check_expanded, is_remote
+from tfshards.schemas.storage import AnyPath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
@@ -195,8 +189,6 @@ class ImageFolder:
         tree = self._tree()
         skipped: Counter[str] = Counter()
         try:
-            if problem := tree.problem():
-                raise InputError("folder-problem", folder=self.location(), problem=problem)
             found = FileTable.of(tree.images(skipped)).by_key()
             return self._listed(tree, found, skipped)
         except OSError as error:
@@ -205,58 +197,44 @@ class ImageFolder:
             ) from None
 
     def _listed(self, tree: Tree, found: FileTable, skipped: Counter[str]) -> Listing:
-        masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
+        folders = find_mask_folders(tree, self.mask_dir, self.split_folders)
         # patterns choose images; their masks follow
-        images = found.keys if masks is None else [key for key in found.keys if not masks.is_mask(key)]
-        chosen = choose_keys(images, self.include, self.exclude)
-        if images and len(chosen.excluded) == len(images):
-            patterns = " and ".join(
-                f"{name}=" for name, given in (("include", self.include), ("exclude", self.exclude)) if given
-            )
-            leave = "leave" if self.include and self.exclude else "leaves"
-            raise InputError(
-                "patterns-leave-none",
-                *chosen.warnings,
-                given=self.location(),
-                num_images=len(images),
-                patterns=patterns,
-                leave=leave,
-            )
-        if chosen.excluded:
-            skipped["excluded"] += len(chosen.excluded)
-            is_chosen = [key not in chosen.excluded for key in found.keys]
-            found = found.take(np.flatnonzero(is_chosen))
+        images = found.keys if folders is None else [key for key in found.keys if not folders.is_mask(key)]
+        excluded, warnings = choose_keys(images, self.include, self.exclude)
+        if images and len(excluded) == len(images):
+            raise InputError("patterns-leave-none", *warnings, given=self.location(), num_images=len(images))
+        if excluded:
+            skipped["excluded"] += len(excluded)
+            found = found.take(np.flatnonzero([key not in excluded for key in found.keys]))
         if not len(found):
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
-            if tree.holds(b".npy"):
-                seen += "; 'tfshards build arrays' takes .npy files, stacked into one array per feature"
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            raise InputError("folder-no-images", given=self.location(), seen=seen, known=known)
-        pairing: list[str] = []
-        excluded = chosen.excluded
+            raise InputError(
+                "folder-no-images", *unread_files(tree), given=self.location(), seen=seen, known=known
+            )
         features = [image_feature("image", self.images)]
-        if masks is not None:
+        if folders is not None:
             features.append(mask_feature("mask", self.images))
-            files, pairing = pair_files(tree, masks, [*found], skipped)
-            found = FileTable.of(file._replace(key=masks.path(file.key)) for file in files)
-            excluded = {masks.path(key) for key in excluded if masks.is_image(key)}
+            files, pairing = pair_files(tree, folders, [*found], skipped)
+            found = FileTable.of(file._replace(key=folders.path(file.key)) for file in files)
+            warnings += pairing
             if self.mask_dir is None and not self._is_restored:
-                pairing.append(
+                warnings.append(
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        folders = masks or MaskFolders(b"", b"")
         listing = arrange(
             tree,
-            FoundImages(found, excluded, lambda name: folders.folders(tree, name)),
+            found,
+            tree.folders if folders is None else partial(folders.folders, tree),
             FolderRules(self.class_names, self.allow_missing_classes, self.split_folders),
             features,
             skipped,
         )
-        keys = listing.keys if masks is None else [masks.key(path) for path in listing.keys]
+        keys = listing.keys if folders is None else [folders.key(path) for path in listing.keys]
         deep = depth_warning(tree, keys, self.images)
-        return replace(listing, keys=keys, warnings=(*chosen.warnings, *pairing, *listing.warnings, *deep))
+        return replace(listing, keys=keys, warnings=(*warnings, *listing.warnings, *deep))
 
     @property
     def num_in_flight(self) -> int:
@@ -265,45 +243,31 @@ class ImageFolder:
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the image, its mask, label and key of each row, or why it is rejected."""
-        if is_remote(self.root):
-            return self.start(rows, schema).result()
-        options = self._image_options(schema)
-        has_label = "label" in schema.names
-        if len(options) == 1:
-            root = os.fsencode(self.root)
-            of_rows = ([(os.path.join(root, to_bytes(row.key)), row)] for row in rows)
-        else:
-            tree = self._tree()
-            masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
-            of_rows = (files_of(tree.root, masks, row, follow_links=self.follow_links) for row in rows)
-        return [
-            _outcome(row, [partial(read_image, *file) for file in files], options, has_label=has_label)
-            for row, files in zip(rows, of_rows, strict=True)
-        ]
+        return self.start(rows, schema).result()
 
-    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[FoundMask]]:
-        """Start to read rows of a folder of objects, see ``DistantReader``."""
-        folder = any_path(os.fsdecode(self.root))
-        assert isinstance(folder, RemotePath)
-        options = self._image_options(schema)
-        has_label = "label" in schema.names
-        splits = None if self.split_folders is None else (*self.split_folders.items(),)
-        masks = None if len(options) == 1 else masks_of(folder, self.mask_dir, splits)
+    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[tuple[bytes, FetchedContent]]]:
+        """Start to read rows; requests are made for a folder of objects."""
+        tree, most = self._tree(), self.images.max_bytes
+        options = [self.images]
+        masks = None
+        if "mask" in schema.names:
+            options.append(mask_options(self.images))
+            if isinstance(tree, RemoteTree):
+                splits = None if self.split_folders is None else (*self.split_folders.items(),)
+                masks = masks_of(str(tree.folder), self.mask_dir, splits)
+            else:
+                masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
+        reads = [partial(read_files, tree, masks, row, most) for row in rows]
         requests = [
-            None
-            if masks is None and row.size > self.images.max_bytes
-            else FetchRequest(partial(read_files, folder, masks, row, self.images.max_bytes), row.size)
-            for row in rows
+            FetchRequest(read, row.size) if self.num_in_flight and (masks or row.size <= most) else None
+            for read, row in zip(reads, rows, strict=True)
         ]
 
-        def decode(index: int, found: list[FoundMask] | None) -> Outcome:
-            row = rows[index]
-            if found is None:
-                return too_large(row.size, self.images)
-            reads = [partial(checked_content, *file) for file in found]
-            return _outcome(row, reads, options, has_label=has_label)
+        def decode(index: int, found: list[tuple[bytes, FetchedContent]] | None) -> Outcome:
+            files = reads[index]() if found is None else found
+            return _outcome(rows[index], files, options, has_label="label" in schema.names)
 
-        return StartedRows(rows, requests, decode)
+        return StartedRows(requests, decode)
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each image: ``by`` is ``folder``, or a regular expression with one group.
@@ -317,26 +281,22 @@ class ImageFolder:
     def _tree(self) -> Tree:
         return tree_of(self.root, follow_links=self.follow_links)
 
-    def _image_options(self, schema: Schema) -> list[ImageOptions]:
-        """Return the options of the image, and of its mask if examples have one."""
-        return [self.images, *([mask_options(self.images)] if "mask" in schema.names else [])]
-
 
 def _outcome(
     row: Row,
-    reads: Sequence[Callable[[ImageOptions, Sequence[Geometry]], Normalized | Rejected]],
+    files: Sequence[tuple[bytes, FetchedContent]],
     options: Sequence[ImageOptions],
     *,
     has_label: bool,
 ) -> Outcome:
-    """Return the values of a row, or why it is rejected; ``reads`` read its image, and its mask."""
-    if len(reads) < len(options):
+    """Return the values of a row, or why it is rejected; ``files`` are its image, and its mask."""
+    if len(files) < len(options):
         return Rejected(Reason.MISSING, "there is no mask of the same name")
     values: list[Values] = []
     conversions: list[str] = []
     views: list[Geometry] = []
-    for each, read in zip(options, reads, strict=True):
-        image = read(each, views)
+    for each, file in zip(options, files, strict=True):
+        image = checked_content(*file, each, views)
         if isinstance(image, Rejected):
             return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
         views += [image.view] if image.view else []

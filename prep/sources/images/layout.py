@@ -5,23 +5,18 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map, twins
-from tfshards.prep.sources.images.split_folders import (
-    find_split_folders,
-    splits_further_down,
-    splits_of_coco,
-    unread_files,
-)
+from tfshards.prep.sources.images.split_folders import find_split_folders, likely_splits, unread_files
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
-from tfshards.prep.sources.tree import ImageFile, Tree
+from tfshards.prep.sources.remote_tree import Tree
+from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 
@@ -72,20 +67,6 @@ _LABEL = Feature("label", "label", "int64")
 _NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"
 
 
-class FoundImages(NamedTuple):
-    """The image files of a folder.
-
-    Attributes:
-        files: the files, sorted.
-        excluded: keys of image files that were excluded. A folder that holds only these is left out.
-        folders_of: returns the folders in a folder of the root, or in the root, which is empty.
-    """
-
-    files: FileTable
-    excluded: Set[bytes]
-    folders_of: Callable[[bytes], list[bytes]]
-
-
 class FolderRules(NamedTuple):
     """What the user says about folders.
 
@@ -100,14 +81,24 @@ class FolderRules(NamedTuple):
     split_folders: Mapping[str, str] | None = None
 
 
+# The label of files that are in no split or class, though there are some.
+_OUTSIDE = -2
+
+
 def arrange(
-    tree: Tree, found: FoundImages, rules: FolderRules, images: Sequence[Feature], skipped: Counter[str]
+    tree: Tree,
+    files: FileTable,
+    folders_of: Callable[[bytes], list[bytes]],
+    rules: FolderRules,
+    images: Sequence[Feature],
+    skipped: Counter[str],
 ) -> Listing:
-    """Return the listing of the files, with splits and classes derived from their paths.
+    """Return the listing of files, sorted by key, with splits and classes derived from their paths.
 
     Args:
         tree: the folder.
-        found: image files in the folder.
+        files: image files in the folder.
+        folders_of: returns the folders in a folder of the root, or in the root, which is empty.
         rules: what the user says about folders.
         images: the features of the images, and of their masks if they have any.
         skipped: number of skipped entries by reason; files outside the class or split folders are added.
@@ -115,42 +106,43 @@ def arrange(
     Raises:
         InputError: the folders contradict each other or the class names, or contain no images.
     """
-    files, held = found.files, _Folders.of(found.files.keys)
-    roles = _roles(tree, found, held, rules)
-    names, is_inside = roles.class_names, [roles.is_inside(name) for name in held.names]
-    numbers = np.flatnonzero(np.array(is_inside, np.bool_)[held.of_file])
-    if not len(numbers):
+    # there are few folders, so that decisions are made for each folder once
+    number: dict[bytes, int] = {}
+    of_keys = (number.setdefault(key.rpartition(b"/")[0], len(number)) for key in files.keys)
+    folder_of = np.fromiter(of_keys, np.int64, len(files))
+    roles = _roles(tree, [*number], folders_of, rules)
+    names = roles.class_names
+    numbers = {name: index for index, name in enumerate(names)}
+    labels = np.array([roles.label(name, numbers) for name in number], np.int64)[folder_of]
+    inside = np.flatnonzero(labels != _OUTSIDE)
+    if not len(inside):
         raise InputError("images-outside-folders", root=os.fsdecode(tree.root), num_found=len(files))
-    if len(numbers) < len(files):
-        skipped["beside the folders"] += len(files) - len(numbers)
-        files, held = files.take(numbers), _Folders(held.names, held.of_file[numbers])
-    labels = None
-    if names:
-        label_of = [
-            roles.label(name) if inside else -1 for name, inside in zip(held.names, is_inside, strict=True)
-        ]
-        labels = np.array(label_of, np.int64)[held.of_file]
-    members = {top: held.below(top) for top in roles.split_of}
+    if len(inside) < len(files):
+        skipped["beside the folders"] += len(files) - len(inside)
+        files, labels, folder_of = files.take(inside), labels[inside], folder_of[inside]
+    tops = [name.split(b"/", 1)[0] for name in number]
+    members = {
+        top: np.flatnonzero(np.array([each == top for each in tops])[folder_of]) for top in roles.split_of
+    }
     return Listing(
         schema=Schema((*images, _LABEL, KEY_FEATURE) if names else (*images, KEY_FEATURE), names),
         keys=files.keys,
         sizes=files.sizes,
         stamps=files.stamps,
-        labels=labels,
-        splits={roles.split_of[top]: inside for top, inside in members.items() if len(inside)} or None,
+        labels=labels if names else None,
+        splits={roles.split_of[top]: found for top, found in members.items() if len(found)} or None,
         skipped=dict(sorted(skipped.items())),
         warnings=(
             *roles.warnings,
-            *(() if roles.split_of else splits_further_down(tree.root, roles.below[b""], files.keys)),
-            *(() if roles.split_of else splits_of_coco(tree.root, roles.below[b""])),
-            *_split_warnings(members, roles.split_of, roles.bare),
-            *_class_warnings(names, roles.folder_names, labels),
+            *(() if roles.split_of else likely_splits(tree.root, roles.below[b""], number)),
+            *_split_warnings(members, roles),
+            *twins(names),
+            *_empty_classes(roles, labels),
         ),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Roles:
+class _Roles(NamedTuple):
     """Which folders are splits, and which are classes.
 
     Attributes:
@@ -163,140 +155,74 @@ class _Roles:
     split_of: Mapping[bytes, str]
     below: Mapping[bytes, Sequence[bytes]]
     class_names: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: Sequence[str]
 
-    @cached_property
-    def folder_names(self) -> set[str]:
-        """The names of all class folders."""
-        return {to_text(name) for inside in self.below.values() for name in inside}
+    def label(self, folder: bytes, numbers: Mapping[str, int]) -> int:
+        """Return the class number of the files in a folder; ``_OUTSIDE`` if they have no split or class.
 
-    @cached_property
-    def bare(self) -> set[bytes]:
-        """The split folders without class folders, if others have some."""
-        return {top for top, inside in self.below.items() if self.class_names and not inside}
-
-    @cached_property
-    def _numbers(self) -> Mapping[bytes, int]:
-        return {to_bytes(name): index for index, name in enumerate(self.class_names)}
-
-    def is_inside(self, folder: bytes) -> bool:
-        """Return whether the files in a folder have a split and a class, as far as there are any.
-
-        In a split without class folders, files have no class.
+        In a split without class folders, files have the label -1.
         """
-        top = _top(folder) if self.split_of else b""
-        return top in self.below and _depth(folder) >= bool(self.split_of) + bool(self.below[top])
-
-    def label(self, folder: bytes) -> int:
-        """Return the number of the class of a folder that is inside; -1 without a class."""
-        if _top(folder) in self.bare:
+        parts = folder.split(b"/") if folder else []
+        top = b"" if not self.split_of else parts.pop(0) if parts else None
+        if top is None or top not in self.below:
+            return _OUTSIDE
+        if not self.below[top]:
             return -1
-        return self._numbers[folder.split(b"/")[1 if self.split_of else 0]]
+        return numbers[to_text(parts[0])] if parts else _OUTSIDE
 
 
-def _roles(tree: Tree, found: FoundImages, held: _Folders, rules: FolderRules) -> _Roles:
-    """Return which folders are splits and classes.
+def _roles(
+    tree: Tree, holding: Sequence[bytes], folders_of: Callable[[bytes], list[bytes]], rules: FolderRules
+) -> _Roles:
+    """Return which folders are splits and classes; ``holding`` are those of files.
 
     Raises:
         InputError: the folders contradict each other or the class names.
     """
-    class_names = rules.class_names
-    holding = _upper(held.names)
-    emptied = _upper(_Folders.of(found.excluded).names) - holding
-    folders = [name for name in found.folders_of(b"") if name not in emptied]
-    with_images = {_top(name) for name in held.names if name}
-    may_lack = rules.allow_missing_classes
-    tops = find_split_folders(tree.root, folders, with_images, rules.split_folders, may_lack=may_lack)
-    below = {name: found.folders_of(name) for name in tops.split_of} or {b"": folders}
-    below = {
-        top: [name for name in names if os.path.join(top, name) not in emptied]
-        for top, names in below.items()
-    }
+    class_names, may_lack = rules.class_names, rules.allow_missing_classes
+    with_images = {b"/".join(name.split(b"/")[:depth]) for name in holding for depth in (1, 2)}
+    folders = folders_of(b"")
+    split_of, warnings = find_split_folders(
+        tree.root, folders, with_images, rules.split_folders, may_lack=may_lack
+    )
+    below = {top: folders_of(top) for top in split_of} or {b"": folders}
     # annotations, empty folders: in no split are there images in them, and no given name is theirs
-    classes = {
-        name for top, inside in below.items() for name in inside if os.path.join(top, name) in holding
-    } | {to_bytes(name) for name in class_names or ()}
-    unused = sorted({name for inside in below.values() for name in inside} - classes)
+    classes = {to_bytes(name) for name in class_names or ()} | {
+        name for top, names in below.items() for name in names if os.path.join(top, name) in with_images
+    }
+    unused = sorted({name for names in below.values() for name in names} - classes)
     below = {top: [name for name in names if name in classes] for top, names in below.items()}
-    folder_names = {to_text(name) for inside in below.values() for name in inside}
-    names: tuple[str, ...] = ()
-    if not may_lack:
-        if class_names is not None and not folder_names:
-            raise InputError("class-names-useless", root=os.fsdecode(tree.root))
-        names = class_map(folder_names, class_names, _NO_FOLDER)
-    elif folder_names or tops.split_of:
+    found = {to_text(name) for names in below.values() for name in names}
+    if may_lack:
         # without class folders there are no labels, except that a split may have lacked them before
-        names = class_map(folder_names.union(class_names or ()), class_names, "")
-    warnings = (*unread_files(tree, folders), *tops.warnings, *_skipped_folders(unused))
-    return _Roles(tops.split_of, below, names, warnings)
+        names = class_map(found.union(class_names or ()), class_names, "") if found or split_of else ()
+    else:
+        if class_names is not None and not found:
+            raise InputError("class-names-useless", root=os.fsdecode(tree.root))
+        names = class_map(found, class_names, _NO_FOLDER)
+    skipped = [
+        f"the folder {to_text(name)!r} holds no images and is not a class; class_names= can name it"
+        for name in unused
+    ]
+    return _Roles(split_of, below, names, [*unread_files(tree), *warnings, *skipped])
 
 
-def _skipped_folders(names: Sequence[bytes]) -> Iterator[str]:
-    """Yield a warning for each folder without images that would be a class if it had some."""
-    for name in names:
-        text = f"the folder {to_text(name)!r} holds no images and is not a class"
-        yield f"{text}; class_names= can name it"
-
-
-@dataclass(frozen=True, eq=False)
-class _Folders:
-    """The folders in which files are. There are few of them, so that decisions are made for each folder once.
-
-    Attributes:
-        names: path of each folder, relative to the root, which is empty.
-        of_file: number of the folder of each file, shape ``(num_files,)`` int64.
-    """
-
-    names: Sequence[bytes]
-    of_file: IntArray
-
-    @classmethod
-    def of(cls, keys: Iterable[bytes]) -> _Folders:
-        """Return the folders of the files with these keys."""
-        number: dict[bytes, int] = {}
-        folders = (number.setdefault(key.rpartition(b"/")[0], len(number)) for key in keys)
-        of_file = np.fromiter(folders, dtype=np.int64)
-        return cls([*number], of_file)
-
-    def below(self, top: bytes) -> IntArray:
-        """Return the numbers of the files in a top-level folder, ascending."""
-        return np.flatnonzero(np.array([_top(name) == top for name in self.names], np.bool_)[self.of_file])
-
-
-def _top(folder: bytes) -> bytes:
-    """Return the top-level folder of a folder; of the root, which is empty, the root."""
-    return folder.split(b"/", 1)[0]
-
-
-def _depth(folder: bytes) -> int:
-    """Return the number of names in the path of a folder."""
-    return folder.count(b"/") + 1 if folder else 0
-
-
-def _upper(folders: Iterable[bytes]) -> set[bytes]:
-    """Return the folders of the first two levels that these folders are, or are in."""
-    parts = [name.split(b"/", 2) for name in folders if name]
-    return {each[0] for each in parts} | {b"/".join(each[:2]) for each in parts if len(each) > 1}
-
-
-def _split_warnings(
-    members: Mapping[bytes, IntArray], split_of: Mapping[bytes, str], bare: Set[bytes]
-) -> Iterator[str]:
+def _split_warnings(members: Mapping[bytes, IntArray], roles: _Roles) -> Iterator[str]:
     """Yield a warning for each split folder without images, or without the class folders of others."""
-    for top, split in sorted(split_of.items()):
+    for top, split in sorted(roles.split_of.items()):
         if not len(members[top]):
             yield f"the split folder {os.fsdecode(top)!r} holds no images; the dataset lacks this split"
-        elif top in bare:
+        elif roles.class_names and not roles.below[top]:
             yield (
                 f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label of "
                 f"all examples of {split!r} ({len(members[top]):,}) is -1, for no class"
             )
 
 
-def _class_warnings(names: Sequence[str], folder_names: Set[str], labels: IntArray | None) -> Iterator[str]:
-    """Yield warnings about likely mistakes in the names of classes, and about classes without images."""
-    yield from twins(names)
-    present = set() if labels is None else set(np.unique(labels).tolist())
-    for index, class_name in enumerate(names):
-        if index not in present and class_name in folder_names:
-            yield f"the class folder {class_name!r} holds no images; it keeps its number"
+def _empty_classes(roles: _Roles, labels: IntArray) -> Iterator[str]:
+    """Yield a warning for each class folder without images."""
+    present = set(np.unique(labels).tolist())
+    folders = {to_text(name) for names in roles.below.values() for name in names}
+    for index, name in enumerate(roles.class_names):
+        if index not in present and name in folders:
+            yield f"the class folder {name!r} holds no images; it keeps its number"

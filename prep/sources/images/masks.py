@@ -6,10 +6,9 @@ import hashlib
 import os
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.base import Row
@@ -17,16 +16,14 @@ from tfshards.prep.sources.classes import SPLIT_FOLDERS
 from tfshards.prep.sources.fetching import (
     FetchedContent,
     changed,
-    object_in,
-    read_remote,
-    stamp_of,
+    read_as_listed,
+    read_content,
     unreadable,
 )
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.remote_tree import RemoteTree
-from tfshards.prep.sources.tree import ImageFile, Tree, is_link_out
+from tfshards.prep.sources.remote_tree import Tree, tree_of
+from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import RemotePath
 
 _IMAGES, _MASKS = b"images", b"masks"
 # nearly all masks are PNG
@@ -62,35 +59,33 @@ class MaskFolders:
         return [each for each in found if within or each != self.masks.split(b"/")[0]]
 
     def is_image(self, key: bytes) -> bool:
-        """Return whether a file is in a folder of images; if that is the source, masks are, too."""
-        return not self.images or self._inside(key).startswith(self.images + b"/")
+        """Return whether a file is an image rather than a mask or in neither folder."""
+        in_images = not self.images or self._divided(key)[1].startswith(self.images + b"/")
+        return in_images and not self.is_mask(key)
 
     def is_mask(self, key: bytes) -> bool:
         """Return whether a file is in a folder of masks."""
-        return self._inside(key).startswith(self.masks + b"/")
+        return self._divided(key)[1].startswith(self.masks + b"/")
 
     def path(self, key: bytes) -> bytes:
         """Return the path of an image without the folder of images: its splits, class and name."""
-        start, name = self._divided(key)
-        return start + name
+        split, inside = self._divided(key)
+        return split + inside.removeprefix(self.images + b"/")
 
     def key(self, path: bytes) -> bytes:
         """Return the key of the image with this ``path``."""
-        split, slash, name = path.partition(b"/") if self.in_splits else (b"", b"", path)
-        return split + slash + (self.images + b"/" if self.images else b"") + name
+        split, inside = self._divided(path)
+        return split + (self.images + b"/" if self.images else b"") + inside
 
     def mask(self, key: bytes) -> bytes:
         """Return the path of the mask of an image, without its suffix."""
-        start, name = self._divided(key)
-        return start + self.masks + b"/" + os.path.splitext(name)[0]
-
-    def _inside(self, key: bytes) -> bytes:
-        return key.partition(b"/")[2] if self.in_splits else key
+        split, inside = self._divided(key)
+        return split + self.masks + b"/" + os.path.splitext(inside.removeprefix(self.images + b"/"))[0]
 
     def _divided(self, key: bytes) -> tuple[bytes, bytes]:
-        """Return the split folder, if the folders are in splits, and the path in the folder of images."""
-        inside = self._inside(key)
-        return key[: len(key) - len(inside)], inside.removeprefix(self.images + b"/")
+        """Return the split folder with its slash, if the folders are in splits, and the path in it."""
+        split, slash, inside = key.partition(b"/") if self.in_splits else (b"", b"", key)
+        return split + slash, inside
 
 
 def find_mask_folders(
@@ -137,15 +132,10 @@ def _has_both(tree: Tree, folder: bytes, masks: bytes) -> bool:
     )
 
 
-class Paired(NamedTuple):
-    """The images of a source, sorted, and warnings; size and time of each cover its mask."""
-
-    images: list[ImageFile]
-    warnings: list[str]
-
-
-def pair_files(tree: Tree, folders: MaskFolders, found: Sequence[ImageFile], skipped: Counter[str]) -> Paired:
-    """Return the images among the files ``found`` in a folder, each together with its mask.
+def pair_files(
+    tree: Tree, folders: MaskFolders, found: Sequence[ImageFile], skipped: Counter[str]
+) -> tuple[list[ImageFile], list[str]]:
+    """Return the images in a folder, each with the size and time of its mask as well, and warnings.
 
     Files in neither folder, and masks without an image, are counted in ``skipped``.
 
@@ -154,7 +144,7 @@ def pair_files(tree: Tree, folders: MaskFolders, found: Sequence[ImageFile], ski
         OSError: the folder of masks is outside of the folder and cannot be read.
     """
     masks = [file for file in found if folders.is_mask(file.key)]
-    images = [file for file in found if folders.is_image(file.key) and not folders.is_mask(file.key)]
+    images = [file for file in found if folders.is_image(file.key)]
     if len(found) > len(images) + len(masks):
         skipped["beside the folders"] += len(found) - len(images) - len(masks)
     if folders.is_outside:
@@ -165,30 +155,25 @@ def pair_files(tree: Tree, folders: MaskFolders, found: Sequence[ImageFile], ski
     image_of: dict[bytes, bytes] = {}
     for image, mask in pairs:
         if mask and image_of.setdefault(mask.key, image.key) != image.key:
-            raise InputError(
-                "masks-shared",
-                image_of=os.fsdecode(image_of[mask.key]),
-                key=os.fsdecode(image.key),
-                key2=os.fsdecode(mask.key),
-            )
-    lone = [image.key for image, mask in pairs if mask is None]
+            first, second, shared = map(os.fsdecode, (image_of[mask.key], image.key, mask.key))
+            raise InputError("masks-shared", image_of=first, key=second, key2=shared)
+    lone = [os.fsdecode(image.key) for image, mask in pairs if mask is None]
     where = os.fsdecode(folders.masks)
-    if len(lone) == len(pairs):
-        such = f", such as {os.fsdecode(lone[0])!r}," if lone else ""
+    if not image_of:
+        such = f", such as {lone[0]!r}," if lone else ""
         raise InputError("masks-unmatched", root=to_text(tree.root), such=such, where=where)
-    warnings = []
-    if lone:
-        warnings.append(
-            f"{len(lone):,} of {len(pairs):,} images {'has' if len(lone) == 1 else 'have'} no mask in "
-            f"{where!r}, such as {os.fsdecode(lone[0])!r}; images without a mask are not added to the dataset"
-        )
-    used = {mask.key for _, mask in pairs if mask}
-    left = sorted(mask.key for mask in masks if mask.key not in used)
+    left = sorted(os.fsdecode(mask.key) for mask in masks if mask.key not in image_of)
     if left:
         skipped["mask without an image"] += len(left)
-        have = "mask has" if len(left) == 1 else "masks have"
-        warnings.append(f"{len(left):,} {have} no image, such as {os.fsdecode(left[0])!r}")
-    return Paired([together(image, mask) for image, mask in pairs], warnings)
+    warnings = [
+        f"{what} for {len(names):,} of {total:,} {of}, such as {names[0]!r}; it is not added to the dataset"
+        for names, total, of, what in (
+            (lone, len(images), "images", f"there is no mask in {where!r}"),
+            (left, len(masks), "masks", "there is no image"),
+        )
+        if names
+    ]
+    return [together(image, mask) for image, mask in pairs], warnings
 
 
 def _by_name(masks: Sequence[ImageFile]) -> dict[bytes, ImageFile]:
@@ -210,108 +195,71 @@ def together(image: ImageFile, mask: ImageFile | None) -> ImageFile:
     return ImageFile(image.key, image.size + mask.size, int.from_bytes(digest, "little", signed=True))
 
 
-def files_of(
-    root: bytes, folders: MaskFolders | None, row: Row, *, follow_links: bool
-) -> list[tuple[bytes, Row]]:
-    """Return the path of an image, and that of the mask with which it was listed, each with size and time.
-
-    Args:
-        root: the source, as a real path.
-        folders: where its masks are, as ``find_mask_folders`` returns it.
-        row: the image, with size and time of both files; of the image alone if it was listed without a mask.
-        follow_links: as in the listing: whether a mask may be a link to a file outside of ``root``.
-
-    Raises:
-        InputError: one of them has changed since it was listed.
-    """
-    image = _stat(os.path.join(root, to_bytes(row.key)))
-    files = [image]
-    # what was listed without a mask has none, whatever there is now
-    if folders and (image.size, image.stamp) != (row.size, row.stamp):
-        stem = os.path.join(root, folders.mask(to_bytes(row.key)))
-        top = os.path.realpath(os.path.join(root, folders.masks)) if folders.is_outside else root
-        found = (stem + suffix for suffix in MASK_SUFFIXES if os.path.isfile(stem + suffix))
-        files += [_stat(path) for path in found if follow_links or not is_link_out(path, top)][:1]
-    both = together(image, files[1] if files[1:] else None)
-    if (both.size, both.stamp) != (row.size, row.stamp):
-        raise InputError("changed-file", path=os.fsdecode(image.key))
-    return [(file.key, Row(row.key, row.label, file.size, file.stamp)) for file in files]
-
-
-def _stat(path: bytes) -> ImageFile:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise InputError("unreadable", path=os.fsdecode(path), why=error.strerror) from None
-    return ImageFile(path, status.st_size, status.st_mtime_ns)
-
-
 # the suffix of the last mask first: usually all masks have it
 _suffixes = [*MASK_SUFFIXES]
 
 
-class FoundMask(NamedTuple):
-    """An image or a mask that was read.
-
-    Attributes:
-        path: path of the file, whose suffix may identify the format.
-        content: what was read.
-    """
-
-    path: bytes
-    content: FetchedContent
-
-
 @lru_cache(maxsize=8)
 def masks_of(
-    folder: RemotePath, mask_dir: str | None, split_folders: tuple[tuple[str, str], ...] | None
+    url: str, mask_dir: str | None, split_folders: tuple[tuple[str, str], ...] | None
 ) -> MaskFolders | None:
-    """Return where the masks are, see ``find_mask_folders``; the store is asked once."""
-    return find_mask_folders(
-        RemoteTree(folder), mask_dir, None if split_folders is None else dict(split_folders)
-    )
+    """Return where the masks in a folder of objects are; the store is asked once."""
+    tree = tree_of(url, follow_links=False)
+    return find_mask_folders(tree, mask_dir, None if split_folders is None else dict(split_folders))
 
 
-def read_files(folder: RemotePath, masks: MaskFolders | None, row: Row, most_bytes: int) -> list[FoundMask]:
-    """Return the image of a row, and its mask if it was listed with one.
+def read_files(
+    tree: Tree, masks: MaskFolders | None, row: Row, most_bytes: int
+) -> list[tuple[bytes, FetchedContent]]:
+    """Return the path and the content of an image, and of its mask if it was listed with one.
 
     Args:
-        folder: folder of the source.
+        tree: folder of the source.
         masks: where its masks are; None if it has none.
-        row: the row, with the size and stamp of both.
+        row: the image, with size and stamp of both files; of the image alone if it was listed without a mask.
         most_bytes: a larger file is returned without its bytes.
 
     Raises:
         InputError: a file cannot be read, or has changed since it was listed.
     """
-    path = object_in(folder, row.key)
-    most = min(most_bytes, row.size)
-    image = read_remote(path, most)
-    listed = ImageFile(b"", image.size, image.stamp)
-    found = [FoundMask(to_bytes(row.key), image)]
-    # what was listed without a mask has none, whatever there is now
-    if masks is not None and (image.size, image.stamp) != (row.size, row.stamp):
-        mask = _mask(folder, masks.mask(to_bytes(row.key)), most)
-        if mask:
-            found.append(mask)
-            listed = together(listed, ImageFile(b"", mask.content.size, mask.content.stamp))
-    if (listed.size, listed.stamp) != (row.size, row.stamp):
-        raise changed(path)
+    key = to_bytes(row.key)
+    if masks is None:
+        return [(key, read_as_listed(tree.at(key), row.size, row.stamp, most_bytes))]
+    most_bytes = min(most_bytes, row.size)
+    try:
+        found = [(key, read_content(tree.at(key), most_bytes))]
+        # what was listed without a mask has none, whatever there is now
+        if _listed(found) != (row.size, row.stamp):
+            found += _mask(tree, masks, masks.mask(key), most_bytes)
+    except OSError as error:
+        raise unreadable(tree.at(key), error) from None
+    if _listed(found) != (row.size, row.stamp):
+        raise changed(tree.at(key))
     return found
 
 
-def _mask(folder: RemotePath, stem: bytes, most_bytes: int) -> FoundMask | None:
-    """Return the mask with a path without its suffix, relative to the folder of the source, or None."""
-    tree = RemoteTree(folder)
+def _listed(files: Sequence[tuple[bytes, FetchedContent]]) -> tuple[int, int]:
+    """Return the size and the stamp with which an image and its mask are listed."""
+    image, *masks = [ImageFile(b"", content.size, content.stamp) for _, content in files]
+    both = together(image, masks[0] if masks else None)
+    return both.size, both.stamp
+
+
+def _mask(
+    tree: Tree, masks: MaskFolders, stem: bytes, most_bytes: int
+) -> Iterator[tuple[bytes, FetchedContent]]:
+    """Yield the path and the content of the mask whose path begins with ``stem``, if there is one."""
+    # the folder that links to masks must not leave
+    top = tree.below(masks.masks) if masks.is_outside else tree
     for suffix in tuple(_suffixes):
-        path = tree.at(stem + suffix)
-        try:
-            status, data = path.get(most_bytes)
-        except FileNotFoundError:
+        path = stem + suffix
+        inside = path.removeprefix(masks.masks + b"/") if masks.is_outside else path
+        if not top.holds(inside):
             continue
-        except OSError as error:
-            raise unreadable(path, error) from None
-        if _suffixes[0] != suffix:
-            _suffixes[:] = [suffix, *(each for each in _suffixes if each != suffix)]
-        return FoundMask(stem + suffix, FetchedContent(status.st_size, stamp_of(status), data))
-    return None
+        try:
+            content = read_content(top.at(inside), most_bytes)
+        except (FileNotFoundError, IsADirectoryError):
+            continue
+        _suffixes[:] = sorted(_suffixes, key=suffix.__ne__)
+        yield path, content
+        return

@@ -23,7 +23,6 @@ from tfshards.prep.sources.image_file import (
     decoders_of,
     mask_options,
     read_image,
-    read_unchanged,
 )
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.sources.tables.annotations import BOXES, fitted_boxes
@@ -172,7 +171,7 @@ class TableReader:
             row_values = [encoded[name] if name in encoded else columns[name][index] for name in names]
             return Accepted([*row_values, to_bytes(row.key)], conversions)
 
-        return StartedRows(rows, [*map(self._request, of_rows)], decode)
+        return StartedRows([*map(self._request, of_rows)], decode)
 
     def _request(self, files: Mapping[str, _File]) -> FetchRequest[Contents] | None:
         """Start to read the images of a row that are not on this machine; None if there are none."""
@@ -226,7 +225,8 @@ class TableReader:
     ) -> Sequence[float] | Rejected:
         """Return the boxes of an image that was accepted, or why they do not fit it."""
         path, size, stamp, _ = file
-        data = read_unchanged(os.path.join(os.fsencode(self.root), path), Row(row.key, -1, size, stamp))
+        full = os.path.join(os.fsencode(self.root), path)
+        data = cast("bytes", read_as_listed(full, size, stamp, size).data)
         found = oriented_size(data, self.images, os.path.splitext(path)[1].lower())
         known = (stated[0], stated[1]) if stated[0] is not None and stated[1] is not None else None
         is_turned = self.images.orientation == "apply"

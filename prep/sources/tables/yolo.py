@@ -12,6 +12,7 @@ import yaml
 
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, SPLIT_FOLDERS
+from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
     Annotations,
@@ -20,7 +21,6 @@ from tfshards.prep.sources.tables.annotations import (
     read_annotation,
     relative,
 )
-from tfshards.prep.sources.tree import images_in
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage.untrusted import OPTIONS
 
@@ -231,8 +231,7 @@ def _names_in(folder: Path, inside: Boundary) -> tuple[str, ...]:
 
 
 def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
-    real = os.path.realpath(os.fsencode(folder))
-    for file in sorted(images_in(real, Counter(), follow_links=follow_links)):
+    for file in sorted(tree_of(folder, follow_links=follow_links).images(Counter())):
         yield os.path.join(folder, os.fsdecode(file.key))
 
 
