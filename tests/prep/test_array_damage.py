@@ -113,7 +113,7 @@ def check(data: bytes, name: str, folder: Path) -> None:
         if array is None:
             # a field; its name has no prefix, since no array name was given
             (array,) = (found[feature] for found in wanted.values())
-        taken = column.take(np.arange(column.shape[0]))
+        taken = column.take(np.arange(column.num_rows))
         assert taken.dtype == array.dtype
         assert taken.shape == array.shape
         assert taken.tobytes() == np.ascontiguousarray(array).tobytes()

@@ -95,7 +95,7 @@ def test_given_class_names_keep_their_order_even_without_examples(array, names, 
 NOT_NAMED = {
     "too large": (
         {"label": np.array([0, 1, 2, 5])},
-        fault("array-label-range", name="label", row=2),
+        fault("array-label-range", name="label", row=2, last=1),
     ),
     "negative": ({"label": np.array([0, -1], np.int8)}, fault("array-label-range", name="label", row=1)),
     "a new name": (
@@ -116,7 +116,7 @@ NOT_NAMED = {
     ),
     "uint64": (
         {"label": np.array([1, 2**64 - 1], np.uint64)},
-        fault("array-label-range", row=1, num_class_names=2),
+        fault("array-label-range", row=1, last=1),
     ),
     "bfloat16": ({"label": np.array([1], ml_dtypes.bfloat16)}, fault("array-label-shape", dtype="bfloat16")),
     "one-hot rows": (

@@ -219,10 +219,10 @@ def test_names_of_splits_and_classes_that_look_alike_are_reported(tmp_path):
     )
 
 
-def test_labels_in_a_column_of_splits_are_reported_by_the_names_that_were_given(tmp_path):
+def test_labels_in_a_column_of_splits_are_reported(tmp_path):
     columns = {name: array[:, None] if name.startswith("y") else array for name, array in MNIST.items()}
     (warning,) = plan(Arrays(columns), tmp_path / "out").warnings
-    assert warning.startswith("the arrays 'y_train' and 'y_test' have the shape (n, 1), so the values are")
+    assert warning.startswith("the array 'y' has the shape (n, 1), so the values are")
     with raises(InputError, "label-not-classes", label="y"):
         plan(Arrays(columns, label="y_train"), tmp_path / "out")
 

@@ -16,7 +16,7 @@ import pytest
 from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.arrays.files import stage_chunks
+from tfshards.prep.sources.arrays.files import stage_arrays
 from tfshards.prep.sources.arrays.npz import Member
 from tfshards.prep.sources.arrays.reader import ArraysReader
 from tfshards.prep.sources.base import Accepted
@@ -229,7 +229,7 @@ def test_a_preview_has_the_schema_and_labels_of_a_build_without_copying_tensors(
         whole, preview = stage(source).listing(), stage(source, preview=True)
         assert preview.listing().schema == whole.schema
         assert preview.listing().labels.tolist() == whole.labels.tolist()
-        assert [path for path, column in preview.arrays.items() if column.path] == ["label"]
+        assert [path for path, column in preview.arrays.items() if column.parts[0].path] == ["label"]
 
 
 @pytest.mark.parametrize("origin", [from_npy, from_npz])
@@ -310,10 +310,9 @@ IN_MEMORY = {
     "objects": ({"x": np.array([{}, []], object)}, r"^array 'x': holds Python objects, which are never unp"),
     "dates": (
         {"x": np.array(["2024-01-01"], "M8[D]")},
-        r"datetime64\[D\] cannot be stored; .*view\('int64'\)",
+        r"datetime64\[D\] cannot be stored; convert it to one of bf",
     ),
-    "spans": ({"x": np.array([1], "m8[s]")}, r"timedelta64\[s\] cannot be stored; convert it with"),
-    "bytes without a meaning": ({"x": np.zeros(2, "V7")}, r"void56 cannot be stored; save plain bytes as"),
+    "bytes without a meaning": ({"x": np.zeros(2, "V7")}, r"void56 cannot be stored; convert it to"),
     "a mask": (
         {"x": np.ma.masked_equal([1, 2], 2)},
         r"^array 'x': is masked, which records cannot store; use array\.filled\(VALUE\)$",
@@ -394,7 +393,7 @@ CHUNKS = {
 @pytest.mark.parametrize(("chunks", "message"), CHUNKS.values(), ids=CHUNKS.keys())
 def test_chunks_that_do_not_fit_are_refused(chunks, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        stage_chunks(chunks, tmp_path)
+        stage_arrays(iter(chunks), tmp_path, preview=False)
 
 
 def test_an_empty_chunk_adds_no_rows(stage):
@@ -430,7 +429,7 @@ HOSTILE = {
     ),
     "no rows axis": (npy((), data=b"a"), r"is a single value; the first axis must count the examples"),
     "objects": (npy((1,), "|O", b"\x80\x04N."), r"holds Python objects, which are never unpickled"),
-    "bfloat16": (npy((1,), "<V2", b"ab"), r"\.npy files cannot record bfloat16; pass the array from Python"),
+    "bfloat16": (npy((1,), "<V2", b"ab"), r"dtype void16 cannot be stored; convert it to one of bfloat16"),
     "an unknown dtype": (npy((1,), "zzz"), r"is not a readable \.npy array: descr is not a valid dtype"),
     "a dtype of its own": (
         npy((1,), ("<f4", (2**40,))),

@@ -521,7 +521,7 @@ BEFORE_DISK = {
 }
 
 FROM_DISK = {
-    "no such folder": (["build", "images", "gone", "out"], "tfshards: gone does not exist"),
+    "no such folder": (["build", "images", "gone", "out"], "gone does not exist"),
     "a file for a folder": (["build", "images", "photos/cat/00.png", "out"], "00.png is not a folder"),
     "too many shards": (
         ["build", "images", "photos", "out", "--shards=64"],

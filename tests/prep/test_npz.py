@@ -15,7 +15,8 @@ import pytest
 
 from tests.errors import raises
 from tfshards.prep import Arrays
-from tfshards.prep.sources.arrays.npz import Member, stage_member
+from tfshards.prep.sources.arrays.files import stage_arrays
+from tfshards.prep.sources.arrays.npz import Member
 from tfshards.schemas import InputError
 
 
@@ -156,16 +157,11 @@ def test_an_encrypted_member_is_refused(path):
         Arrays.open([str(path)])
 
 
-@pytest.mark.parametrize(
-    ("method", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "lzma"), (93, "method 93")]
-)
-def test_a_compression_method_that_numpy_does_not_write_is_refused(method, name, path):
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, 93])
+def test_a_compression_method_that_numpy_does_not_write_is_refused(method, path):
     write(path, "x.npy", method=method if method != 93 else zipfile.ZIP_STORED)
     in_directory(path, 10, "<H", method)
-    with pytest.raises(
-        InputError,
-        match=rf"by {name}, but only stored and deflated members can be read; use numpy\.savez_com",
-    ):
+    with pytest.raises(InputError, match=rf"by method {method}; write the file with numpy\.savez_compressed"):
         Arrays.open([str(path)])
 
 
@@ -244,29 +240,31 @@ def test_a_large_member_is_unpacked_in_little_memory_and_no_more_disk_than_decla
     write(path, "x.npy", data=npy(np.zeros((40, 2**20), np.uint8)), method=zipfile.ZIP_DEFLATED)
     tracemalloc.start()
     try:
-        array = stage_member(Member(str(path), "x"), tmp_path / "x.npy", preview=False)
+        arrays = stage_arrays({"x": Member(str(path), "x")}, tmp_path, preview=False)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 8 << 20
-    assert Path(array[()].path).stat().st_size > 40 << 20
+    assert Path(arrays["x"].parts[0].path).stat().st_size > 40 << 20
 
 
 def test_copies_that_do_not_fit_on_the_disk_are_not_started(path, tmp_path, monkeypatch):
-    write(path, "x.npy", "y.npy", data=npy(np.zeros(10_000)))
-    usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
+    write(path, "x.npy", data=npy(np.zeros(10_000)))
+    usage = shutil.disk_usage(tmp_path)._replace(free=50_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     source = Arrays.open([str(path)])
     (tmp_path / "staged").mkdir()
     with raises(InputError, "disk-full", what="the copy of the arrays"):
         source.stage(tmp_path / "staged")
-    assert list((tmp_path / "staged").iterdir()) == []
+    assert not [*(tmp_path / "staged").rglob("*.npy")]
 
 
-def test_a_copy_that_cannot_be_written_is_not_reported_as_a_damaged_archive(path):
+def test_a_copy_that_cannot_be_written_is_not_reported_as_a_damaged_archive(path, tmp_path, monkeypatch):
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda found, mode="r": opened(Path("/dev/full"), mode))
     write(path, "x.npy", data=npy(np.zeros(10_000)))
     with raises(InputError, "copy-unwritable"):
-        stage_member(Member(str(path), "x"), Path("/dev/full"), preview=False)
+        stage_arrays({"x": Member(str(path), "x")}, tmp_path, preview=False)
 
 
 def test_an_archive_replaced_after_its_names_were_read_is_reported(path, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards.prep import Arrays
-from tfshards.prep.sources.arrays.mapped import MappedFile
+from tfshards.prep.sources.arrays.mapped import Layout, MappedFile
 from tfshards.schemas import Feature, InputError, OptionsError
 
 ITEM = np.dtype([("number", "<i4"), ("box", "<f4", (2, 2)), ("name", "S3")])
@@ -187,7 +187,7 @@ def test_a_structured_file_is_mapped_rather_than_copied(tmp_path):
     assert block.shape == (1, 2, 2)
     assert peak < 200_000
     assert list((tmp_path / "staged").iterdir()) == [tmp_path / "staged" / "0"]
-    assert all(column.path == str(tmp_path / "x.npy") for column in reader.arrays.values())
+    assert all(column.parts[0].path == str(tmp_path / "x.npy") for column in reader.arrays.values())
     os.utime(tmp_path / "x.npy", ns=(1, 1))
     with raises(InputError, "changed-file"):
         reader.arrays["x/box"].take(np.array([0]))
@@ -195,7 +195,7 @@ def test_a_structured_file_is_mapped_rather_than_copied(tmp_path):
 
 def test_a_preview_copies_only_scalars(tmp_path):
     reader = Arrays(ARRAY).stage(tmp_path, preview=True)
-    assert [name for name, column in reader.arrays.items() if column.path] == ["number", "name"]
+    assert [name for name, column in reader.arrays.items() if column.parts[0].path] == ["number", "name"]
 
 
 def test_equal_arrays_have_the_same_identity_despite_their_padding(tmp_path):
@@ -212,9 +212,9 @@ def test_equal_arrays_have_the_same_identity_despite_their_padding(tmp_path):
 def test_a_file_truncated_between_inspection_and_mapping_is_reported(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(4, np.uint8))
     os.truncate(tmp_path / "x.npy", (tmp_path / "x.npy").stat().st_size - 1)
-    array = MappedFile(str(tmp_path / "x.npy"), "|u1", (4,), layout=())
+    array = MappedFile(str(tmp_path / "x.npy"), Layout("|u1", (4,)), ())
     with pytest.raises(InputError, match=r"x\.npy: cannot be mapped into memory: "):
-        array.open()
+        array.take(np.arange(4))
 
 
 FAULTS = {

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tfshards.prep.sources.arrays.files import Files, GivenArray
-from tfshards.prep.sources.arrays.mapped import MappedArray, MappedFile, MappedParts, join_parts
+from tfshards.prep.sources.arrays.mapped import MappedArray, join_parts
 from tfshards.prep.sources.arrays.npz import Member, list_members
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, usual_order
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.storage import RemotePath, any_path
 
 _SPLITS = frozenset(name.decode() for name in SPLIT_FOLDERS)
-
-
-class SplitArray(NamedTuple):
-    """An array of one split: the split, and the name of the array in all splits."""
-
-    split: str
-    array: str
 
 
 class JoinedSplits(NamedTuple):
@@ -49,93 +42,66 @@ def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
         InputError: only some names give a split, two arrays are the same one, or splits have different arrays
             or arrays of different length.
     """
-    by_name = _split_arrays(arrays)
-    if not by_name:
-        return JoinedSplits(arrays, {}, {name: name for name in arrays})
+    found = _split_arrays(list(arrays))
     by_split: dict[str, dict[str, str]] = {}
-    for name, found in by_name.items():
-        other = by_split.setdefault(found.split, {}).setdefault(found.array, name)
+    for name, (split, array) in found.items():
+        other = by_split.setdefault(split, {}).setdefault(array, name)
         if other != name:
-            raise InputError(
-                "arrays-same-split", other=other, name=name, array=found.array, split=found.split
-            )
+            raise InputError("arrays-same-split", other=other, name=name, array=array, split=split)
     splits = sorted(by_split, key=usual_order)
-    wanted = list(dict.fromkeys(found.array for found in by_name.values()))
+    wanted = list(dict.fromkeys(array for _, array in found.values()))
+    num_rows: dict[str, int] = {}
     for split in splits:
         missing = [array for array in wanted if array not in by_split[split]]
         if missing:
             raise InputError("split-lacks-array", split=split, missing=missing[0])
-        lengths = {name: arrays[name].shape[0] for name in by_split[split].values()}
+        lengths = {name: arrays[name].num_rows for name in by_split[split].values()}
         if len(set(lengths.values())) > 1:
             counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             raise InputError("split-arrays-differ", split=split, counted=counted)
-    joined = {
-        array: join_parts(
-            array,
-            [
-                (f"array {by_split[split][array]!r}", part)
-                for split in splits
-                for part in _parts(arrays[by_split[split][array]])
-            ],
-        )
-        for array in wanted
-    }
-    num_rows = {split: arrays[by_split[split][wanted[0]]].shape[0] for split in splits}
-    return JoinedSplits(joined, num_rows, {name: found.array for name, found in by_name.items()})
+        num_rows[split] = next(iter(lengths.values()))
+    joined = dict(arrays) if not found else {}
+    for array in wanted:
+        names = [by_split[split][array] for split in splits]
+        parts = [(f"array {name!r}", part) for name in names for part in arrays[name].parts]
+        joined[array] = join_parts(array, parts)
+    return JoinedSplits(joined, num_rows, {name: array for name, (_, array) in found.items()})
 
 
-def _split_arrays(names: Iterable[str]) -> dict[str, SplitArray]:
+def _split_arrays(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the split and the array that each name means; empty if names give no splits."""
-    names = list(names)
-    explicit = {name: SplitArray(*name.split(":", 1)) for name in names if ":" in name}
-    for name, found in explicit.items():
-        fault = name_fault(found.split)
-        if fault or not found.array:
-            what = f"the split name {fault}" if fault else "NAME is empty"
-            raise InputError("array-split-name", name=name, what=what)
-    if explicit:
-        if len(explicit) < len(names):
-            other = next(name for name in names if name not in explicit)
-            raise InputError("array-without-split", other=other, explicit=next(iter(explicit)))
-        return explicit
+    found: dict[str, tuple[str, str]] = {}
+    for name in names:
+        split, colon, array = name.partition(":")
+        if colon:
+            fault = name_fault(split)
+            if fault or not array:
+                what = f"the split name {fault}" if fault else "NAME is empty"
+                raise InputError("array-split-name", name=name, what=what)
+            found[name] = split, array
+    if found:
+        for other in names:
+            if other not in found:
+                raise InputError("array-without-split", other=other, explicit=next(iter(found)))
+        return found
     usual = {name: parts for name in names if (parts := _usual(name))}
-    splits = {found.split for found in usual.values()}
-    return usual if len(usual) == len(names) and len(splits) > 1 else {}
+    return usual if len(usual) == len(names) and len({split for split, _ in usual.values()}) > 1 else {}
 
 
-def _usual(name: str) -> SplitArray | None:
-    """Return the parts of a name such as ``x_train`` or ``train_images``; None for others."""
+def _usual(name: str) -> tuple[str, str] | None:
+    """Return split and array in a name such as ``x_train`` or ``train_images``; None for others."""
     name, slash, fields = name.partition("/")
     for array, _, split in (name.rpartition("_"), name.partition("_")[::-1]):
         if array and split.lower() in _SPLITS:
-            return SplitArray(split.lower(), array + slash + fields)
+            return split.lower(), array + slash + fields
     return None
-
-
-def _parts(array: MappedArray) -> tuple[MappedFile, ...]:
-    if isinstance(array, MappedParts):
-        return array.parts
-    assert isinstance(array, MappedFile)
-    return (array,)
 
 
 _NUMBERED = re.compile(r"(.+?)-([0-9]+)(?:-of-([0-9]+))?")
 # The files of a pattern belong together, so other ways of numbering are accepted as well.
 _NUMBERED_IN_PATTERN = re.compile(r"(.*?)[-_.]?([0-9]+)(?:-of-([0-9]+))?")
 _FORMS = "NAME=FILE.npy, FILE.npy or FILE.npz"
-_REMEDY = "give every part, or name arrays that are not parts of one with NAME=FILE.npy"
-
-
-class _Group(NamedTuple):
-    name: str
-    paths: tuple[str, ...]
-
-
-class _ArrayPart(NamedTuple):
-    path: str
-    prefix: str
-    number: int
-    of: int | None
+_SHOWN = 5
 
 
 def open_arguments(arguments: Sequence[str]) -> dict[str, GivenArray]:
@@ -145,24 +111,21 @@ def open_arguments(arguments: Sequence[str]) -> dict[str, GivenArray]:
         OptionsError: an argument has another form, a name is repeated, or a part is missing.
         InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
     """
-    bare = [path for name, path in map(_split, arguments) if name is None]
-    groups = _numbered_groups(bare)
-    columns: dict[str, GivenArray] = {}
+    numbered = _numbered([path for name, path in map(_split, arguments) if name is None])
+    arrays: dict[str, GivenArray] = {}
     for argument in arguments:
-        for name, source in _sources(argument, groups):
-            known = columns.get(name)
-            if isinstance(known, Files) and isinstance(source, Files) and known.is_named and source.is_named:
-                repeated = sorted(set(known.paths) & set(source.paths))
-                if repeated:
-                    raise OptionsError(
-                        "array-part-repeated", argument=argument, repeated=repeated[0], name=name
-                    )
-                columns[name] = Files(known.paths + source.paths)
-            elif known is not None:
+        for name, given in _arrays(argument, numbered):
+            known = arrays.setdefault(name, given)
+            if known is given:
+                continue
+            both = [each for each in (known, given) if isinstance(each, Files) and each.is_named]
+            if len(both) < 2:
                 raise OptionsError("array-names-repeated", argument=argument, name=name)
-            else:
-                columns[name] = source
-    return columns
+            repeated = [path for path in both[1].paths if path in both[0].paths]
+            if repeated:
+                raise OptionsError("array-part-repeated", argument=argument, repeated=repeated[0], name=name)
+            arrays[name] = Files(both[0].paths + both[1].paths)
+    return arrays
 
 
 def _split(argument: str) -> tuple[str | None, str]:
@@ -172,98 +135,92 @@ def _split(argument: str) -> tuple[str | None, str]:
     return (name, path) if equals and "/" not in name else (None, argument)
 
 
-def _sources(argument: str, groups: Mapping[str, _Group | None]) -> Iterator[tuple[str, GivenArray]]:
+def _arrays(argument: str, numbered: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Files | Member]]:
+    """Yield the name and the files of each array that an argument adds."""
     name, path = _split(argument)
-    given = any_path(path)
     if path.endswith(".npz") and name is None:
-        yield from ((member, Member(path, member)) for member in list_members(path))
+        for member in list_members(path):
+            yield member, Member(path, member)
         return
     if not path.endswith(".npy") or name == "":
         raise OptionsError("array-argument", argument=argument, forms=_FORMS)
-    group: _Group | None = _Group(Path(path).stem, (path,))
-    if name is None and path in groups:
-        group = groups[path]
-    elif glob.has_magic(path) and not given.exists():
-        group = _matches(argument, path)
-    if group is None:
+    feature, paths = Path(path).stem, [path]
+    if name is None and path in numbered:
+        feature, paths = _prefix(path, _NUMBERED), [*numbered[path]]
+    elif glob.has_magic(path) and not any_path(path).exists():
+        paths = _matches(argument, path)
+        try:
+            paths = _in_order(paths, _NUMBERED_IN_PATTERN)
+        except ValueError as error:
+            raise InputError("array-argument-fault", argument=argument, error=error) from None
+        feature = _prefix(paths[0], _NUMBERED_IN_PATTERN)
+    if not paths:
         return
-    feature = group.name if name is None else name
+    feature = feature if name is None else name
     if feature == "key" or not feature.isprintable():
         raise OptionsError("array-name-of-file", argument=argument, feature=feature)
-    yield feature, Files(group.paths, is_named=name is not None)
+    yield feature, Files((*paths,), is_named=name is not None)
 
 
-def _numbered_groups(paths: Sequence[str]) -> dict[str, _Group | None]:
-    """Return the parts among the paths: the first path of a group maps to the group, others to None."""
-    found: dict[str, list[_ArrayPart]] = {}
+def _numbered(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return the parts of arrays among the paths, by the first of each array; none for the other parts."""
+    by_prefix: dict[str, list[str]] = {}
+    lone = set()
     for path in paths:
-        part = _part(path, _NUMBERED)
+        part = _NUMBERED.fullmatch(Path(path).stem) if path.endswith(".npy") else None
         if part:
-            found.setdefault(part.prefix, []).append(part)
-    groups: dict[str, _Group | None] = {}
-    for prefix, parts in found.items():
-        # the number of a single file may mean anything, but "3-of-8" implies other parts
-        if len(parts) == 1 and parts[0].of is None:
+            by_prefix.setdefault(part[1], []).append(path)
+            # the number of a single file may mean anything, but "3-of-8" implies other parts
+            lone |= set() if part[3] else {path}
+    found: dict[str, list[str]] = {}
+    for prefix, parts in by_prefix.items():
+        if len(parts) == 1 and parts[0] in lone:
             continue
+        found |= {part: [] for part in parts}
         try:
-            group = _in_order(parts)
+            found[parts[0]] = _in_order(parts, _NUMBERED)
         except ValueError as error:
             raise OptionsError("array-parts-fault", prefix=prefix, error=error) from None
-        groups.update({part.path: None for part in parts})
-        groups[parts[0].path] = group
-    return groups
+    return found
 
 
-def _matches(argument: str, pattern: str) -> _Group:
+def _prefix(path: str, pattern: re.Pattern[str]) -> str:
+    return pattern.sub(r"\1", Path(path).stem)
+
+
+def _matches(argument: str, pattern: str) -> list[str]:
     given = any_path(pattern)
-    if isinstance(given, RemotePath):
-        try:
-            paths = sorted(map(str, given.parent.glob(given.name)))
-        except OSError as error:
-            raise unreadable(given.parent, error) from None
-    else:
-        paths = sorted(glob.glob(pattern))
-    if not paths:
-        raise InputError("array-no-file", argument=argument)
-    parts = [_part(path, _NUMBERED_IN_PATTERN) for path in paths]
     try:
-        return _in_order(parts)
-    except ValueError as error:
-        raise InputError("array-argument-fault", argument=argument, error=error) from None
+        remote = isinstance(given, RemotePath)
+        paths = map(str, given.parent.glob(given.name)) if remote else glob.glob(pattern)
+        found = sorted(paths)
+    except OSError as error:
+        raise unreadable(given.parent, error) from None
+    if not found:
+        raise InputError("array-no-file", argument=argument)
+    return found
 
 
-def _part(path: str, pattern: re.Pattern[str]) -> _ArrayPart | None:
-    found = pattern.fullmatch(Path(path).stem) if path.endswith(".npy") else None
-    return found and _ArrayPart(path, found[1], int(found[2]), int(found[3]) if found[3] else None)
-
-
-def _in_order(parts: Sequence[_ArrayPart | None]) -> _Group:
-    """Return the parts in the order of their numbers.
+def _in_order(paths: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """Return parts of an array in the order of their numbers.
 
     Raises:
-        ValueError: the parts are not numbered in the same way, without gaps, from 0 or 1.
+        ValueError: the parts are not numbered in the same way, without gaps, from 0, like shards, or from 1.
     """
-    numbered = [part for part in parts if part]
-    alike = {(Path(part.path).parent, part.prefix, part.of) for part in numbered}
-    if len(numbered) < len(parts) or len(alike) > 1:
+    stems = {path: pattern.fullmatch(Path(path).stem) for path in paths}
+    alike = {found and (Path(path).parent, found[1], found[3]) for path, found in stems.items()}
+    if len(alike) > 1 or None in alike:
         raise ValueError(
             "the files are not numbered in the same way in one folder; give them in order as "
             "NAME=A.npy NAME=B.npy"
         )
-    by_number = {part.number: part for part in numbered}
-    if len(by_number) < len(numbered):
-        twice = next(part for part in numbered if by_number[part.number] is not part)
+    ((_, _, of),) = filter(None, alike)
+    in_order = sorted((int(found[2]), path) for path in paths if (found := stems[path]))
+    numbers, count = [number for number, _ in in_order], int(of) if of else len(in_order)
+    if len(numbers) != count or numbers not in (list(range(count)), list(range(1, count + 1))):
+        shown = listed([str(number) for number in numbers], _SHOWN)
         raise ValueError(
-            f"{twice.path} and {by_number[twice.number].path} have the same number; give each part once"
+            f"the numbers {shown} must be 0 to {count - 1}, or 1 to {count}, each once; give every part, or "
+            "name arrays that are not parts of one with NAME=FILE.npy"
         )
-    of = numbered[0].of
-    # counted from 0, like shards, or from 1
-    first = 0 if 0 in by_number or (of is not None and of not in by_number) else 1
-    end = max(by_number) + 1 if of is None else first + of
-    missing = list(islice((number for number in range(first, end) if number not in by_number), 4))
-    if missing:
-        listed = ", ".join(map(str, missing[:3])) + (", ..." if len(missing) > 3 else "")
-        raise ValueError(f"number {listed} is missing; {_REMEDY}")
-    if len(by_number) > end - first:
-        raise ValueError(f"there are {len(by_number)} parts of {of}; {_REMEDY}")
-    return _Group(numbered[0].prefix, tuple(by_number[number].path for number in range(first, end)))
+    return [path for _, path in in_order]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.arrays.mapped import AnyArray, ArrayLayout, MappedArray, whole
+from tfshards.prep.sources.arrays.mapped import AnyArray, Layout, MappedArray
 from tfshards.prep.sources.classes import MAX_CLASSES, not_classes, usual_order
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import Feature, InputError
@@ -21,36 +20,40 @@ from tfshards.schemas.names import name_fault
 from tfshards.schemas.schema import ITEM_SIZES, KINDS
 
 
-def feature_of(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) -> Feature:
+def feature_of(name: str, layout: Layout, *, as_list: bool, is_label: bool) -> Feature:
     """Return the feature that an array is stored as.
 
     Args:
         name: name of the feature.
-        array: the values.
+        layout: dtype and shape of the values.
         as_list: whether to store numbers as an int64 or float list.
         is_label: whether the values are classes.
 
     Raises:
         InputError: the dtype cannot be stored, or cannot be stored as a list.
     """
+    shape, dtype = layout.shape[1:], layout.name
     try:
-        return _feature(name, array, as_list=as_list, is_label=is_label)
+        if layout.is_text:
+            if as_list:
+                raise InputError("list-of-strings", name=name)
+            return Feature(name, "label", "int64") if is_label else Feature(name, "bytes", "bytes", shape)
+        if dtype not in ITEM_SIZES:
+            raise InputError("array-dtype", name=name, dtype=dtype, allowed=sorted(ITEM_SIZES))
+        if is_label:
+            return Feature(name, "label", dtype if is_class_dtype(layout) else "int64", shape)
+        scalar_int = not shape and dtype in KINDS["int"].dtypes and dtype != "bool"
+        if not as_list and not scalar_int:
+            return Feature(name, "raw", dtype, shape)
+        kind = "float" if dtype in KINDS["float"].dtypes else "int"
+        if dtype not in KINDS[kind].dtypes:
+            raise InputError("list-dtype", name=name, dtype=dtype)
+        return Feature(name, kind, dtype, shape)
     except ValueError as error:
         raise InputError("array-fault", name=name, error=error) from None
 
 
-def row_bytes(array: ArrayLayout) -> int:
-    """Return the number of bytes of one row in memory."""
-    item = 2 if array.dtype == "bfloat16" else np.dtype(array.dtype).itemsize
-    return math.prod(array.shape[1:]) * item
-
-
-def is_text(array: ArrayLayout) -> bool:
-    """Return whether an array holds byte strings or text."""
-    return array.dtype != "bfloat16" and np.dtype(array.dtype).kind in "SU"
-
-
-def values_of(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]:
+def values_of(feature: Feature, block: AnyArray, layout: Layout) -> Sequence[Values]:
     """Return the values of each row of ``block``, in the form that the encoder expects.
 
     Raises:
@@ -59,30 +62,26 @@ def values_of(feature: Feature, block: AnyArray, dtype: str) -> Sequence[Values]
     if feature.kind == "raw":
         data = block.astype(block.dtype.newbyteorder("<"), copy=False).tobytes()
         step = feature.num_bytes
-        return (
-            [data[start : start + step] for start in range(0, len(data), step)]
-            if step
-            else [b""] * len(block)
-        )
+        return [data[row * step : (row + 1) * step] for row in range(len(block))]
     if feature.kind == "bytes":
         found, number = strings(feature.name, block), feature.num_elements
         if not feature.shape:
             return found
         return [found[row * number : (row + 1) * number] for row in range(len(block))]
-    block = widened(block, dtype)
+    block = widened(block, layout)
     values: Sequence[Values] = block.reshape(len(block), -1).tolist() if feature.shape else block.tolist()
     return values
 
 
-def widened(block: AnyArray, dtype: str) -> AnyArray:
+def widened(block: AnyArray, layout: Layout) -> AnyArray:
     """Return values of bfloat16, which are mapped as uint16, as float32; others as they are."""
     # the upper half of a float32
-    return (block.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else block
+    return (block.astype(np.uint32) << 16).view(np.float32) if layout.is_bfloat16 else block
 
 
-def is_class_dtype(array: ArrayLayout) -> bool:
+def is_class_dtype(layout: Layout) -> bool:
     """Return whether a label is stored with the dtype of an array, rather than as int64."""
-    return array.dtype != "bfloat16" and np.dtype(array.dtype).newbyteorder("=").name in KINDS["label"].dtypes
+    return layout.name in KINDS["label"].dtypes
 
 
 def strings(name: str, block: AnyArray) -> list[bytes]:
@@ -103,37 +102,9 @@ def strings(name: str, block: AnyArray) -> list[bytes]:
         raise InputError("array-not-unicode", name=name, error=error) from None
 
 
-def _feature(name: str, array: ArrayLayout, *, as_list: bool, is_label: bool) -> Feature:
-    shape = array.shape[1:]
-    if is_text(array):
-        if as_list:
-            raise InputError("list-of-strings", name=name)
-        return Feature(name, "label", "int64") if is_label else Feature(name, "bytes", "bytes", shape)
-    dtype = "bfloat16" if array.dtype == "bfloat16" else np.dtype(array.dtype).newbyteorder("=").name
-    if dtype not in ITEM_SIZES:
-        raise InputError("array-dtype", name=name, dtype=dtype, remedy=_remedy(dtype))
-    if is_label:
-        return Feature(name, "label", dtype if is_class_dtype(array) else "int64", shape)
-    scalar_int = not shape and dtype in KINDS["int"].dtypes and dtype != "bool"
-    if not as_list and not scalar_int:
-        return Feature(name, "raw", dtype, shape)
-    kind = "float" if dtype in KINDS["float"].dtypes else "int"
-    if dtype not in KINDS[kind].dtypes:
-        raise InputError("list-dtype", name=name, dtype=dtype)
-    return Feature(name, kind, dtype, shape)
-
-
-def _remedy(dtype: str) -> str:
-    if dtype.startswith(("datetime64", "timedelta64")):
-        return "convert it with array.view('int64')"
-    if dtype == "void16":
-        return ".npy files cannot record bfloat16; pass the array from Python, or save array.view('uint16')"
-    if dtype.startswith("void"):
-        return "save plain bytes as array.view('uint8')"
-    return f"convert it to one of {', '.join(sorted(ITEM_SIZES))}"
-
-
 _LABEL_NAMES = ("label", "labels", "y")
+# kinds of integers, and of booleans, which are the classes 0 and 1
+_INTEGERS = "biu"
 
 
 @dataclass(frozen=True)
@@ -151,10 +122,9 @@ class Labels:
 
 def usual_label(names: Sequence[str]) -> str | None:
     """Return the array of labels: the first of label, labels and y that exists, or else in capitals."""
-    found = {name.lower(): name for name in names}
-    return next((name for name in _LABEL_NAMES if name in names), None) or next(
-        (found[name] for name in _LABEL_NAMES if name in found), None
-    )
+    found = {name.lower(): name for name in names} | {name: name for name in names}
+    usual = sorted((name for name in _LABEL_NAMES if name in found), key=lambda name: found[name] != name)
+    return found[usual[0]] if usual else None
 
 
 def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]) -> Labels | None:
@@ -168,95 +138,72 @@ def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]
     Raises:
         InputError: a string is empty; or there are class names, and the array is missing or has other labels.
     """
+    if class_names and array is None:
+        raise InputError("class-names-no-label")
+    layout = array.layout if array else Layout("", ())
+    is_class = len(layout.shape) == 1 and (layout.is_text or layout.kind in _INTEGERS)
+    if array is None or not is_class:
+        if class_names:
+            raise InputError("array-label-shape", name=name, dtype=layout.name, shape=layout.shape[1:])
+        return None
+    values = array.whole()
+    if layout.is_text:
+        return _text_labels(values, name, class_names)
     if class_names:
-        return Labels(_numbers(name, _named(name, array), class_names), tuple(class_names))
-    if array is None or len(array.shape) != 1:
-        return None
-    if is_text(array):
-        return _sorted_classes(name, whole(array))
-    if not _is_integer(array):
-        return None
-    values = whole(array)
+        return Labels(_numbers(values, name, len(class_names)), tuple(class_names))
     distinct = np.unique(values)
     is_class = len(distinct) <= MAX_CLASSES and (
-        not len(distinct) or _fits(int(distinct[0]), int(distinct[-1]))
+        not len(distinct) or (distinct[0] >= 0 and int(distinct[-1]) < 1 << 63)
     )
     return Labels(values.astype(np.int64), ()) if is_class else None
 
 
-def unused_label(name: str, array: MappedArray) -> list[str]:
+def unused_label(name: str | None, array: MappedArray | None) -> list[str]:
     """Return a warning if an array that does not hold classes has numbers that look like classes."""
-    if len(array.shape) != 1 or array.dtype == "bfloat16" or np.dtype(array.dtype).kind not in "if":
+    if name is None or array is None:
         return []
-    values = whole(array)
-    if np.dtype(array.dtype).kind == "i":
+    shape, kind = array.layout.shape, array.layout.kind
+    if shape[1:] == (1,):
+        return [
+            f"the array {name!r} has the shape (n, 1), so the values are not classes; if they are, save them "
+            "with the shape (n,), by reshape(-1)"
+        ]
+    if len(shape) != 1 or kind not in "if":
+        return []
+    values = array.whole()
+    if kind == "i":
         return [not_classes("array", name, "negative")] if len(values) and values.min() < 0 else []
     found = values[np.isfinite(values)]
     are_whole = len(found) and np.array_equal(found, np.floor(found))
     return [not_classes("array", name, "floating-point")] if are_whole else []
 
 
-def _is_integer(array: MappedArray) -> bool:
-    """Return whether an array holds integers, or booleans, which are the classes 0 and 1."""
-    return array.dtype != "bfloat16" and np.dtype(array.dtype).kind in "biu"
-
-
-def _fits(low: int, high: int) -> bool:
-    """Return whether values from ``low`` to ``high`` can be the numbers of classes, which are int64."""
-    return low >= 0 and high < 1 << 63
-
-
-def _named(name: str, array: MappedArray | None) -> MappedArray:
-    if array is None:
-        raise InputError("class-names-no-label")
-    if len(array.shape) != 1 or not (is_text(array) or _is_integer(array)):
-        dtype = "bfloat16" if array.dtype == "bfloat16" else np.dtype(array.dtype)
-        raise InputError("array-label-shape", name=name, dtype=dtype, shape=array.shape[1:])
-    return array
-
-
-def _numbers(name: str, array: MappedArray, class_names: Sequence[str]) -> IntArray:
-    values = whole(array)
-    if is_text(array):
-        number_of = {to_bytes(name): number for number, name in enumerate(class_names)}
-        names = strings(name, values)
-        for row, each in enumerate(names):
-            if each not in number_of:
-                raise InputError(
-                    "array-label-unknown",
-                    name=name,
-                    row=row,
-                    each=to_text(each),
-                    num_class_names=len(class_names),
-                )
-        return np.array([number_of[each] for each in names], dtype=np.int64)
+def _numbers(values: AnyArray, name: str, num_classes: int) -> IntArray:
     # uint64 may exceed int64
     numbers = cast("npt.NDArray[np.int64]", values)
-    wrong = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
-    if len(wrong):
-        row = int(wrong[0])
-        raise InputError(
-            "array-label-range",
-            name=name,
-            row=row,
-            numbers=numbers[row],
-            num_class_names=len(class_names),
-            num_class_names2=len(class_names) - 1,
-        )
+    for row in np.flatnonzero((numbers < 0) | (numbers >= num_classes)).tolist():
+        found = numbers[row]
+        raise InputError("array-label-range", name=name, row=row, numbers=found, last=num_classes - 1)
     return values.astype(np.int64)
 
 
-def _sorted_classes(name: str, values: AnyArray) -> Labels | None:
-    distinct, indexes = np.unique(values, return_inverse=True)
-    if len(distinct) > MAX_CLASSES:
+def _text_labels(values: AnyArray, name: str, class_names: Sequence[str]) -> Labels | None:
+    distinct, first, indexes = np.unique(values, return_index=True, return_inverse=True)
+    if not class_names and len(distinct) > MAX_CLASSES:
         return None
     names = strings(name, distinct)
-    if b"" in names:
-        row = int(np.flatnonzero(indexes == names.index(b""))[0])
-        raise InputError("array-label-empty", name=name, row=row)
     # sorted by bytes, like folders; different strings may have the same bytes
-    in_order = sorted(set(names))
+    in_order = [to_bytes(each) for each in class_names] or sorted(set(names) - {b""})
     number_of = {each: number for number, each in enumerate(in_order)}
+    unknown = [(row, each) for row, each in zip(first.tolist(), names, strict=True) if each not in number_of]
+    if unknown:
+        row, each = min(unknown)
+        if not class_names:
+            raise InputError("array-label-empty", name=name, row=row)
+        num_names = len(class_names)
+        raise InputError(
+            "array-label-unknown", name=name, row=row, each=to_text(each), num_class_names=num_names
+        )
     numbers = np.array([number_of[each] for each in names], dtype=np.int64)[indexes]
     return Labels(numbers, tuple(map(to_text, in_order)))
 
@@ -267,9 +214,7 @@ _MAX_SPLITS = 100
 
 def is_split_array(array: MappedArray) -> bool:
     """Return whether an array holds one string or one integer per example."""
-    if len(array.shape) != 1 or array.dtype == "bfloat16":
-        return False
-    return is_text(array) or np.dtype(array.dtype).kind in "iu"
+    return len(array.layout.shape) == 1 and array.layout.kind in "SUiu"
 
 
 def splits_of(name: str, array: MappedArray) -> dict[str, IntArray]:
@@ -281,12 +226,12 @@ def splits_of(name: str, array: MappedArray) -> dict[str, IntArray]:
     """
     if not is_split_array(array):
         raise InputError("split-array-shape", name=name)
-    distinct, indexes = np.unique(whole(array), return_inverse=True)
+    distinct, indexes = np.unique(array.whole(), return_inverse=True)
     if len(distinct) > _MAX_SPLITS:
         raise InputError("split-array-many", name=name, num_distinct=len(distinct), max_splits=_MAX_SPLITS)
     names = (
         [to_text(each) for each in strings(name, distinct)]
-        if is_text(array)
+        if array.layout.is_text
         else [str(number) for number in distinct.tolist()]
     )
     for number, each in enumerate(names):

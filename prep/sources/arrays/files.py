@@ -6,16 +6,19 @@ Files are never unpickled, and lengths in headers are compared with the size of 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, TypeVar, cast
+from typing import IO, BinaryIO, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from tfshards.prep.sources.arrays.mapped import (
     AnyArray,
+    Layout,
     MappedArray,
     MappedFile,
     check_array,
@@ -25,91 +28,89 @@ from tfshards.prep.sources.arrays.mapped import (
     mapped_fields,
     read_header,
 )
-from tfshards.prep.sources.arrays.npz import (
-    Member,
-    copied_bytes,
-    copied_object_bytes,
-    stage_member,
-    stage_object,
-)
+from tfshards.prep.sources.arrays.npz import Member, opened_member
+from tfshards.prep.sources.fetching import stamp_of, unreadable
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import any_path, is_remote
+from tfshards.schemas.files import require_space
+from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
 # A dict of arrays by name, or a structured array.
 Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 Item = TypeVar("Item")
+# An array with the name (), or the fields of a structured array by their names, outermost first.
+Fields: TypeAlias = "Mapping[tuple[str, ...], Item]"
 
 _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of .npy arrays that are one array, concatenated along axis 0 in this order.
+    """Files, or members of .npz files, that are one array, concatenated along axis 0 in this order.
 
     Attributes:
-        paths: one or more paths.
+        paths: one or more paths of .npy files, or members.
         is_named: whether fields of a structured array become features ``NAME/FIELD`` rather than ``FIELD``.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[str | Member, ...]
     is_named: bool = True
 
 
-# How an array can be given: as values, as an .npy file or several that are its parts, or as a member of an
-# .npz file.
+# How an array can be given: as values, as a member of an .npz file, or as an .npy file or several, its parts.
 GivenArray: TypeAlias = "AnyArray | AnyPath | Sequence[AnyPath] | Files | Member"
 
 
-def stage_array(name: str, given: GivenArray, folder: Path, *, preview: bool) -> dict[str, MappedArray]:
-    """Return the mapped arrays by feature name: one, or one per field of a structured array.
+def stage_arrays(
+    given: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk], folder: Path, *, preview: bool
+) -> dict[str, MappedArray]:
+    """Return the mapped arrays by feature name: one for each array, or for each field of a structured one.
 
     Args:
-        name: name of the array; fields become ``NAME/FIELD``, and fields of fields ``NAME/FIELD/FIELD``.
-        given: the array; unless it is in .npy files on a disk, it is copied into ``folder``.
+        given: see ``Arrays``; arrays that are not in .npy files on a disk are copied into ``folder``.
         folder: an empty folder.
         preview: copy only arrays of scalars, and read only the headers of other arrays.
 
     Raises:
-        InputError: the array cannot be read, holds Python objects, has no axis, or its file has another size
-            than the header declares.
+        InputError: an array cannot be read, holds Python objects, has no axis, or its file has another size
+            than the header declares; or chunks differ.
     """
-    if isinstance(given, Member):
-        return dict(_named_fields(name, stage_member(given, folder / "member.npy", preview=preview)))
-    files = _as_files(name, given)
-    if files:
-        return _stage_files(name, files, folder, preview=preview)
-    arrays = _unique(plain_arrays(name, cast("AnyArray", given)))
-    staged: dict[str, MappedArray] = {}
-    for feature, array in arrays.items():
-        check_array(f"array {feature!r}", array.dtype, array.shape)
-        if preview and array.ndim > 1:
-            layout = (_dtype_name(array.dtype), array.shape, False, "")
-            staged[feature] = MappedFile("", _dtype_name(array.dtype), array.shape, layout)
-        else:
-            part = folder / f"{len(staged)}"
-            part.mkdir()
-            staged.update(stage_chunks([{feature: array}], part))
-    return staged
-
-
-def bytes_to_copy(name: str, given: GivenArray) -> int:
-    """Return the number of bytes that ``stage_array`` copies, without the headers of the files it writes.
-
-    Raises:
-        InputError: an archive or an object cannot be read, or a list holds anything but paths.
-    """
-    if isinstance(given, Member):
-        return copied_bytes(given)
     if isinstance(given, np.ndarray):
-        return given.nbytes
-    files = _as_files(name, given)
-    return sum(copied_object_bytes(path) for path in files.paths if is_remote(path)) if files else 0
+        given = _features(plain_arrays("", given))
+    if not isinstance(given, Mapping):
+        return _stage_chunks(given, folder)
+    staged: list[tuple[str, MappedArray]] = []
+    for index, (name, array) in enumerate(given.items()):
+        below = folder / str(index)
+        below.mkdir()
+        files = _as_files(name, array)
+        if files:
+            staged += _stage_files(name, files, below, preview=preview)
+        else:
+            staged += _stage_values(name, cast("AnyArray", array), below, preview=preview)
+    return _features(staged)
 
 
-def plain_arrays(name: str, array: AnyArray) -> Iterator[tuple[str, AnyArray]]:
-    """Yield the array with its name, or each field of a structured array, as a view.
+def _features(items: Iterable[tuple[str, Item]]) -> dict[str, Item]:
+    """Return features by their names, which must differ."""
+    found: dict[str, Item] = {}
+    for name, item in items:
+        if name in found:
+            raise InputError("two-features", name=name)
+        found[name] = item
+    return found
+
+
+def _named(name: str, fields: Fields[Item]) -> dict[str, Item]:
+    """Return the fields by the names of their features."""
+    if not fields:
+        raise InputError("array-no-fields", name=name)
+    return _features(("/".join((name, *path) if name else path), item) for path, item in fields.items())
+
+
+def plain_arrays(name: str, array: AnyArray) -> Iterable[tuple[str, AnyArray]]:
+    """Return the array with its name, or each field of a structured array, as a view.
 
     Raises:
         InputError: the array is masked, holds Python objects, or is structured without fields.
@@ -119,19 +120,25 @@ def plain_arrays(name: str, array: AnyArray) -> Iterator[tuple[str, AnyArray]]:
     array = np.asarray(array)
     if array.dtype.names is not None:
         check_array(f"array {name!r}", array.dtype, array.shape)
-    yield from _named_fields(name, dict(fields_within(array)))
+    return _named(name, dict(fields_within(array))).items()
 
 
-def fields_of(array: AnyArray) -> dict[str, AnyArray]:
-    """Return the fields of a structured array by their names.
+def _stage_values(
+    name: str, array: AnyArray, folder: Path, *, preview: bool
+) -> Iterator[tuple[str, MappedArray]]:
+    for index, (feature, values) in enumerate(plain_arrays(name, array)):
+        check_array(f"array {feature!r}", values.dtype, values.shape)
+        if preview and values.ndim > 1:
+            layout = Layout.of(values.dtype, values.shape)
+            yield feature, MappedArray((MappedFile("", layout, (*layout, False, "")),))
+        else:
+            require_space(folder, values.nbytes, "the copy of the arrays")
+            part = folder / str(index)
+            part.mkdir()
+            yield from _stage_chunks([{feature: values}], part).items()
 
-    Raises:
-        InputError: see ``plain_arrays``; or two fields would have the same name.
-    """
-    return _unique(plain_arrays("", array))
 
-
-def stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray]:
+def _stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray]:
     """Write the concatenation of the chunks into ``folder``, one file per feature, and return the arrays.
 
     Raises:
@@ -140,10 +147,14 @@ def stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray
     growing: dict[str, _GrowingFile] = {}
     try:
         for number, chunk in enumerate(chunks):
-            arrays = _chunk_arrays(number, chunk)
-            if number == 0:
-                growing = {name: _GrowingFile(folder / f"{index}.npy") for index, name in enumerate(arrays)}
-            elif set(arrays) != set(growing):
+            named = {"": chunk} if isinstance(chunk, np.ndarray) and chunk.dtype.names else chunk
+            if not isinstance(named, Mapping):
+                raise InputError("chunk-type", number=number, kind=type(chunk).__name__)
+            arrays = _features(item for name, array in named.items() for item in plain_arrays(name, array))
+            for name, array in arrays.items() if number == 0 else ():
+                path = folder / f"{len(growing)}.npy"
+                growing[name] = _GrowingFile(path, path.open("wb"), array.dtype, array.shape[1:])
+            if set(arrays) != set(growing):
                 found, wanted = ", ".join(sorted(arrays)), ", ".join(sorted(growing))
                 raise InputError("chunk-names", number=number, found=found, wanted=wanted)
             for name, file in growing.items():
@@ -153,35 +164,7 @@ def stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray
         return {name: file.finish() for name, file in growing.items()}
     finally:
         for file in growing.values():
-            file.close()
-
-
-def _chunk_arrays(number: int, chunk: Chunk) -> dict[str, AnyArray]:
-    if isinstance(chunk, np.ndarray) and chunk.dtype.names:
-        return fields_of(chunk)
-    if not isinstance(chunk, Mapping):
-        raise InputError("chunk-type", number=number, kind=type(chunk).__name__)
-    return _unique(item for name, array in chunk.items() for item in plain_arrays(name, array))
-
-
-def _unique(arrays: Iterable[tuple[str, AnyArray]]) -> dict[str, AnyArray]:
-    found: dict[str, AnyArray] = {}
-    for name, array in arrays:
-        if name in found:
-            raise InputError("two-features", name=name)
-        found[name] = array
-    return found
-
-
-def _named_fields(name: str, fields: Mapping[tuple[str, ...], Item]) -> Iterator[tuple[str, Item]]:
-    """Yield the fields with the names of their features."""
-    if not fields:
-        raise InputError("array-no-fields", name=name)
-    names = ["/".join((name, *path) if name else path) for path in fields]
-    for feature in names:
-        if names.count(feature) > 1:
-            raise InputError("two-features", name=feature)
-    yield from zip(names, fields.values(), strict=True)
+            file.file.close()
 
 
 @dataclass
@@ -192,24 +175,19 @@ class _GrowingFile:
     """
 
     path: Path
-    dtype: np.dtype[np.generic] | None = None
-    item_shape: tuple[int, ...] = ()
+    file: BinaryIO
+    dtype: np.dtype[np.generic]
+    item_shape: tuple[int, ...]
     length: int = 0
-    file: BinaryIO = field(init=False)
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
-
-    def __post_init__(self) -> None:
-        self.file = self.path.open("wb")
 
     def append(self, where: str, array: AnyArray) -> None:
         check_array(where, array.dtype, array.shape)
-        if self.dtype is None:
-            self.dtype, self.item_shape = array.dtype, array.shape[1:]
-            self._write_header()
         if (array.dtype, array.shape[1:]) != (self.dtype, self.item_shape):
-            found = f"{array.dtype} {array.shape[1:]}"
-            wanted = f"{self.dtype} {self.item_shape}"
+            found, wanted = f"{array.dtype} {array.shape[1:]}", f"{self.dtype} {self.item_shape}"
             raise InputError("chunk-shape", where=where, found=found, wanted=wanted)
+        if not self.file.tell():
+            self._write_header()
         # a few rows at a time: the array may be mapped, and larger than memory
         step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
         for start in range(0, len(array), step):
@@ -218,34 +196,26 @@ class _GrowingFile:
             self.digest.update(data)
         self.length += len(array)
 
-    def finish(self) -> MappedFile:
+    def finish(self) -> MappedArray:
         """Write the final number of rows into the header, and return the array."""
-        assert self.dtype is not None
         self.file.seek(0)
-        self._write_header()
-        self.close()
-        dtype, shape = _dtype_name(self.dtype), (self.length, *self.item_shape)
-        return MappedFile(
-            str(self.path), dtype, shape, (dtype, shape, False, f"sha256:{self.digest.hexdigest()}")
-        )
-
-    def close(self) -> None:
+        layout = self._write_header()
         self.file.close()
+        summary = (*layout, False, f"sha256:{self.digest.hexdigest()}")
+        return MappedArray((MappedFile(str(self.path), layout, summary),))
 
-    def _write_header(self) -> None:
-        assert self.dtype is not None
-        name = _dtype_name(self.dtype)
-        header = {
-            "descr": "<u2" if name == "bfloat16" else name,
-            "fortran_order": False,
-            "shape": (self.length, *self.item_shape),
-        }
+    def _write_header(self) -> Layout:
+        layout = Layout.of(self.dtype, (self.length, *self.item_shape))
+        header = {"descr": layout.stored.str, "fortran_order": False, "shape": layout.shape}
         np.lib.format.write_array_header_2_0(self.file, header)
+        return layout
 
 
 def _as_files(name: str, given: GivenArray) -> Files | None:
     if isinstance(given, Files):
         return given
+    if isinstance(given, Member):
+        return Files((given,))
     if isinstance(given, (str, os.PathLike)):
         return Files((os.fspath(given),))
     if not isinstance(given, (list, tuple)) or not all(isinstance(p, (str, os.PathLike)) for p in given):
@@ -258,36 +228,77 @@ def _as_files(name: str, given: GivenArray) -> Files | None:
     return Files(paths)
 
 
-def _stage_files(name: str, files: Files, folder: Path, *, preview: bool) -> dict[str, MappedArray]:
+def _stage_files(
+    name: str, files: Files, folder: Path, *, preview: bool
+) -> Iterable[tuple[str, MappedArray]]:
     parts: dict[str, list[tuple[str, MappedFile]]] = {}
-    for index, path in enumerate(files.paths):
-        given = any_path(path)
-        fields = (
-            _fields_of_file(given)
-            if isinstance(given, Path)
-            else stage_object(given, folder / f"object-{index}.npy", preview=preview)
-        )
-        is_plain = () in fields
-        found = dict(_named_fields(name if files.is_named or is_plain else "", fields))
+    for index, given in enumerate(files.paths):
+        fields = _stage_file(given, folder / f"{index}.npy", preview=preview)
+        found = _named(name if files.is_named or () in fields else "", fields)
         if index and set(found) != set(parts):
             listed, wanted = ", ".join(sorted(found)), ", ".join(sorted(parts))
-            raise InputError("parts-fields", path=path, listed=listed, paths=files.paths[0], wanted=wanted)
+            raise InputError("parts-fields", path=given, listed=listed, paths=files.paths[0], wanted=wanted)
         for feature, each in found.items():
-            parts.setdefault(feature, []).append((path, each))
-    return {feature: join_parts(feature, each) for feature, each in parts.items()}
+            parts.setdefault(feature, []).append((str(given), each))
+    return [(feature, join_parts(feature, each)) for feature, each in parts.items()]
 
 
-def _fields_of_file(path: Path) -> dict[tuple[str, ...], MappedFile]:
+def _stage_file(given: str | Member, target: Path, *, preview: bool) -> Fields[MappedFile]:
+    """Return the array in a file, or its fields; what is not in a local .npy file is copied to ``target``."""
+    if isinstance(given, Member):
+        with opened_member(given) as (member, info):
+            content = f"CRC-32 {info.CRC:08x}"
+            return _copy(member, str(given), info.file_size, target, preview=preview, content=content)
+    path = any_path(given)
     try:
+        if isinstance(path, RemotePath):
+            raw = path.reader()
+            size = raw.status.st_size
+            identity = f"{size} bytes at {stamp_of(raw.status)}"
+            with io.BufferedReader(raw) as file:
+                return _copy(file, given, size, target, preview=preview, identity=identity)
         with open_regular(path) as file:
             status = os.fstat(file.fileno())
-            header = read_header(file, str(path), status.st_size)
+            header = read_header(file, given, status.st_size)
     except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None
-    identity = file_identity(status)
-    return mapped_fields(os.path.realpath(path), header, "", identity=identity)
+        raise unreadable(path, error) from None
+    return mapped_fields(os.path.realpath(path), header, "", identity=file_identity(status))
 
 
-def _dtype_name(dtype: np.dtype[np.generic]) -> str:
-    # NumPy cannot read back the string of ml_dtypes' bfloat16
-    return "bfloat16" if dtype.name == "bfloat16" else dtype.str
+def _copy(
+    file: IO[bytes],
+    where: str,
+    size: int,
+    target: Path,
+    *,
+    preview: bool,
+    content: str = "",
+    identity: str = "",
+) -> Fields[MappedFile]:
+    """Copy an .npy file, but of an array of more than scalars only its header in a preview.
+
+    Raises:
+        InputError: it is not an array, has another size than declared, or the copy cannot be written.
+        OSError: it is shorter than declared.
+    """
+    header = read_header(file, where, size)
+    file.seek(0)
+    is_whole = not preview or len(header.shape) == 1
+    if is_whole:
+        require_space(target.parent, size, "the copy of the arrays")
+    with target.open("wb") as copy:
+        for block in iter(partial(file.read, _COPY_BYTES), b"") if is_whole else [file.read(header.offset)]:
+            try:
+                copy.write(block)
+            except OSError as error:
+                raise InputError("copy-unwritable", target=target, why=error.strerror) from None
+        if not is_whole:
+            # a sparse file of the right size, because only the layout of the fields is read
+            copy.truncate(size)
+    if target.stat().st_size != size:
+        raise OSError("is shorter than its header declares")
+    fields = mapped_fields(str(target), header, content, identity=identity, is_copy=bool(identity))
+    if is_whole:
+        return fields
+    target.unlink()
+    return {names: replace(array, path="") for names, array in fields.items()}

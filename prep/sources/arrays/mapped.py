@@ -9,11 +9,14 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, NamedTuple, Protocol, TypeAlias, cast
+from functools import cached_property
+from pathlib import Path
+from typing import IO, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
 
@@ -24,10 +27,6 @@ _MAX_PREFIX_BYTES = 12
 # NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several
 # threads do it: https://github.com/python/cpython/issues/106905
 PARSING = threading.Lock()
-_READERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 class NpyHeader(NamedTuple):
@@ -69,7 +68,7 @@ def read_header(file: IO[bytes], where: str, num_bytes: int) -> NpyHeader:
     if not start.startswith(_MAGIC):
         raise InputError("npy-invalid", where=where)
     try:
-        header = _parse(io.BytesIO(start))
+        header = _parse(start)
     except Exception as error:  # NumPy's parser raises almost anything
         raise InputError("npy-unreadable", where=where, error=error) from None
     check_array(where, header.dtype, header.shape)
@@ -90,66 +89,73 @@ def check_array(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
         raise InputError("npy-objects", where=where)
 
 
-def _parse(file: io.BytesIO) -> NpyHeader:
-    version = np.lib.format.read_magic(file)
-    if version == (3, 0):
-        return _parse_utf8(file)
-    if version not in _READERS:
+def _parse(start: bytes) -> NpyHeader:
+    file = io.BytesIO(start)
+    version, offset = np.lib.format.read_magic(file), 0
+    if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format version {version[0]}.{version[1]}; 1.0, 2.0 and 3.0 can be read")
+    if version == (3, 0):
+        # version 2.0 in UTF-8, for which NumPy has no public function; the header is a Python literal, in
+        # which escaped characters mean the same
+        (length,) = struct.unpack("<I", file.read(4))
+        text = file.read(length).decode("utf-8").encode("ascii", "backslashreplace")
+        offset, file = file.tell(), io.BytesIO(struct.pack("<I", len(text)) + text)
+    parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     with PARSING:
-        shape, fortran, dtype = _READERS[version](file, _MAX_HEADER_BYTES)
-    return NpyHeader(shape, fortran, dtype, file.tell())
-
-
-def _parse_utf8(file: io.BytesIO) -> NpyHeader:
-    """Parse a header of version 3.0: version 2.0 in UTF-8, for which NumPy has no public function."""
-    (length,) = struct.unpack("<I", file.read(4))
-    # the header is a Python literal, in which escaped characters mean the same
-    text = file.read(length).decode("utf-8").encode("ascii", "backslashreplace")
-    ascii_header = io.BytesIO(struct.pack("<I", len(text)) + text)
-    with PARSING:
-        return NpyHeader(*np.lib.format.read_array_header_2_0(ascii_header, _MAX_HEADER_BYTES), file.tell())
+        shape, fortran, dtype = parse(file, _MAX_HEADER_BYTES)
+    return NpyHeader(shape, fortran, dtype, offset or file.tell())
 
 
 AnyArray: TypeAlias = npt.NDArray[np.generic]
+_BFLOAT16 = "bfloat16"
 
 
-class ArrayLayout(Protocol):
-    """What the feature of an array depends on.
+class Layout(NamedTuple):
+    """The dtype and the shape of an array, on which its feature depends.
 
     Attributes:
-        dtype: NumPy's string for the dtype, with the byte order, or ``bfloat16``.
+        dtype: NumPy's string for the dtype, with the byte order, or ``bfloat16``, whose string NumPy cannot
+            read back.
         shape: shape with the number of examples first.
     """
 
-    @property
-    def dtype(self) -> str:
-        """See the class."""
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> Layout:
+        """Return the layout of an array in memory."""
+        return cls(_BFLOAT16 if dtype.name == _BFLOAT16 else dtype.str, shape)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """See the class."""
-
-
-class MappedArray(ArrayLayout, Protocol):
-    """One feature of every example, laid out as in the class above."""
-
-    def take(self, numbers: IntArray) -> AnyArray:
-        """Return a copy of these rows; bfloat16 values are returned as uint16.
-
-        Raises:
-            InputError: a file is missing, or has changed since it was listed.
-        """
-
-    def check_unchanged(self) -> None:
-        """Raise InputError if a file is missing, or has changed since it was listed."""
+    def name(self) -> str:
+        """The name of the dtype, without the byte order."""
+        return _BFLOAT16 if self.is_bfloat16 else self.stored.newbyteorder("=").name
 
     @property
-    def identity(self) -> str:
-        """Size and modification time of the user's own files; empty for copies."""
+    def kind(self) -> str:
+        """NumPy's letter for the kind of the dtype."""
+        return "V" if self.is_bfloat16 else self.stored.kind
 
-    def summary(self) -> tuple[object, ...]:
-        """Return values that identify the layout, and the content of copies."""
+    @property
+    def is_bfloat16(self) -> bool:
+        """Whether the values are of bfloat16."""
+        return self.dtype == _BFLOAT16
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are byte strings or text."""
+        return self.kind in "SU"
+
+    @property
+    def stored(self) -> np.dtype[np.generic]:
+        """The dtype of the values in a file: uint16 for bfloat16."""
+        return np.dtype("<u2" if self.is_bfloat16 else self.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        """Number of bytes of one row."""
+        return math.prod(self.shape[1:]) * self.stored.itemsize
 
 
 @dataclass(frozen=True)
@@ -158,9 +164,8 @@ class MappedFile:
 
     Attributes:
         path: the file; empty if only the header was read.
-        dtype: see ``MappedArray``; a dtype without fields.
-        shape: see ``MappedArray``.
-        layout: values that identify the layout, and the content of a copy.
+        layout: dtype and shape; the dtype has no fields.
+        summary: values that identify the layout, and the content of a copy.
         fields: names of the field, from the outermost to the innermost; empty for the whole array.
         identity: size and modification time of the user's own file, which may change; empty for a copy of
             what does not.
@@ -168,51 +173,39 @@ class MappedFile:
     """
 
     path: str
-    dtype: str
-    shape: tuple[int, ...]
-    layout: tuple[object, ...]
+    layout: Layout
+    summary: tuple[object, ...]
     fields: tuple[str, ...] = ()
     identity: str = ""
     is_copy: bool = False
 
-    def open(self) -> AnyArray:
-        """Return the array, mapped read-only; bfloat16 values are returned as uint16.
-
-        Raises:
-            InputError: the file is missing, or has changed since it was listed.
-        """
+    def take(self, numbers: IntArray) -> AnyArray:
+        """Return a copy of these rows, see ``MappedArray``."""
         self.check_unchanged()
-        dtype = np.dtype("<u2" if self.dtype == "bfloat16" else self.dtype)
-        if not math.prod(self.shape) * dtype.itemsize:
-            return np.zeros(self.shape, dtype)
+        if not math.prod(self.layout.shape) * self.layout.stored.itemsize:
+            return np.zeros((len(numbers), *self.layout.shape[1:]), self.layout.stored)
         array = map_file(self.path)
         for name in self.fields:
             array = cast("npt.NDArray[np.void]", array)[name]
-        return array
-
-    def take(self, numbers: IntArray) -> AnyArray:
-        """Return a copy of these rows, see ``MappedArray``."""
-        rows: AnyArray = np.asarray(self.open()[numbers])
+        rows: AnyArray = np.asarray(array[numbers])
         self.check_unchanged()
         return rows
 
     def check_unchanged(self) -> None:
         """Raise InputError if the file is missing, or has changed since it was listed."""
+        if not self.identity or self.is_copy:
+            return
         try:
-            if not self.identity or self.is_copy or file_identity(os.stat(self.path)) == self.identity:
-                return
+            found = file_identity(os.stat(self.path))
         except OSError as error:
-            raise InputError("unreadable", path=self.path, why=error.strerror) from None
-        raise InputError("changed-file", path=self.path)
-
-    def summary(self) -> tuple[object, ...]:
-        """Return values that identify the layout, and the content of copies."""
-        return self.layout
+            raise unreadable(self.path, error) from None
+        if found != self.identity:
+            raise changed(Path(self.path))
 
 
 @dataclass(frozen=True)
-class MappedParts:
-    """Several arrays concatenated along axis 0; rows are read from the part that holds them.
+class MappedArray:
+    """One feature of every example: one or more arrays, concatenated along axis 0.
 
     Attributes:
         parts: arrays with the same shape after the first axis, and the same dtype except for the byte order
@@ -221,27 +214,41 @@ class MappedParts:
 
     parts: tuple[MappedFile, ...]
 
-    @property
-    def dtype(self) -> str:
-        """Dtype that holds the values of every part, in native byte order."""
-        widest = max((np.dtype(part.dtype) for part in self.parts), key=lambda dtype: dtype.itemsize)
-        native: str = widest.newbyteorder("=").str
-        return native
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of the concatenated array, with a dtype that holds the values of every part."""
+        layouts = [part.layout for part in self.parts]
+        first = layouts[0]
+        if len(layouts) == 1:
+            return first
+        widest = max(layouts, key=lambda layout: layout.stored.itemsize)
+        native = widest.dtype if widest.is_bfloat16 else widest.stored.newbyteorder("=").str
+        return Layout(native, (sum(layout.shape[0] for layout in layouts), *first.shape[1:]))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the concatenated array, with the number of examples first."""
-        return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
+    def num_rows(self) -> int:
+        """The number of examples, which may exceed any integer type."""
+        return self.layout.shape[0]
 
     def take(self, numbers: IntArray) -> AnyArray:
-        """Return a copy of these rows, see ``MappedArray``."""
-        ends = np.cumsum([part.shape[0] for part in self.parts])
+        """Return a copy of these rows; bfloat16 values are returned as uint16.
+
+        Raises:
+            InputError: a file is missing, or has changed since it was listed.
+        """
+        if len(self.parts) == 1:
+            return self.parts[0].take(numbers)
+        ends = np.cumsum([part.layout.shape[0] for part in self.parts])
         indexes = np.searchsorted(ends, numbers, side="right")
-        rows: AnyArray = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        rows: AnyArray = np.empty((len(numbers), *self.layout.shape[1:]), self.layout.stored)
         for index in np.unique(indexes).tolist():
             part, chosen = self.parts[index], indexes == index
-            rows[chosen] = part.take(numbers[chosen] - (ends[index] - part.shape[0]))
+            rows[chosen] = part.take(numbers[chosen] - (ends[index] - part.layout.shape[0]))
         return rows
+
+    def whole(self) -> AnyArray:
+        """Return a copy of all rows. Use it only for scalars, since other arrays may not fit into memory."""
+        return self.take(np.arange(self.num_rows, dtype=np.int64))
 
     def check_unchanged(self) -> None:
         """Raise InputError if a file is missing, or has changed since it was listed."""
@@ -250,12 +257,14 @@ class MappedParts:
 
     @property
     def identity(self) -> str:
-        """Sizes and modification times of the user's own files."""
+        """Sizes and modification times of the user's own files; empty for copies."""
         return ", ".join(filter(None, (part.identity for part in self.parts)))
 
+    @property
     def summary(self) -> tuple[object, ...]:
-        """Return values that identify the layout, and the content of copies."""
-        return tuple(part.summary() for part in self.parts)
+        """Values that identify the layout, and the content of copies."""
+        summaries = tuple(part.summary for part in self.parts)
+        return summaries[0] if len(summaries) == 1 else summaries
 
 
 def map_file(path: str) -> AnyArray:
@@ -286,23 +295,17 @@ def mapped_fields(
         is_copy: whether it is an exact copy.
     """
     if header.dtype.names is None:
-        layout = (header.dtype.str, header.shape, header.fortran, content)
-        return {(): MappedFile(path, header.dtype.str, header.shape, layout, (), identity, is_copy)}
+        layout = Layout(header.dtype.str, header.shape)
+        return {(): MappedFile(path, layout, (*layout, header.fortran, content), (), identity, is_copy)}
     whole = map_file(path)
     # offsets in a copy are relative to the start of its data, whose position may differ between copies
     start = _address(whole) - (header.offset if identity else 0)
-    return {
-        names: MappedFile(
-            path,
-            field.dtype.str,
-            field.shape,
-            (field.dtype.str, field.shape, False, content, _address(field) - start, field.strides),
-            names,
-            identity,
-            is_copy,
-        )
-        for names, field in fields_within(whole)
-    }
+    found = {}
+    for names, field in fields_within(whole):
+        layout = Layout(field.dtype.str, field.shape)
+        summary = (*layout, False, content, _address(field) - start, field.strides)
+        found[names] = MappedFile(path, layout, summary, names, identity, is_copy)
+    return found
 
 
 def fields_within(array: AnyArray, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], AnyArray]]:
@@ -320,11 +323,6 @@ def _address(array: AnyArray) -> int:
     return address
 
 
-def whole(array: MappedArray) -> AnyArray:
-    """Return a copy of all rows. Use it only for scalars, since other arrays may not fit into memory."""
-    return array.take(np.arange(array.shape[0], dtype=np.int64))
-
-
 def file_identity(status: os.stat_result) -> str:
     """Return a text that changes with the file."""
     return f"{status.st_size} bytes at {status.st_mtime_ns}"
@@ -340,19 +338,15 @@ def join_parts(name: str, parts: Sequence[tuple[str, MappedFile]]) -> MappedArra
     Raises:
         InputError: the parts differ in dtype, or in shape after the first axis.
     """
-    (first_path, first), *others = parts
-    if not others:
-        return first
-    for path, part in others:
-        if _item(part) != _item(first):
-            found, wanted = (f"{np.dtype(each.dtype)} {each.shape[1:]}" for each in (part, first))
+    first_path, first = parts[0]
+    for path, part in parts:
+        if _item(part.layout) != _item(first.layout):
+            found, wanted = (f"{each.layout.stored} {each.layout.shape[1:]}" for each in (part, first))
             raise InputError(
                 "parts-shape", path=path, name=name, found=found, first_path=first_path, wanted=wanted
             )
-    return MappedParts(tuple(part for _, part in parts))
+    return MappedArray(tuple(part for _, part in parts))
 
 
-def _item(array: MappedFile) -> tuple[object, ...]:
-    dtype = np.dtype(array.dtype)
-    kind = dtype.kind if dtype.kind in "SU" else dtype.newbyteorder("=")
-    return kind, array.shape[1:]
+def _item(layout: Layout) -> tuple[object, ...]:
+    return layout.kind if layout.is_text else layout.name, layout.shape[1:]

@@ -1,4 +1,4 @@
-"""Copy arrays from .npz archives and from object stores into files that can be mapped."""
+"""Archives of arrays: their members, and what is refused before a member is unpacked."""
 
 from __future__ import annotations
 
@@ -10,88 +10,21 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from tfshards.prep.sources.arrays.mapped import MappedFile, file_identity, mapped_fields, read_header
-from tfshards.prep.sources.fetching import stamp_of, unreadable
+from tfshards.prep.sources.arrays.mapped import file_identity
 from tfshards.schemas import InputError
 from tfshards.schemas.compression import CODECS
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.remote_path import RemotePath
 from tfshards.schemas.storage.untrusted import open_regular
-
-_COPY_BYTES = 1 << 20
-
-
-def copied_object_bytes(url: str) -> int:
-    """Return the size of the copy of an object.
-
-    Raises:
-        InputError: there is no such object.
-    """
-    try:
-        return any_path(url).stat().st_size
-    except OSError as error:
-        raise unreadable(url, error) from None
-
-
-def stage_object(path: RemotePath, target: Path, *, preview: bool) -> dict[tuple[str, ...], MappedFile]:
-    """Copy an array to ``target``; return it with the name ``()``, or its fields by their names.
-
-    Args:
-        path: the .npy file.
-        target: the file to write.
-        preview: copy only an array with one axis.
-
-    Raises:
-        InputError: the object cannot be read, is not an array, or is replaced while it is read.
-    """
-    try:
-        raw = path.reader()
-        with io.BufferedReader(raw) as file:
-            size = raw.status.st_size
-            header = read_header(file, str(path), size)
-            is_copied = not preview or len(header.shape) == 1
-            file.seek(0)
-            if is_copied:
-                copy_blocks(file, target)
-            else:
-                # a sparse file of the right size, because only the layout of the fields is read
-                target.write_bytes(file.read(header.offset))
-                os.truncate(target, size)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    identity = f"{size} bytes at {stamp_of(raw.status)}"
-    fields = mapped_fields(str(target), header, "", identity=identity, is_copy=True)
-    if is_copied:
-        return fields
-    target.unlink()
-    return {names: replace(array, path="") for names, array in fields.items()}
-
-
-def copy_blocks(source: IO[bytes], target: Path) -> None:
-    """Copy a file in blocks.
-
-    Raises:
-        InputError: the copy cannot be written.
-    """
-    with target.open("wb") as file:
-        for block in iter(partial(source.read, _COPY_BYTES), b""):
-            try:
-                file.write(block)
-            except OSError as error:
-                raise InputError("copy-unwritable", target=target, why=error.strerror) from None
-
 
 # Every archive ends with a record of 22 bytes and an optional comment.
 _END_BYTES, _END_MAGIC = 22, b"PK\5\6"
 _LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 1
 _METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
-_OTHER_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 
 
 @dataclass(frozen=True)
@@ -106,6 +39,9 @@ class Member:
     archive: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.archive}[{self.name}]"
+
 
 def list_members(path: str) -> list[str]:
     """Return the names of the arrays in an archive, sorted.
@@ -117,51 +53,17 @@ def list_members(path: str) -> list[str]:
         return sorted(info.filename.removesuffix(".npy") for info in archive.infolist())
 
 
-def copied_bytes(member: Member) -> int:
-    """Return the size of the copy of a member.
+@contextmanager
+def opened_member(member: Member) -> Iterator[tuple[IO[bytes], zipfile.ZipInfo]]:
+    """Yield the file of a member, and what the archive declares of it.
 
     Raises:
-        InputError: the archive cannot be read, or is unsound.
+        InputError: the member cannot be read, or is damaged.
     """
-    with _opened(member.archive, _where(member)) as archive:
-        return archive.getinfo(f"{member.name}.npy").file_size
-
-
-def stage_member(member: Member, target: Path, *, preview: bool) -> dict[tuple[str, ...], MappedFile]:
-    """Copy a member to ``target``; return it with the name ``()``, or its fields by their names.
-
-    Args:
-        member: the array.
-        target: the .npy file to write.
-        preview: copy only arrays with one axis.
-
-    Raises:
-        InputError: the member cannot be read, is not an array, is damaged, or has another size than declared.
-    """
-    where = _where(member)
-    with _opened(member.archive, where) as archive:
+    with _opened(member.archive, str(member)) as archive:
         info = archive.getinfo(f"{member.name}.npy")
         with archive.open(info) as file:
-            header = read_header(file, where, info.file_size)
-        is_copied = not preview or len(header.shape) == 1
-        with archive.open(info) as file:
-            if is_copied:
-                copy_blocks(file, target)
-            else:
-                # a sparse file of the right size, because only the layout of the fields is read
-                target.write_bytes(file.read(header.offset))
-                os.truncate(target, info.file_size)
-        if target.stat().st_size != info.file_size:
-            raise EOFError("is shorter than its header declares")
-    fields = mapped_fields(str(target), header, f"CRC-32 {info.CRC:08x}")
-    if is_copied:
-        return fields
-    target.unlink()
-    return {names: replace(array, path="") for names, array in fields.items()}
-
-
-def _where(member: Member) -> str:
-    return f"{member.archive}[{member.name}]"
+            yield file, info
 
 
 @contextmanager
@@ -238,11 +140,7 @@ def _member_fault(info: zipfile.ZipInfo) -> str | None:
         return "is encrypted; unpack the archive and use its .npy files"
     if info.compress_type not in _METHODS:
         # other decompressors allocate as much memory as the data demands
-        method = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
-        allowed = " and ".join(_METHODS.values())
-        return (
-            f"is compressed by {method}, but only {allowed} members can be read; use numpy.savez_compressed"
-        )
+        return f"is compressed by method {info.compress_type}; write the file with numpy.savez_compressed"
     is_stored = info.compress_type == zipfile.ZIP_STORED
     most = info.compress_size * (1 if is_stored else CODECS["gzip"].max_ratio)
     if info.file_size > most or (is_stored and info.file_size < most):

@@ -12,16 +12,14 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.features import (
     feature_of,
     is_class_dtype,
-    is_text,
     read_labels,
-    row_bytes,
     splits_of,
     strings,
     unused_label,
     values_of,
     widened,
 )
-from tfshards.prep.sources.arrays.mapped import MappedArray, whole
+from tfshards.prep.sources.arrays.mapped import MappedArray
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import twins
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, require_values
@@ -42,7 +40,6 @@ class ArraysReader:
         split: name of the array of splits, or None.
         is_label_named: whether the user named the array of labels.
         num_rows: number of rows of each split, in order; empty unless the names of the arrays give splits.
-        label_arrays: names of the given arrays, one for each split, that hold the labels.
     """
 
     arrays: Mapping[str, MappedArray]
@@ -52,7 +49,6 @@ class ArraysReader:
     split: str | None = None
     is_label_named: bool = False
     num_rows: Mapping[str, int] = field(default_factory=dict)
-    label_arrays: tuple[str, ...] = ()
 
     @property
     def stored(self) -> dict[str, MappedArray]:
@@ -70,7 +66,7 @@ class ArraysReader:
         Raises:
             InputError: the arrays differ in length, have no rows, or one has an unsupported dtype.
         """
-        lengths = {name: array.shape[0] for name, array in self.arrays.items()}
+        lengths = {name: array.num_rows for name, array in self.arrays.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             raise InputError("arrays-differ-in-length", listed=listed)
@@ -82,19 +78,23 @@ class ArraysReader:
             raise InputError("arrays-no-rows")
         if KEY_FEATURE.name in lengths:
             raise InputError("array-named-key")
-        labels = read_labels(self.label or "", self.arrays.get(self.label or ""), self.class_names)
+        label = self.arrays.get(self.label or "")
+        labels = read_labels(self.label or "", label, self.class_names)
         if labels is None and self.is_label_named:
-            shape = self.arrays[self.label or ""].shape[1:]
+            shape = self.arrays[self.label or ""].layout.shape[1:]
             per_row = f"; each of its rows has the shape {shape}" if shape else ""
             raise InputError("label-not-classes", label=self.label, per_row=per_row)
         features = [
             feature_of(
-                name, array, as_list=name in self.lists, is_label=name == self.label and labels is not None
+                name,
+                array.layout,
+                as_list=name in self.lists,
+                is_label=name == self.label and labels is not None,
             )
             for name, array in self.stored.items()
         ]
         splits = self._splits()
-        size = sum(map(row_bytes, self.stored.values()))
+        size = sum(array.layout.row_bytes for array in self.stored.values())
         if not size:
             # for arrays without values, the size of a file does not limit the number of rows
             raise InputError("arrays-no-values")
@@ -106,11 +106,15 @@ class ArraysReader:
             labels=labels.numbers if labels else None,
             splits=splits,
             warnings=(
-                *self._empty_splits(),
-                *(twins(labels.class_names) if labels else self._unused_label()),
+                *(
+                    f"the split {split!r} has no rows; it is left out"
+                    for split, n in self.num_rows.items()
+                    if not n
+                ),
+                *(twins(labels.class_names) if labels else unused_label(self.label, label)),
                 *twins(splits or (), "splits"),
             ),
-            identity=repr([(name, *array.summary()) for name, array in self.arrays.items()])
+            identity=repr([(name, *array.summary) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
         )
 
@@ -119,29 +123,6 @@ class ArraysReader:
         identities = ", ".join(filter(None, (array.identity for array in self.arrays.values())))
         digest = hashlib.blake2b(identities.encode("ascii"), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1 if identities else 0
-
-    def _unused_label(self) -> tuple[str, ...]:
-        array = self.arrays.get(self.label or "")
-        if array is None:
-            return ()
-        if array.shape[1:] != (1,):
-            return tuple(unused_label(self.label or "", array))
-        one, many = (
-            f"the array {self.label!r} has",
-            f"the arrays {' and '.join(map(repr, self.label_arrays))} have",
-        )
-        have = one if len(self.label_arrays) < 2 else many
-        return (
-            f"{have} the shape (n, 1), so the values are not classes; if they are, save them with the shape "
-            "(n,), by reshape(-1)",
-        )
-
-    def _empty_splits(self) -> list[str]:
-        return [
-            f"the split {split!r} has no rows; it is left out"
-            for split, count in self.num_rows.items()
-            if not count
-        ]
 
     def _splits(self) -> dict[str, IntArray] | None:
         if self.split is not None:
@@ -167,12 +148,12 @@ class ArraysReader:
         Raises:
             InputError: there is no array of scalars with this name.
         """
-        array = self.arrays.get(by)
-        if array is None or len(array.shape) != 1:
-            scalars = [name for name, array in self.arrays.items() if len(array.shape) == 1]
+        scalars = {name: array for name, array in self.arrays.items() if len(array.layout.shape) == 1}
+        if by not in scalars:
             raise InputError("group-by-array", by=by, join=", ".join(scalars) or "none")
-        values = widened(whole(array), array.dtype)
-        if is_text(array):
+        layout = scalars[by].layout
+        values = widened(scalars[by].whole(), layout)
+        if layout.is_text:
             groups = strings(by, values)
         else:
             # -0.0 becomes 0.0, which it equals
@@ -180,14 +161,14 @@ class ArraysReader:
                 value + 0 if isinstance(value, (float, complex)) else value for value in values.tolist()
             )
             groups = [str(number).encode() for number in numbers]
-        num_missing = groups.count(b"") if is_text(array) else int(np.count_nonzero(values != values))
+        num_missing = groups.count(b"") if layout.is_text else int(np.count_nonzero(values != values))
         require_values(by, num_missing, "array")
         return groups
 
 
 def _values(feature: Feature, array: MappedArray, rows: Sequence[Row], numbers: IntArray) -> Sequence[Values]:
-    if feature.kind == "label" and not is_class_dtype(array):
+    if feature.kind == "label" and not is_class_dtype(array.layout):
         # the listing has the numbers of the classes
         array.check_unchanged()
         return [row.label for row in rows]
-    return values_of(feature, array.take(numbers), array.dtype)
+    return values_of(feature, array.take(numbers), array.layout)

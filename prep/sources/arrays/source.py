@@ -11,20 +11,12 @@ import numpy as np
 
 from tfshards.prep.sources.arrays.arguments import join_splits, open_arguments
 from tfshards.prep.sources.arrays.features import is_split_array, usual_label
-from tfshards.prep.sources.arrays.files import (
-    Chunk,
-    GivenArray,
-    bytes_to_copy,
-    fields_of,
-    stage_array,
-    stage_chunks,
-)
-from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
+from tfshards.prep.sources.arrays.files import Chunk, GivenArray, stage_arrays
+from tfshards.prep.sources.arrays.mapped import AnyArray
 from tfshards.prep.sources.arrays.reader import ArraysReader
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.kind import Recorded, SourceKind
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import require_space
 from tfshards.schemas.option import check_strings, option
 
 
@@ -127,10 +119,6 @@ class Arrays:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> InputError:
-        """Return the error that the array of a role does not exist; ``names`` are the existing arrays."""
-        return InputError("array-unknown", role=role, name=name, names=names)
-
     def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
         """Return a reader of the arrays; arrays that are not in local .npy files are copied into ``folder``.
 
@@ -142,13 +130,7 @@ class Arrays:
             InputError: an array cannot be read, ``label`` or ``split`` is not the name of one, or the disk
                 has too little space for the copies.
         """
-        given = self.arrays
-        if isinstance(given, np.ndarray):
-            given = fields_of(given)
-        if isinstance(given, Mapping):
-            staged = _stage(given, folder, preview=preview)
-        else:
-            staged = stage_chunks(given, folder)
+        staged = stage_arrays(self.arrays, folder, preview=preview)
         staged, num_rows, array_of = join_splits(staged)
         if num_rows and self.split:
             raise InputError("split-array-useless", split=self.split)
@@ -156,14 +138,9 @@ class Arrays:
         label, split = (name and array_of.get(name, name) for name in (self.label, self.split))
         for role, name in (("label", label), ("split", split)):
             if name and name not in staged:
-                raise self._unknown_array(role, name, [*staged])
-        if (
-            split is None
-            and not num_rows
-            and label != "split"
-            and "split" in staged
-            and is_split_array(staged["split"])
-        ):
+                raise InputError("array-unknown", role=role, name=name, names=[*staged])
+        has_split = "split" in staged and not num_rows and label != "split"
+        if split is None and has_split and is_split_array(staged["split"]):
             split = "split"
         if label is None:
             label = usual_label([name for name in staged if name != split])
@@ -175,50 +152,11 @@ class Arrays:
             split or None,
             is_label_named=bool(self.label),
             num_rows=num_rows,
-            label_arrays=tuple(given for given, name in array_of.items() if name == label),
         )
 
 
-class RestoredArrays(Arrays):
-    """Arrays by the paths of their files, whose roles are those in a manifest."""
-
-    def _unknown_array(self, role: str, name: str, names: Sequence[str]) -> InputError:
-        """Return the error that the array of a role does not exist; no parameter gives the role."""
-        return InputError("array-of-build-unknown", role=role, name=name, names=names)
-
-    def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
-        """Return a reader of the arrays, see ``Arrays``.
-
-        Raises:
-            InputError: an array cannot be read, or one of the build does not exist.
-        """
-        reader = super().stage(folder, preview=preview)
-        for name in self.lists:
-            if name not in reader.arrays:
-                raise self._unknown_array("list", name, [*reader.arrays])
-        return reader
-
-
-def _stage(given: Mapping[str, GivenArray], folder: Path, *, preview: bool) -> dict[str, MappedArray]:
-    if not preview:
-        require_space(folder, sum(bytes_to_copy(*each) for each in given.items()), "the copy of the arrays")
-    staged: dict[str, MappedArray] = {}
-    for index, (name, source) in enumerate(given.items()):
-        for feature, array in stage_array(name, source, _folder(folder, index), preview=preview).items():
-            if feature in staged:
-                raise InputError("two-features", name=feature)
-            staged[feature] = array
-    return staged
-
-
-def _folder(parent: Path, index: int) -> Path:
-    folder = parent / str(index)
-    folder.mkdir()
-    return folder
-
-
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
-    return RestoredArrays.open(inputs, class_names=recorded.class_names, **_recorded(recorded, inputs))
+    return Arrays.open(inputs, class_names=recorded.class_names, **_recorded(recorded, inputs))
 
 
 def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Decoded, Values, decode_example, example_encoder
 from tfshards.prep.sources.arrays.features import feature_of, values_of
-from tfshards.prep.sources.arrays.mapped import AnyArray
+from tfshards.prep.sources.arrays.mapped import AnyArray, Layout
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.image_file import image_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
@@ -195,13 +195,6 @@ def _split(name: str, value: object) -> str:
     return cast("str", value)
 
 
-class _Layout(NamedTuple):
-    """The dtype and the shape of one value, as those of an array with one row."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
 def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values]:
     """Return the feature of a value that is not an image, and the value as the encoder expects it."""
     if isinstance(value, (str, bytes)) and not as_list:
@@ -211,12 +204,10 @@ def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values
         raise InputError("element-feature-type", name=name, kind=type(value).__name__)
     if as_list and not array.shape:
         raise InputError("element-list-single", name=name, array=_shown(array))
-    # NumPy cannot read back the string of ml_dtypes' bfloat16
-    is_bfloat16 = array.dtype.name == "bfloat16"
-    layout = _Layout("bfloat16" if is_bfloat16 else array.dtype.str, (1, *array.shape))
+    layout = Layout.of(array.dtype, (1, *array.shape))
     feature = feature_of(name, layout, as_list=as_list, is_label=False)
-    block = array[np.newaxis].view(np.uint16) if is_bfloat16 else array[np.newaxis]
-    (stored,) = values_of(feature, block, layout.dtype)
+    block = array[np.newaxis].view(np.uint16) if layout.is_bfloat16 else array[np.newaxis]
+    (stored,) = values_of(feature, block, layout)
     if not as_list:
         return feature, stored
     try:
