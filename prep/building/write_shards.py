@@ -94,9 +94,8 @@ class WriteShards(Transform):  # type: ignore[misc]
         assert isinstance(folder, Path)
         # workers may run in other folders
         folder = folder.absolute()
-        self._request = _Request(
-            folder, dataset_name(folder, options), elements, counts, seed, overwrite, options
-        )
+        name = dataset_name(folder, options)
+        self._first = WriteSteps(folder, name, elements, counts, seed, overwrite, options)
 
     def expand(self, elements: Collection) -> Collection:
         """Return the PCollection of the build id; see the class."""
@@ -105,21 +104,8 @@ class WriteShards(Transform):  # type: ignore[misc]
     def _steps(self) -> WriteSteps:
         """Return the steps of one run."""
         # on the workers it holds the values of elements, too
-        check_usable(inspect_output(self._request.folder))
-        return WriteSteps(self._request, secrets.token_hex(4))
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The arguments of ``WriteShards``, checked, and the name of the dataset."""
-
-    folder: Path
-    name: str
-    elements: Elements
-    shards: ShardCounts
-    seed: int
-    overwrite: bool
-    options: Options
+        check_usable(inspect_output(self._first.folder))
+        return replace(self._first, run_id=secrets.token_hex(4))
 
 
 class _Task(NamedTuple):
@@ -135,67 +121,66 @@ class WriteSteps:
 
     Between the steps, everything is in files: the staged elements and the build area. When a build is
     committed, or was found complete, there are no files any more, and the following steps do nothing.
-
-    Attributes:
-        request: the arguments of ``WriteShards``.
-        run_id: hex digits that tell the files of this run from those of others.
+    The fields are the arguments of ``WriteShards``, checked, and hex digits for the names of files.
     """
 
-    request: _Request
-    run_id: str
+    folder: Path
+    name: str
+    elements: Elements
+    shards: ShardCounts
+    seed: int
+    overwrite: bool
+    options: Options
+    run_id: str = ""
 
     @property
     def _staging(self) -> Path:
         # the next build of the dataset removes files with this name, if this one is killed
-        return self.request.folder / AREA_NAME / f"staged-{self.run_id}"
+        return self.folder / AREA_NAME / f"staged-{self.run_id}"
 
     def bundle(self) -> Spill:
         """Return a bundle, whose values are spilled into the folder of this run."""
-        return Spill(self.request.elements, self._staging)
+        return Spill(self.elements, self._staging)
 
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
-        request = self.request
-        with claimed(request.folder) as state:
-            for other in staged_folders(request.folder):
+        with claimed(self.folder) as state:
+            for other in staged_folders(self.folder):
                 if isinstance(other, Path) and other != self._staging:
                     # of a pipeline that failed or was killed
                     remove(other)
-            stage_elements(request.elements, map(Description._make, descriptions), self._staging)
+            stage_elements(self.elements, map(Description._make, descriptions), self._staging)
             build = self._planned()
             plan = build.plan
             for line in (*map(as_warning, plan.warnings), *plan.notes):
                 _log(line)
             wanted = wanted_of(plan)
-            if request.overwrite:
+            if self.overwrite:
                 state = read_damage(state, wanted, _log)
             if self._is_up_to_date(state, build):
-                confirmed(state, wanted, _log, is_compared=request.overwrite)
+                confirmed(state, wanted, _log, is_compared=self.overwrite)
                 return plan.plan_id, []
-            if request.options.duplicates != "keep":
+            if self.options.duplicates != "keep":
                 check_comparable(plan.listing.schema)
             discard_others(state, plan.plan_id, plan.options, _log)
             prepare(build)
             return plan.plan_id, _tasks(build, "first", plan.layouts)
 
     def write(self, task: _Task) -> None:
-        """Write one shard.
-
-        The attempts at shards do not stop each other, since the runner may repeat one that has failed.
-        """
+        """Write one shard; attempts do not stop each other, since a failed one may be repeated."""
         area = replace(task.task.area, attempt=secrets.token_hex(4))
         unfinished = area.unfinished_path("")
         try:
             unfinished.mkdir()
         except FileNotFoundError:
             raise BuildError("staging-gone", root=area.root) from None
-        reader = ElementsReader.open(self.request.elements, self._staging)
+        reader = ElementsReader.open(self.elements, self._staging)
         write_shard(replace(task.task, area=area, reader=reader), task.shard)
         shutil.rmtree(str(unfinished), ignore_errors=True)
 
     def balance(self, plan_id: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
-        with claimed(self.request.folder) as state:
+        with claimed(self.folder) as state:
             if self._committed(state, plan_id):
                 return []
             build = self._planned()
@@ -204,12 +189,8 @@ class WriteSteps:
             return _tasks(build, "final", layouts) if rejects else []
 
     def commit(self, plan_id: str) -> str:
-        """Commit the build, and return the build id.
-
-        Raises:
-            InputError: meanwhile another dataset was committed.
-        """
-        with claimed(self.request.folder) as state:
+        """Commit the build, and return the build id."""
+        with claimed(self.folder) as state:
             committed = self._committed(state, plan_id)
             if committed:
                 return committed.build_id
@@ -225,35 +206,30 @@ class WriteSteps:
 
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""
-        request = self.request
         # tasks hold this reader: runners pickle them by other means than functions
-        reader = ElementsReader.open(replace(request.elements, read=None), self._staging)
-        plan = make_plan(reader, request.name, request.shards, request.seed, request.options)
+        reader = ElementsReader.open(replace(self.elements, read=None), self._staging)
+        plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return PlannedBuild(
             reader=reader,
             plan=plan,
-            area=BuildArea(request.folder, plan.plan_id, plan.options),
-            options=request.options,
+            area=BuildArea(self.folder, plan.plan_id, plan.options),
+            options=self.options,
             log=_log,
         )
 
     def _is_up_to_date(self, state: OutputState, build: PlannedBuild) -> bool:
         changes = partial(changes_of_inputs, state, build.plan.listing)
-        return is_up_to_date(state, wanted_of(build.plan), overwrite=self.request.overwrite, changes=changes)
+        return is_up_to_date(state, wanted_of(build.plan), overwrite=self.overwrite, changes=changes)
 
     def _committed(self, state: OutputState, plan_id: str) -> Manifest | None:
-        """Return the manifest if the build was committed, or was found complete.
-
-        Raises:
-            InputError: another build has removed the files of this run.
-        """
+        """Return the manifest if the build was committed, or was found complete."""
         found = state.manifest
-        area = BuildArea(self.request.folder, plan_id)
+        area = BuildArea(self.folder, plan_id)
         placed = area.placed()
         is_placed = placed and not any(area.shards.glob("*.tfrecord-*"))
         if found and placed and is_placed and placed.build_id == found.build_id:
             # a step was killed after the commit
-            complete(found, self.request.folder, _log)
+            complete(found, self.folder, _log)
             return found
         if (self._staging / TABLE_NAME).exists():
             return None

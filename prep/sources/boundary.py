@@ -14,12 +14,7 @@ class Boundary:
     """
 
     def __init__(self, folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> None:
-        """Set the boundary.
-
-        Args:
-            folder: the folder.
-            follow_links: whether files may be outside it.
-        """
+        """Set the folder; with ``follow_links`` files may be outside it."""
         self._folder = os.fsencode(folder)
         self._real_folder = os.path.realpath(self._folder)
         self._follow_links = follow_links

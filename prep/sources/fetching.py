@@ -23,13 +23,7 @@ Found = TypeVar("Found")
 
 
 class FetchedContent(NamedTuple):
-    """A file or an object when it was read.
-
-    Attributes:
-        size: its size in bytes.
-        stamp: a number that changes with its content.
-        data: its bytes; None if there are more than were allowed.
-    """
+    """A file or an object when it was read; ``data`` is None if there are more bytes than were allowed."""
 
     size: int
     stamp: int
@@ -105,11 +99,7 @@ class FetchRequest(Generic[Found]):
         self._ahead: Future[Found | None] = in_background(self._read_ahead)
 
     def result(self) -> Found:
-        """Return what was read, and do not count its bytes any longer.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Return what was read, and do not count its bytes any longer."""
         found = self._ahead.result()
         if found is not None:
             _room.leave(self._num_bytes)

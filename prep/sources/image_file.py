@@ -78,8 +78,7 @@ def mask_feature(name: str, options: ImageOptions) -> Feature:
 def mask_options(images: ImageOptions) -> ImageOptions:
     """Return the image options for masks: the given ones, except that pixel values are kept.
 
-    The headers of masks are checked even if those of images are not, since a palette would be decoded to
-    colors.
+    The headers of masks are checked even if those of images are not: a palette would be decoded to colors.
     """
     check = "header" if images.check == "none" else images.check
     return replace(images, check=check, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
@@ -95,11 +94,7 @@ def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, 
 def read_image(
     path: bytes, row: Row, options: ImageOptions, images: Sequence[Geometry] = ()
 ) -> Normalized | Rejected:
-    """Return the normalized image in a file, or why it is rejected; for ``images`` see ``normalize``.
-
-    Raises:
-        InputError: the file cannot be read, is missing, or has changed since it was listed.
-    """
+    """Return the normalized image in a file that is as it was listed, or why it is rejected."""
     content = read_as_listed(path, row.size, row.stamp, options.max_bytes)
     return checked_content(path, content, options, images)
 

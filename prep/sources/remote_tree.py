@@ -33,13 +33,7 @@ Found = TypeVar("Found")
 
 
 class RemoteTree:
-    """A folder of objects; see ``LocalTree``. Before it is listed, questions are requests to the store.
-
-    Attributes:
-        root: URL of the folder.
-        folder: the folder.
-        unread: see ``LocalTree``.
-    """
+    """A folder of objects; see ``LocalTree``. Before it is listed, questions are requests to the store."""
 
     def __init__(self, folder: RemotePath) -> None:
         self.folder: RemotePath = folder
@@ -48,13 +42,7 @@ class RemoteTree:
         self.unread: dict[str, bytes] = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
-        """Yield the image files in arbitrary order, by one listing of all objects; see ``LocalTree``.
-
-        Raises:
-            InputError: there are no objects in the folder.
-            OSError: the folder cannot be listed, or an object cannot be read whose suffix is not that of an
-                image.
-        """
+        """Yield the image files in arbitrary order, by one listing of all objects; see ``LocalTree``."""
         self._folders = {b"": set()}
         heads: deque[tuple[ImageFile, bytes, Future[bytes]]] = deque()
         odd: list[str] = []

@@ -88,13 +88,7 @@ Found = TypeVar("Found")
 
 
 class ImageFile(NamedTuple):
-    """An image file in a folder.
-
-    Attributes:
-        key: path relative to the folder.
-        size: number of bytes.
-        stamp: modification time in nanoseconds since 1970.
-    """
+    """An image file in a folder: its relative path, number of bytes, and a number that changes with it."""
 
     key: bytes
     size: int
@@ -153,10 +147,7 @@ class LocalTree:
                         yield ImageFile(prefix + entry.name, status.st_size, status.st_mtime_ns)
 
     def folders(self, name: bytes = b"") -> list[bytes]:
-        """Return the names of the visible folders in the root or a folder, sorted.
-
-        A link to a folder that contains the link is left out.
-        """
+        """Return the names of the visible folders in a folder, sorted, without links to what holds them."""
         folder = self.at(name)
         above = {_file_id(os.stat(self.root)), _file_id(os.stat(folder))}
         with os.scandir(folder) as entries:
@@ -260,11 +251,7 @@ def is_link_out(path: bytes, root: bytes) -> bool:
 
 
 def looks_like_an_image(path: bytes, suffix: bytes) -> bool:
-    """Return whether a file begins like an image, whatever its suffix.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return whether a file begins like an image, whatever its suffix."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         head = os.read(descriptor, HEAD_BYTES)

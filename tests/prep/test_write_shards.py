@@ -546,13 +546,12 @@ WRONG = {
     "other shape": (
         PLAIN,
         [("a", {"x": np.ones(2)}), ("b", {"x": np.ones(3)})],
-        r"the feature 'x' is float64 \[2\] in 'a' but float64 \[3\] in 'b'; give it one dtype and shape, or "
-        r"name it in lists= if only its first dimension differs$",
+        r"the feature 'x' is float64 \[2\] in 'a' but float64 \[3\] in 'b'; give every element the same",
     ),
     "other label": (
         prep.Elements(label="y"),
         [("a", {"y": "cat"}), ("b", {"y": 1})],
-        r"the feature 'y' is text in 'a' but int64 \[\] in 'b'; give it one dtype and shape$",
+        r"the feature 'y' is text in 'a' but int64 \[\] in 'b'; give every element the",
     ),
     "other features": (
         PLAIN,
@@ -567,7 +566,7 @@ WRONG = {
     "unknown number": (
         prep.Elements(label="y", class_names=["cat"]),
         [("a", {"y": 0}), ("b", {"y": 1})],
-        "b: the label is 1; the 1 class names are numbered from 0 to 0",
+        "b: the label is 1; the 1 class names are numbered from 0",
     ),
     "many classes": (
         prep.Elements(label="y"),

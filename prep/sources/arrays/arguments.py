@@ -36,12 +36,7 @@ class JoinedSplits(NamedTuple):
 
 
 def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
-    """Return the arrays of all splits, concatenated, if names give splits; otherwise the arrays themselves.
-
-    Raises:
-        InputError: only some names give a split, two arrays are the same one, or splits have different arrays
-            or arrays of different length.
-    """
+    """Return the arrays of all splits, concatenated, if names give splits; or else the arrays themselves."""
     found = _split_arrays(list(arrays))
     by_split: dict[str, dict[str, str]] = {}
     for name, (split, array) in found.items():
@@ -105,12 +100,7 @@ _SHOWN = 5
 
 
 def open_arguments(arguments: Sequence[str]) -> dict[str, GivenArray]:
-    """Return the arrays that the arguments describe, by name.
-
-    Raises:
-        OptionsError: an argument has another form, a name is repeated, or a part is missing.
-        InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
-    """
+    """Return the arrays that the arguments of ``Arrays.open`` describe, by name."""
     numbered = _numbered([path for name, path in map(_split, arguments) if name is None])
     arrays: dict[str, GivenArray] = {}
     for argument in arguments:
@@ -202,11 +192,7 @@ def _matches(argument: str, pattern: str) -> list[str]:
 
 
 def _in_order(paths: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Return parts of an array in the order of their numbers.
-
-    Raises:
-        ValueError: the parts are not numbered in the same way, without gaps, from 0, like shards, or from 1.
-    """
+    """Return parts in the order of their numbers; ValueError unless these are 0, 1, ... or 1, 2, ...."""
     stems = {path: pattern.fullmatch(Path(path).stem) for path in paths}
     alike = {found and (Path(path).parent, found[1], found[3]) for path, found in stems.items()}
     if len(alike) > 1 or None in alike:

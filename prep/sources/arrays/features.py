@@ -21,17 +21,7 @@ from tfshards.schemas.schema import ITEM_SIZES, KINDS
 
 
 def feature_of(name: str, layout: Layout, *, as_list: bool, is_label: bool) -> Feature:
-    """Return the feature that an array is stored as.
-
-    Args:
-        name: name of the feature.
-        layout: dtype and shape of the values.
-        as_list: whether to store numbers as an int64 or float list.
-        is_label: whether the values are classes.
-
-    Raises:
-        InputError: the dtype cannot be stored, or cannot be stored as a list.
-    """
+    """Return the feature that an array is stored as, or raise InputError if its dtype cannot be stored so."""
     shape, dtype = layout.shape[1:], layout.name
     try:
         if layout.is_text:
@@ -54,11 +44,7 @@ def feature_of(name: str, layout: Layout, *, as_list: bool, is_label: bool) -> F
 
 
 def values_of(feature: Feature, block: AnyArray, layout: Layout) -> Sequence[Values]:
-    """Return the values of each row of ``block``, in the form that the encoder expects.
-
-    Raises:
-        InputError: text is not valid Unicode.
-    """
+    """Return the values of each row of ``block``, in the form that the encoder expects."""
     if feature.kind == "raw":
         data = block.astype(block.dtype.newbyteorder("<"), copy=False).tobytes()
         step = feature.num_bytes
@@ -85,11 +71,7 @@ def is_class_dtype(layout: Layout) -> bool:
 
 
 def strings(name: str, block: AnyArray) -> list[bytes]:
-    """Return the elements in row-major order: bytes, or text as UTF-8 with surrogate escapes as bytes.
-
-    Raises:
-        InputError: the array ``name`` holds text that is not valid Unicode.
-    """
+    """Return the elements in row-major order: bytes, or text as UTF-8 with surrogate escapes as bytes."""
     if block.dtype.kind == "S":
         return cast("list[bytes]", block.ravel().tolist())
     block = np.ascontiguousarray(block, block.dtype.newbyteorder("="))
@@ -109,12 +91,7 @@ _INTEGERS = "biu"
 
 @dataclass(frozen=True)
 class Labels:
-    """The class of each example.
-
-    Attributes:
-        numbers: shape ``(num_examples,)`` int64.
-        class_names: names in label order; empty if the classes have no names.
-    """
+    """The class number of each example, and the class names in label order; empty if there are none."""
 
     numbers: IntArray
     class_names: tuple[str, ...]
@@ -129,11 +106,6 @@ def usual_label(names: Sequence[str]) -> str | None:
 
 def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]) -> Labels | None:
     """Return the classes in the array of labels, or None if it does not hold classes.
-
-    Args:
-        name: name of the array.
-        array: array with one integer or string per example, or None if there is no such array.
-        class_names: class names in label order; empty to use the strings in the array, sorted.
 
     Raises:
         InputError: a string is empty; or there are class names, and the array is missing or has other labels.
@@ -218,12 +190,7 @@ def is_split_array(array: MappedArray) -> bool:
 
 
 def splits_of(name: str, array: MappedArray) -> dict[str, IntArray]:
-    """Return the examples of each split that the array ``name`` names, in the usual order of splits.
-
-    Raises:
-        InputError: the array does not hold one string or integer per example, a value cannot be the name of
-            a split, or there are too many different values.
-    """
+    """Return the examples of each split that the array ``name`` names, in the usual order of splits."""
     if not is_split_array(array):
         raise InputError("split-array-shape", name=name)
     distinct, indexes = np.unique(array.whole(), return_inverse=True)

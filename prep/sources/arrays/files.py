@@ -110,11 +110,7 @@ def _named(name: str, fields: Fields[Item]) -> dict[str, Item]:
 
 
 def plain_arrays(name: str, array: AnyArray) -> Iterable[tuple[str, AnyArray]]:
-    """Return the array with its name, or each field of a structured array, as a view.
-
-    Raises:
-        InputError: the array is masked, holds Python objects, or is structured without fields.
-    """
+    """Return the array with its name, or each field of a structured array, as a view."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError("array-masked", name=name)
     array = np.asarray(array)
@@ -139,11 +135,7 @@ def _stage_values(
 
 
 def _stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray]:
-    """Write the concatenation of the chunks into ``folder``, one file per feature, and return the arrays.
-
-    Raises:
-        InputError: there is no chunk, or chunks differ in names, dtype, or shape after the first axis.
-    """
+    """Write the concatenation of the chunks into ``folder``, one file per feature, and return the arrays."""
     growing: dict[str, _GrowingFile] = {}
     try:
         for number, chunk in enumerate(chunks):
@@ -169,10 +161,7 @@ def _stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArra
 
 @dataclass
 class _GrowingFile:
-    """An .npy file that grows chunk by chunk.
-
-    NumPy pads the header for this purpose, so its size does not depend on the number of rows.
-    """
+    """An .npy file that grows chunk by chunk: NumPy pads the header, so that its size stays."""
 
     path: Path
     file: BinaryIO
@@ -275,12 +264,7 @@ def _copy(
     content: str = "",
     identity: str = "",
 ) -> Fields[MappedFile]:
-    """Copy an .npy file, but of an array of more than scalars only its header in a preview.
-
-    Raises:
-        InputError: it is not an array, has another size than declared, or the copy cannot be written.
-        OSError: it is shorter than declared.
-    """
+    """Copy an .npy file, but of an array of more than scalars only its header in a preview."""
     header = read_header(file, where, size)
     file.seek(0)
     is_whole = not preview or len(header.shape) == 1

@@ -30,14 +30,7 @@ PARSING = threading.Lock()
 
 
 class NpyHeader(NamedTuple):
-    """Header of an .npy file.
-
-    Attributes:
-        shape: shape of the array, with the number of examples first.
-        fortran: whether the first axis varies fastest.
-        dtype: dtype of the elements; it may have fields.
-        offset: offset of the first element in the file.
-    """
+    """Header of an .npy file: offset of the first element, and whether the first axis varies fastest."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -51,17 +44,11 @@ class NpyHeader(NamedTuple):
 
 
 def read_header(file: IO[bytes], where: str, num_bytes: int) -> NpyHeader:
-    """Return the header of an .npy file.
-
-    Args:
-        file: the file, at its start; some bytes after the header are read too.
-        where: name of the array, for messages.
-        num_bytes: size of the file, which must be the size that the header declares.
+    """Return the header of an .npy file, which is at its start; some bytes more are read.
 
     Raises:
-        InputError: the header is damaged or declares another size, or the array holds Python objects or is a
-            single value.
-        OSError, BadZipFile: the file cannot be read.
+        InputError: the header is damaged or declares another size than ``num_bytes``, or the array holds
+            Python objects or is a single value.
     """
     # bounded, even if the file declares a longer header
     start = file.read(_MAX_PREFIX_BYTES + _MAX_HEADER_BYTES)
@@ -111,12 +98,9 @@ _BFLOAT16 = "bfloat16"
 
 
 class Layout(NamedTuple):
-    """The dtype and the shape of an array, on which its feature depends.
+    """The dtype and the shape of an array, with the number of examples first.
 
-    Attributes:
-        dtype: NumPy's string for the dtype, with the byte order, or ``bfloat16``, whose string NumPy cannot
-            read back.
-        shape: shape with the number of examples first.
+    The dtype is NumPy's string, with the byte order, or ``bfloat16``, whose string NumPy cannot read back.
     """
 
     dtype: str
@@ -167,8 +151,7 @@ class MappedFile:
         layout: dtype and shape; the dtype has no fields.
         summary: values that identify the layout, and the content of a copy.
         fields: names of the field, from the outermost to the innermost; empty for the whole array.
-        identity: size and modification time of the user's own file, which may change; empty for a copy of
-            what does not.
+        identity: size and modification time of the user's own file; empty for a copy of what does not change.
         is_copy: whether the file is a copy of an object with this identity.
     """
 
@@ -205,11 +188,10 @@ class MappedFile:
 
 @dataclass(frozen=True)
 class MappedArray:
-    """One feature of every example: one or more arrays, concatenated along axis 0.
+    """One feature of every example: arrays that are concatenated along axis 0.
 
-    Attributes:
-        parts: arrays with the same shape after the first axis, and the same dtype except for the byte order
-            and the length of strings.
+    All have the same shape after the first axis, and the same dtype except for the byte order and the length
+    of strings.
     """
 
     parts: tuple[MappedFile, ...]
@@ -268,11 +250,7 @@ class MappedArray:
 
 
 def map_file(path: str) -> AnyArray:
-    """Return the array in an .npy file, mapped read-only.
-
-    Raises:
-        InputError: the file cannot be mapped.
-    """
+    """Return the array in an .npy file, mapped read-only."""
     try:
         with PARSING:
             array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -329,15 +307,7 @@ def file_identity(status: os.stat_result) -> str:
 
 
 def join_parts(name: str, parts: Sequence[tuple[str, MappedFile]]) -> MappedArray:
-    """Return several arrays as one, concatenated along axis 0.
-
-    Args:
-        name: name of the feature, for messages.
-        parts: one or more arrays, each with the name of its file.
-
-    Raises:
-        InputError: the parts differ in dtype, or in shape after the first axis.
-    """
+    """Return the arrays in one or more files, which are named in messages, as one array."""
     first_path, first = parts[0]
     for path, part in parts:
         if _item(part.layout) != _item(first.layout):

@@ -29,12 +29,7 @@ _METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
 
 @dataclass(frozen=True)
 class Member:
-    """One array in an .npz file.
-
-    Attributes:
-        archive: path or URL of the .npz file.
-        name: name of the array.
-    """
+    """One array in an .npz file, which has a path or a URL."""
 
     archive: str
     name: str
@@ -44,22 +39,14 @@ class Member:
 
 
 def list_members(path: str) -> list[str]:
-    """Return the names of the arrays in an archive, sorted.
-
-    Raises:
-        InputError: the archive cannot be read, or is unsound.
-    """
+    """Return the names of the arrays in an archive, sorted."""
     with _opened(path, path) as archive:
         return sorted(info.filename.removesuffix(".npy") for info in archive.infolist())
 
 
 @contextmanager
 def opened_member(member: Member) -> Iterator[tuple[IO[bytes], zipfile.ZipInfo]]:
-    """Yield the file of a member, and what the archive declares of it.
-
-    Raises:
-        InputError: the member cannot be read, or is damaged.
-    """
+    """Yield the file of a member, and what the archive declares of it."""
     with _opened(member.archive, str(member)) as archive:
         info = archive.getinfo(f"{member.name}.npy")
         with archive.open(info) as file:
@@ -68,11 +55,7 @@ def opened_member(member: Member) -> Iterator[tuple[IO[bytes], zipfile.ZipInfo]]
 
 @contextmanager
 def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
-    """Yield an archive, after checking its directory.
-
-    Raises:
-        InputError: the archive cannot be read, is unsound, or changes while it is open.
-    """
+    """Yield an archive, after checking its directory; InputError if it is unsound, or changes meanwhile."""
     try:
         with _open(path) as (file, num_bytes), zipfile.ZipFile(file) as archive:
             fault = _fault(archive, file, num_bytes)

@@ -61,11 +61,7 @@ class ArraysReader:
         return options if self.split is None else {**options, "split_array": self.split}
 
     def listing(self) -> Listing:
-        """Return the listing; only the labels are read.
-
-        Raises:
-            InputError: the arrays differ in length, have no rows, or one has an unsupported dtype.
-        """
+        """Return the listing; only the labels are read."""
         lengths = {name: array.num_rows for name, array in self.arrays.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -143,11 +139,7 @@ class ArraysReader:
         return [Accepted(values) for values in zip(*columns, keys, strict=True)]
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return the group of each row: its value in the array ``by``.
-
-        Raises:
-            InputError: there is no array of scalars with this name.
-        """
+        """Return the group of each row: its value in the array of scalars ``by``."""
         scalars = {name: array for name, array in self.arrays.items() if len(array.layout.shape) == 1}
         if by not in scalars:
             raise InputError("group-by-array", by=by, join=", ".join(scalars) or "none")

@@ -38,13 +38,9 @@ SOURCE_NAME = "WriteShards"
 
 @dataclass(frozen=True)
 class ElementsReader:
-    """The reader of elements that were described and staged.
+    """The reader of elements that were described and staged in ``folder``.
 
-    Attributes:
-        elements: what the features are.
-        folder: folder of the table, of the features, and of the values that cannot be read again.
-        features: features of the elements, with those of label and split as they were given.
-        class_names: class names in label order; empty if there are none.
+    ``features`` have label and split as they were given; ``class_names`` are empty if there are none.
     """
 
     elements: Elements
@@ -54,11 +50,7 @@ class ElementsReader:
 
     @classmethod
     def open(cls, elements: Elements, folder: Path) -> ElementsReader:
-        """Return the reader of a staged table.
-
-        Raises:
-            InputError: the file of the features is missing.
-        """
+        """Return the reader of a staged table."""
         metadata = mapped_table(str(folder / TABLE_NAME)).schema.metadata
         features = read_features(folder, metadata[FEATURES])
         return cls(elements, folder, features, tuple(json.loads(metadata[CLASS_NAMES])))
@@ -71,11 +63,7 @@ class ElementsReader:
         return {"source": SOURCE_NAME, **options.to_json(), **decoders_of(options)}
 
     def listing(self) -> Listing:
-        """Return the listing.
-
-        Raises:
-            InputError: the elements have no features that are stored.
-        """
+        """Return the listing."""
         table = mapped_table(str(self.folder / TABLE_NAME))
         elements = self.elements
         stored = [

@@ -96,11 +96,7 @@ class Encoded(NamedTuple):
 
 
 def encode_key(key: object) -> bytes:
-    """Return the key of an element as bytes.
-
-    Raises:
-        InputError: it is not a string, or cannot be the key of an example.
-    """
+    """Return the key of an element as bytes, or raise InputError if it cannot be a key."""
     if not isinstance(key, str):
         raise InputError("element-key-type", key=key, kind=type(key).__name__)
     try:
@@ -113,11 +109,7 @@ def encode_key(key: object) -> bytes:
 
 
 def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -> Encoded:
-    """Return the features of an element, and its values as bytes.
-
-    Raises:
-        InputError: a feature is missing, or its value cannot be stored; the message names the key.
-    """
+    """Return the features of an element, and its values as bytes; errors name the key."""
     if not isinstance(values, Mapping):
         raise InputError("element-type-of-features", key=key, kind=type(values).__name__)
     for name in elements.named:

@@ -71,9 +71,6 @@ class Spill:
         """Return the ``Description`` of an element ``(key, features)``, or ``(key, value)`` to be read again.
 
         It is a plain tuple, which Beam encodes in fewer bytes than one of a class.
-
-        Raises:
-            InputError: the element has another form, or a value that cannot be stored.
         """
         if not isinstance(element, tuple) or len(element) != 2:
             raise InputError("element-type", kind=type(element).__name__)
@@ -114,11 +111,7 @@ class Spill:
 
 
 def read_spilled(folder: Path, origins: Sequence[bytes]) -> list[bytes]:
-    """Return the values at these origins; fewer bytes of one whose file has been cut.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Return the values at these origins; fewer bytes of one whose file has been cut."""
     found = [b""] * len(origins)
     # one open file at a time: there are as many files as bundles
     in_order = sorted(range(len(origins)), key=origins.__getitem__)
@@ -135,11 +128,7 @@ def read_spilled(folder: Path, origins: Sequence[bytes]) -> list[bytes]:
 
 
 def read_features(folder: Path, digest: bytes) -> tuple[Feature, ...]:
-    """Return the features that elements with this digest have.
-
-    Raises:
-        InputError: their file is missing.
-    """
+    """Return the features that elements with this digest have."""
     path = _features_path(folder, digest)
     try:
         found = json.loads(path.read_bytes())
@@ -149,11 +138,7 @@ def read_features(folder: Path, digest: bytes) -> tuple[Feature, ...]:
 
 
 def read_again(elements: Elements, key: str, origin: bytes) -> Mapping[str, object]:
-    """Return the features of an element that can be read again.
-
-    Raises:
-        InputError: the user's function failed.
-    """
+    """Return the features of an element that can be read again, by the function of the user."""
     assert elements.read is not None
     try:
         return elements.read(pickle.loads(origin))
@@ -187,27 +172,25 @@ _SHOWN = 5
 def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: Path) -> None:
     """Write the table of all elements into their folder, sorted by key.
 
-    Args:
-        elements: what the features are.
-        descriptions: one for each element, in any order.
-        folder: folder of their features and values.
-
     Raises:
         InputError: two elements have the same key, or differ in their features; or a label is not allowed.
     """
     # equal keys stay in the order of their digests, so that messages do not depend on the runner
     rows = sorted(descriptions, key=lambda row: (row.key, row.digest))
-    _check_unique([row.key for row in rows])
-    features = _check_features(rows, elements, folder)
+    twice = [repr(to_text(one.key)) for one, following in pairwise(rows) if one.key == following.key]
+    if twice:
+        raise InputError("element-keys-repeated", names=listed(list(dict.fromkeys(twice)), _SHOWN))
+    features = _check_features(rows, folder)
     labels, class_names = _classes(rows, elements)
+    binary = pa.large_binary()
     table = pa.table(
         {
-            KEY: pa.array([row.key for row in rows], pa.large_binary()),
+            KEY: pa.array([row.key for row in rows], binary),
             SIZE: pa.array([row.size for row in rows], pa.int64()),
             LABEL: pa.array(labels, pa.int64()),
-            SPLIT: pa.array([row.split.encode() for row in rows], pa.large_binary()),
-            DIGEST: pa.array([row.digest for row in rows], pa.large_binary()),
-            ORIGIN: pa.array([row.origin for row in rows], pa.large_binary()),
+            SPLIT: pa.array([row.split.encode() for row in rows], binary),
+            DIGEST: pa.array([row.digest for row in rows], binary),
+            ORIGIN: pa.array([row.origin for row in rows], binary),
         }
     ).replace_schema_metadata({FEATURES: features, CLASS_NAMES: json.dumps(class_names)})
     # a runner may repeat this step while others read the table
@@ -216,36 +199,25 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
     os.replace(unfinished, folder / TABLE_NAME)
 
 
-def _check_unique(keys: Sequence[bytes]) -> None:
-    twice = [one for one, following in pairwise(keys) if one == following]
-    if twice:
-        names = [repr(to_text(key)) for key in dict.fromkeys(twice)]
-        raise InputError("element-keys-repeated", names=listed(names, _SHOWN))
-
-
-def _check_features(rows: Sequence[Description], elements: Elements, folder: Path) -> bytes:
-    """Return the digest of the features that all elements have.
-
-    Raises:
-        InputError: they differ.
-    """
+def _check_features(rows: Sequence[Description], folder: Path) -> bytes:
+    """Return the digest of the features that all elements have."""
     first = rows[0]
-    other = next((row for row in rows if row.features != first.features), None)
-    if other is None:
-        return first.features
-    ours, theirs = (
-        {feature.name: feature for feature in read_features(folder, row.features)} for row in (first, other)
-    )
-    name = next(name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name))
-    found = [
-        f"{_shown(have.get(name))} in {to_text(row.key)!r}" for have, row in ((ours, first), (theirs, other))
-    ]
-    remedy = "give every element the same features"
-    if name in ours and name in theirs:
-        remedy = "give it one dtype and shape"
-        if name not in elements.named:
-            remedy += ", or name it in lists= if only its first dimension differs"
-    raise InputError("elements-differ", name=name, join=" but ".join(found), remedy=remedy)
+    for row in rows:
+        if row.features != first.features:
+            ours, theirs = (
+                {feature.name: feature for feature in read_features(folder, each.features)}
+                for each in (first, row)
+            )
+            name = min(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+            raise InputError(
+                "elements-differ",
+                name=name,
+                found=_shown(ours.get(name)),
+                key=to_text(first.key),
+                other=_shown(theirs.get(name)),
+                other_key=to_text(row.key),
+            )
+    return first.features
 
 
 def _shown(feature: Feature | None) -> str:
@@ -257,34 +229,21 @@ def _shown(feature: Feature | None) -> str:
 
 
 def _classes(rows: Sequence[Description], elements: Elements) -> tuple[list[int], Sequence[str]]:
-    """Return the number of each element's class, and the class names.
-
-    Raises:
-        InputError: a class is not among the given names, or there are too many.
-    """
-    given = elements.class_names
-    if isinstance(rows[0].label, int):
-        numbers = [int(row.label) for row in rows]
-        beyond = next((row for row in rows if given and int(row.label) >= len(given)), None)
-        if given and beyond:
-            raise InputError(
-                "element-label-range",
-                key=to_text(beyond.key),
-                label=beyond.label,
-                num_given=len(given),
-                num_given2=len(given) - 1,
-            )
-        return numbers, tuple(given or ())
-    # sorted by bytes, like folders
-    names = given or sorted({str(row.label) for row in rows}, key=to_bytes)
+    """Return the number of each element's class, and the class names."""
+    are_names = isinstance(rows[0].label, str)
+    names = elements.class_names or ()
+    if are_names and not names:
+        # sorted by bytes, like folders
+        names = sorted({str(row.label) for row in rows}, key=to_bytes)
     if len(names) > MAX_CLASSES:
         raise InputError(
             "element-labels-many", label=elements.label, num_names=len(names), max_classes=MAX_CLASSES
         )
-    number_of = {name: number for number, name in enumerate(names)}
-    unknown = next((row for row in rows if row.label not in number_of), None)
-    if unknown:
-        raise InputError(
-            "element-label-unknown", key=to_text(unknown.key), label=unknown.label, num_names=len(names)
-        )
-    return [number_of[str(row.label)] for row in rows], tuple(names)
+    if not names:
+        return [int(row.label) for row in rows], ()
+    number_of = {name if are_names else number: number for number, name in enumerate(names)}
+    for row in rows:
+        if row.label not in number_of:
+            code = "element-label-unknown" if are_names else "element-label-range"
+            raise InputError(code, key=to_text(row.key), label=row.label, num_names=len(names))
+    return [number_of[row.label] for row in rows], tuple(names)

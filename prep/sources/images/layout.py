@@ -23,13 +23,7 @@ from tfshards.schemas.index import IntArray
 
 @dataclass(frozen=True, eq=False)
 class FileTable:
-    """Image files in a folder; see ``ImageFile`` for the columns.
-
-    Attributes:
-        keys: key of each file.
-        sizes: shape ``(num_files,)`` int64.
-        stamps: shape ``(num_files,)`` int64.
-    """
+    """Image files in a folder: keys, and sizes and stamps of shape ``(num_files,)`` int64."""
 
     keys: Sequence[bytes]
     sizes: IntArray
@@ -68,13 +62,7 @@ _NO_FOLDER = "there is no folder of that name; create empty folders for classes 
 
 
 class FolderRules(NamedTuple):
-    """What the user says about folders.
-
-    Attributes:
-        class_names: class names that the folders must have, in label order, or None.
-        allow_missing_classes: whether some of these, and of ``split_folders``, may have no folder.
-        split_folders: the folder of each split; empty if there are none; None to go by the names of folders.
-    """
+    """What the user says about folders; see the fields of ``ImageFolder`` with these names."""
 
     class_names: Sequence[str] | None = None
     allow_missing_classes: bool = False
@@ -174,11 +162,7 @@ class _Roles(NamedTuple):
 def _roles(
     tree: Tree, holding: Sequence[bytes], folders_of: Callable[[bytes], list[bytes]], rules: FolderRules
 ) -> _Roles:
-    """Return which folders are splits and classes; ``holding`` are those of files.
-
-    Raises:
-        InputError: the folders contradict each other or the class names.
-    """
+    """Return which folders are splits and classes; ``holding`` are those of files."""
     class_names, may_lack = rules.class_names, rules.allow_missing_classes
     with_images = {b"/".join(name.split(b"/")[:depth]) for name in holding for depth in (1, 2)}
     folders = folders_of(b"")

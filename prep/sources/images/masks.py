@@ -96,9 +96,6 @@ def find_mask_folders(
     They are in ``masks/`` next to ``images/``, in the folder or in its split folders; unless every folder is
     a class. With ``mask_dir`` they are in a folder of this name instead of ``masks/``, or, where there is no
     such pair, in this folder.
-
-    Raises:
-        InputError: ``mask_dir``, relative to the folder, is not a folder, or is the folder itself.
     """
     if mask_dir is None and split_folders is not None and not split_folders:
         return None
@@ -141,7 +138,6 @@ def pair_files(
 
     Raises:
         InputError: two masks have one name, two images have one mask, or no image has a mask.
-        OSError: the folder of masks is outside of the folder and cannot be read.
     """
     masks = [file for file in found if folders.is_mask(file.key)]
     images = [file for file in found if folders.is_image(file.key)]

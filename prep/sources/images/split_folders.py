@@ -49,10 +49,6 @@ def find_split_folders(
         given: the folder of each split; empty if no folder is a split; None if those that are named like
             splits, in any case, are splits.
         may_lack: whether folders in ``given`` may be missing.
-
-    Raises:
-        InputError: two folders are one split, a folder in ``given`` is missing, or only some of the folders
-            with images are named like splits.
     """
     shown = os.fsdecode(root)
     if given is not None:
@@ -111,13 +107,7 @@ def unread_files(tree: Tree) -> list[str]:
 
 
 def likely_splits(root: bytes, class_names: Sequence[bytes], folders: Iterable[bytes]) -> Iterator[str]:
-    """Yield a warning if class folders, or the folders in the only one, are named like splits.
-
-    Args:
-        root: the folder of images.
-        class_names: its class folders.
-        folders: the folders that hold images.
-    """
+    """Yield a warning if class folders, or the folders with images in the only one, are named like splits."""
     alike = [match for match in map(_LIKE_SPLIT.fullmatch, class_names) if match]
     if alike and len(alike) == len(class_names):
         usual = {match[1].decode(): match[0].decode() for match in alike}
