@@ -33,28 +33,19 @@ def test_first_the_content_and_then_the_name_is_synced(tmp_path, monkeypatch):
     assert seen == [(True, False, False), (False, True, True)]
 
 
-def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch, error):
     path = tmp_path / "file"
     write_atomically(path, b"old")
 
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
+    def fail(descriptor):
+        raise error
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(error)):
         write_atomically(path, b"new")
     assert names(tmp_path) == ["file"]
     assert path.read_bytes() == b"old"
-
-
-def test_an_interrupted_write_leaves_no_files(tmp_path, monkeypatch):
-    def interrupt(descriptor):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "file", b"new")
-    assert names(tmp_path) == []
 
 
 def test_a_folder_at_the_path_stays_and_no_other_file_is_left(tmp_path):
@@ -63,11 +54,6 @@ def test_a_folder_at_the_path_stays_and_no_other_file_is_left(tmp_path):
         write_atomically(tmp_path / "file", b"new")
     assert names(tmp_path) == ["file"]
     assert names(tmp_path / "file") == []
-
-
-def test_a_missing_folder_has_its_own_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match="missing"):
-        write_atomically(tmp_path / "missing" / "file", b"new")
 
 
 def test_threads_that_write_one_path_do_not_mix(tmp_path, monkeypatch):

@@ -1,8 +1,11 @@
+"""CRC-32C compared with published values, and the digest of records."""
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together, examples_digest
+from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together, examples_digest, masked_crc32c_of_rows
 
 RECORDS = st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**32 - 1)), max_size=20)
 
@@ -53,3 +56,27 @@ def test_a_lost_repeated_or_exchanged_record_changes_the_digest(records, data):
 
 def test_the_manifest_holds_the_last_eight_bytes_of_a_file():
     assert NUM_LAST_BYTES == 8
+
+
+@pytest.mark.parametrize(
+    ("data", "crc"),
+    [
+        (b"123456789", 0xE3069283),
+        (b"", 0),
+        # RFC 3720, B.4
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(range(31, -1, -1)), 0x113FDB5C),
+    ],
+)
+def test_checksums_are_the_published_ones(data, crc):
+    rotated = (int(masked_crc32c_of_rows(np.frombuffer(data, np.uint8)[np.newaxis])[0]) - 0xA282EAD8) % 2**32
+    assert (rotated >> 17 | rotated << 15) % 2**32 == crc
+
+
+def test_each_row_has_its_own_checksum():
+    lengths = np.array([47, 0], "<u8").view(np.uint8).reshape(2, 8)
+    # the first is the header of the example in docs/format.md
+    assert masked_crc32c_of_rows(lengths).tolist() == [0x501D5D6D, int(masked_crc32c_of_rows(lengths[1:])[0])]
+    assert masked_crc32c_of_rows(np.zeros((0, 8), np.uint8)).shape == (0,)

@@ -1,4 +1,4 @@
-from dataclasses import FrozenInstanceError
+"""The files of a shard: the index, and the labels."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfshards.schemas import FormatError
-from tfshards.schemas.index import MAX_LINE, RecordIndex, index_path, parse_index
-
-TEXT = "0 16\n16 20\n36 1016\n"
+from tfshards.schemas.index import (
+    MAX_LINE,
+    RecordIndex,
+    index_path,
+    labels_bytes,
+    labels_path,
+    parse_index,
+    parse_labels,
+)
 
 
 def index_of(lengths):
@@ -25,32 +31,9 @@ def test_any_index_is_read_back_from_its_text(lengths):
 
 
 def test_the_text_has_one_line_of_offset_and_length_per_record():
-    assert index_of([16, 20, 1016]).to_text() == TEXT
-
-
-def test_the_longest_line_has_max_line_bytes():
-    line = f"{10**18 - 1} {10**18 - 1}\n"
-    assert len(line) == MAX_LINE
-    with pytest.raises(FormatError, match=r"^x\.idx"):
-        parse_index(line, "x.idx")
-
-
-def test_the_first_line_can_be_the_damaged_one():
-    with pytest.raises(FormatError, match=r"line 1: is 'x', must be two integers"):
-        parse_index("x\ny\nz\n", "x.idx")
-
-
-def test_an_index_cannot_be_changed_and_equals_only_itself():
-    index = index_of([16])
-    with pytest.raises(FrozenInstanceError):
-        index.lengths = index.lengths
-    assert index == index
-    assert index != index_of([16])
-
-
-def test_an_empty_shard_has_an_empty_index():
+    assert index_of([16, 20, 1016]).to_text() == "0 16\n16 20\n36 1016\n"
     assert index_of([]).to_text() == ""
-    assert parse_index("", "x.idx").num_bytes == 0
+    assert len(f"{10**18 - 1} {10**18 - 1}\n") == MAX_LINE
 
 
 @given(st.data())
@@ -70,40 +53,51 @@ def test_a_damaged_index_is_reported_or_contradicts_the_manifest(data):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "message"),
+    ("text", "line", "found"),
     [
-        pytest.param("0 16\n16 20", 2, "is '16 20', must be two integers and a newline", id="cut at the end"),
-        pytest.param("0 16\n\n16 16\n", 2, "is '', must be", id="an empty line"),
-        pytest.param("0 16\n16\n", 2, "is '16', must be", id="one number"),
-        pytest.param("0 16 16\n", 1, "is '0 16 16', must be", id="three numbers"),
-        pytest.param("0  16\n", 1, "is '0  16', must be", id="two spaces"),
-        pytest.param("0 16\r\n", 1, r"is '0 16\\r', must be", id="line ends of Windows"),
-        pytest.param("-0 16\n", 1, "is '-0 16', must be", id="a sign"),
-        pytest.param("0 \u0661\u0666\n", 1, "is '0 \u0661\u0666', must be", id="Arabic digits"),
-        pytest.param(f"0 {10**18}\n", 1, "is '0 1000000000000000000', must", id="19 digits could overflow"),
-        pytest.param("0 16\n" + "x" * 500 + "\n", 2, f"is '{'x' * 40}', must be", id="a long line is cut"),
-        pytest.param("1 16\n", 1, "is 1 16, but the record starts at 0", id="bytes before the first"),
-        pytest.param("0 16\n17 16\n", 2, "is 17 16, but the record starts at 16", id="a gap"),
-        pytest.param("0 16\n15 16\n", 2, "is 15 16, but the record starts at 16", id="an overlap"),
-        pytest.param("0 16\n16 15\n", 2, "is 16 15, .* has at least 16 bytes", id="shorter than a frame"),
-        pytest.param("0 16\n16 15\n99 1\n", 2, "is 16 15", id="the first of several"),
-        pytest.param(
-            "".join(f"{n} {10**18 - 1}\n" for n in range(12)), 2, "is 1 9999", id="sums that overflow int64"
-        ),
+        ("0 16\n16 20", 2, "'16 20'"),
+        ("0 16\n\n16 16\n", 2, "''"),
+        ("0 16\n16\n", 2, "'16'"),
+        ("0 16 16\n", 1, "'0 16 16'"),
+        ("0  16\n", 1, "'0  16'"),
+        ("0 16\r\n", 1, r"'0 16\\r'"),
+        ("-0 16\n", 1, "'-0 16'"),
+        ("x\ny\n", 1, "'x'"),
+        # Arabic digits
+        ("0 \u0661\u0666\n", 1, "'0 \u0661\u0666'"),
+        # 19 digits could overflow
+        (f"0 {10**18}\n", 1, "'0 1000000000000000000'"),
+        ("0 16\n" + "x" * 500 + "\n", 2, f"'{'x' * 40}'"),
+        ("1 16\n", 1, "1 16, but the record starts at 0"),
+        ("0 16\n17 16\n", 2, "17 16, but the record starts at 16"),
+        ("0 16\n15 16\n", 2, "15 16, but the record starts at 16"),
+        ("0 16\n16 15\n99 1\n", 2, "16 15, .* has at least 16 bytes"),
+        # sums that overflow int64
+        ("".join(f"{n} {10**18 - 1}\n" for n in range(12)), 2, "1 9999"),
     ],
 )
-def test_a_wrong_line_is_named(text, line, message):
-    with pytest.raises(FormatError, match=rf"^x\.idx: 1 problem\n  line {line}: {message}"):
+def test_a_wrong_line_is_named(text, line, found):
+    with pytest.raises(FormatError, match=rf"^x\.idx: 1 problem\n  line {line}: is {found}"):
         parse_index(text, "x.idx")
 
 
-@pytest.mark.parametrize(
-    ("shard", "path"),
-    [
-        ("a-train-3f9a2c1b.tfrecord-00000-of-00002", "index/a-train-3f9a2c1b.tfrecord-00000-of-00002.idx"),
-        ("part/a.tfrecord", "part/index/a.tfrecord.idx"),
-    ],
-    ids=["at the top", "in a folder"],
-)
-def test_an_index_is_in_a_folder_next_to_its_shard(shard, path):
-    assert index_path(shard) == path
+def test_the_files_are_in_a_folder_next_to_their_shard():
+    assert index_path("a-00000-of-00002") == "index/a-00000-of-00002.idx"
+    assert index_path("part/a.tfrecord") == "part/index/a.tfrecord.idx"
+    assert labels_path("a-00000-of-00002") == "index/a-00000-of-00002.labels"
+    assert labels_path("part/a.tfrecord") == "part/index/a.tfrecord.labels"
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
+def test_any_labels_are_read_back_from_their_bytes(labels):
+    data = labels_bytes(labels)
+    assert data == b"".join(label.to_bytes(8, "little", signed=True) for label in labels)
+    found = parse_labels(data, len(labels), "x.labels")
+    assert (found.dtype, found.tolist()) == (np.dtype(np.int64), labels)
+    assert labels_bytes(found) == data
+
+
+@pytest.mark.parametrize("num_bytes", [0, 1, 15, 17, 24])
+def test_a_file_without_one_label_per_record_is_refused(num_bytes):
+    with pytest.raises(FormatError, match=rf"has {num_bytes} bytes; the labels of 2 records have 16$"):
+        parse_labels(bytes(num_bytes), 2, "index/x.labels")

@@ -1,4 +1,3 @@
-import copy
 import dataclasses
 import hashlib
 import json
@@ -310,149 +309,56 @@ def test_any_value_at_any_place_is_read_or_reported(data):
         assert again | {"digest": ""} == top | {"digest": "", "requires": "tfshards>=0.1"}
 
 
+SHARD = "splits val shards 0"
+
+
 @pytest.mark.parametrize(
-    ("place", "value", "problem"),
+    ("place", "value", "message"),
     [
-        pytest.param(("name",), "a b", "name: 'a b' must be letters", id="the name makes file names"),
-        pytest.param(("build_id",), "3F9A2C1B", "build_id: is '3F9A2C1B', must be 8 lower", id="upper case"),
-        pytest.param(("build_id",), "3f9a2c1", "build_id: is '3f9a2c1', must be 8", id="7 digits"),
-        pytest.param(("format_version",), 0, "format_version: is 0, must lie between 1", id="the first is 1"),
-        pytest.param(("splits",), {}, "splits: is empty, must hold at least one", id="no split"),
-        pytest.param(
-            ("splits", "train", "shards"),
-            [],
-            "splits.train.shards: is empty, must hold at least one",
-            id="no shard",
-        ),
-        pytest.param(
-            ("splits", "val", "num_examples"),
-            4,
-            "splits.val.num_examples: is 4, but the shards hold 3",
-            id="a split's sum",
-        ),
-        pytest.param(
-            ("splits", "val", "label_counts", "cat"),
-            2,
-            "splits.val.label_counts: adds up to 4, but the shards hold 3 examples",
-            id="the sum of the labels",
-        ),
-        pytest.param(
-            ("splits", "val", "label_counts", "cow"),
-            0,
-            "splits.val.label_counts.cow: is not a class of the schema",
-            id="an unknown class, even of no examples",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "path"),
-            "../a",
-            "splits.val.shards[0].path: '../a' must not contain '..'",
-            id="outside of the dataset",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "path"),
-            "photos-train-3f9a2c1b.tfrecord-00000-of-00002",
-            "splits: the shard 'photos-train-3f9a2c1b.tfrecord-00000-of-00002' is listed 2 times",
-            id="a shard in two splits",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "digest"),
-            "md5:0123",
-            "splits.val.shards[0].digest: is 'md5:0123', must be 'sha256:' and 64 lower",
-            id="another digest",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "record_bytes"),
-            47,
-            "splits.val.shards[0].record_bytes: is 47, but 3 records need at least 48",
-            id="less than the frames alone",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "num_bytes"),
-            0,
-            "splits.val.shards[0].num_bytes: is 0, but there are 3 records",
-            id="records in no bytes",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "num_bytes"),
-            299,
-            "splits: the shard 'photos-val-3f9a2c1b.tfrecord-00000-of-00001' has 299 bytes, but",
-            id="smaller than its records",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "index_digest"),
-            "",
-            "splits.val.shards[0].index_digest: is '', must be 'sha256:' and 64 lower",
-            id="no digest of the index",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "labels_digest"),
-            "",
-            "splits.val.shards[0].labels_digest: is '', must be 'sha256:' and 64 lower",
-            id="no digest of the labels",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "examples_digest"),
-            "0" * 17,
-            "splits.val.shards[0].examples_digest: is '00000000000000000', must be 16 lower",
-            id="a longer digest of examples",
-        ),
-        pytest.param(
-            ("splits", "val", "shards", 0, "last_bytes"),
-            "f",
-            "splits.val.shards[0].last_bytes: is 'f', must be up to 8 bytes in hex",
-            id="half a byte",
-        ),
-        pytest.param(
-            ("compression",), "zstd", "compression: is 'zstd', must be none or gzip", id="a compression"
-        ),
-        pytest.param(
-            ("rejects_digest",), "", "rejects_digest: is '', must be 'sha256:'", id="rejects without a digest"
-        ),
-        pytest.param(
-            ("inputs_digest",), "md5:0", "inputs_digest: is 'md5:0', must be", id="no digest of inputs"
-        ),
-        pytest.param(("digest",), "md5:0", "digest: is 'md5:0', must be", id="no digest of its own"),
-        pytest.param(
-            ("totals", "entries"),
-            31,
-            "totals.entries: is 31, but accepted + rejected + skipped is 30",
-            id="an entry lost",
-        ),
-        pytest.param(
-            ("totals", "accepted"),
-            22,
-            "totals.accepted: is 22, but the splits hold 23 examples",
-            id="an example lost",
-        ),
-        pytest.param(
-            ("totals", "reasons", "rejected"),
-            {},
-            "totals.reasons.rejected: adds up to 0, but totals.rejected is 2",
-            id="rejected for no reason",
-        ),
-        pytest.param(
-            ("totals", "reasons", "skipped", "hidden name"),
-            5,
-            "totals.reasons.skipped: adds up to 6, but totals.skipped is 5",
-            id="skipped too often",
-        ),
-        pytest.param(
-            ("totals", "reasons", "lost"),
-            {"x": 1},
-            "totals.reasons.lost: is not a field of this format",
-            id="an unknown outcome",
-        ),
-        pytest.param(
-            ("schema", "features", 1, "dtype"),
-            "uint64",
-            "schema.features[1].dtype: is 'uint64', but kind 'label' can only be",
-            id="a faulty feature",
-        ),
+        ("name", "a b", "'a b' must be letters"),
+        ("build_id", "3F9A2C1B", "is '3F9A2C1B', must be 8 lower-case hex digits"),
+        ("build_id", "3f9a2c1", "is '3f9a2c1', must be 8"),
+        ("format_version", 0, "is 0, must lie between 1"),
+        ("splits", {}, "is empty, must hold at least one"),
+        ("splits train shards", [], "is empty, must hold at least one"),
+        ("splits val num_examples", 4, "is 4, but the shards hold 3"),
+        ("splits val label_counts cow", 0, "is not a class of the schema"),
+        (f"{SHARD} path", "../a", "'../a' must not contain '..'"),
+        (f"{SHARD} digest", "md5:0123", "is 'md5:0123', must be 'sha256:' and 64 lower"),
+        (f"{SHARD} record_bytes", 47, "is 47, but 3 records need at least 48"),
+        (f"{SHARD} num_bytes", 0, "is 0, but there are 3 records"),
+        (f"{SHARD} index_digest", "", "is '', must be 'sha256:' and 64 lower"),
+        (f"{SHARD} labels_digest", "", "is '', must be 'sha256:' and 64 lower"),
+        (f"{SHARD} examples_digest", "0" * 17, "is '00000000000000000', must be 16 lower"),
+        (f"{SHARD} last_bytes", "f", "is 'f', must be up to 8 bytes in hex"),
+        ("compression", "zstd", "is 'zstd', must be none or gzip"),
+        ("rejects_digest", "", "is '', must be 'sha256:'"),
+        ("inputs_digest", "md5:0", "is 'md5:0', must be"),
+        ("digest", "md5:0", "is 'md5:0', must be"),
+        ("totals entries", 31, "is 31, but accepted + rejected + skipped is 30"),
+        ("totals accepted", 22, "is 22, but the splits hold 23 examples"),
+        ("totals reasons rejected", {}, "adds up to 0, but totals.rejected is 2"),
+        ("totals reasons lost", {"x": 1}, "is not a field of this format"),
+        ("schema features 1 dtype", "uint64", "is 'uint64', but kind 'label' can only be"),
     ],
 )
-def test_contradictory_fields_are_reported(place, value, problem):
-    found = [f"{where}: {message}" for where, message in problems_of(changed(place, value))]
-    assert any(line.startswith(problem) for line in found), found
+def test_contradictory_fields_are_reported(place, value, message):
+    steps = tuple(int(step) if step.isdecimal() else step for step in place.split())
+    found = [problem for where, problem in problems_of(changed(steps, value)) if where == spelled(steps)]
+    assert any(problem.startswith(message) for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reported", "message"),
+    [
+        (("label_counts", "cat"), 2, "splits.val.label_counts", "adds up to 4, but the shards hold 3"),
+        (("shards", 0, "path"), photos().shards[0].path, "splits", "-00000-of-00002' is listed 2 times"),
+        (("shards", 0, "num_bytes"), 299, "splits", "has 299 bytes, but records of 300 bytes without"),
+    ],
+)
+def test_a_contradiction_of_several_fields_is_reported_where_they_are(place, value, reported, message):
+    found = problems_of(changed(("splits", "val", *place), value))
+    assert any(where == reported and message in problem for where, problem in found), found
 
 
 @pytest.mark.parametrize("number", [1, 16])
@@ -477,11 +383,6 @@ def test_a_digest_of_rejects_belongs_to_rejects():
     assert problems_of(top) == [("rejects_digest", "is given, but totals.rejected is 0")]
 
 
-def test_a_digest_of_inputs_may_be_empty():
-    manifest = dataclasses.replace(photos(), inputs_digest="")
-    assert parse_manifest(manifest.to_text(), "dataset.json") == manifest
-
-
 CONTENT = {
     "the name": {"name": "pictures"},
     "the schema": {"schema": Schema((IMAGE, LABEL, KEY), ("cat", "h\u00fcndchen", "rabbit"))},
@@ -502,11 +403,10 @@ def test_the_id_of_the_content_depends_on(changes):
 def test_the_id_of_the_content_depends_on_the_bytes_of_every_shard():
     found = {photos().content_id()}
     for name, split in photos().splits.items():
-        for index, one in enumerate(split.shards):
-            shards = list(split.shards)
-            shards[index] = dataclasses.replace(one, digest=LABELS_DIGEST)
-            other = dataclasses.replace(split, shards=tuple(shards))
-            splits = {**photos().splits, name: other}
+        for one in split.shards:
+            other = dataclasses.replace(one, digest=LABELS_DIGEST)
+            shards = tuple(other if each is one else each for each in split.shards)
+            splits = {**photos().splits, name: dataclasses.replace(split, shards=shards)}
             found.add(dataclasses.replace(photos(), splits=splits).content_id())
     assert len(found) == 4
 
@@ -536,20 +436,17 @@ def test_a_changed_byte_anywhere_is_detected(first):
                 parse_manifest(flipped.decode("latin-1"), "d.json")
 
 
-def test_an_edited_but_valid_manifest_is_refused():
-    text = photos().to_text().replace('"seed": 0', '"seed": 1')
-    with pytest.raises(FormatError, match="digest: does not match: the manifest was changed or damaged"):
-        parse_manifest(text, "d.json")
-    assert parse_manifest(with_digest(text), "d.json").options["seed"] == 1
-
-
-def test_a_reformatted_manifest_is_refused():
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
+        photos().to_text().replace('"seed": 0', '"seed": 1'),
         photos().to_text().replace('"digest": ', '"digest" : '),
         json.dumps(document(), sort_keys=True),
-    ):
-        with pytest.raises(FormatError, match="digest: does not match"):
-            parse_manifest(text, "d.json")
+    ],
+)
+def test_a_text_that_was_edited_or_formatted_again_is_refused(text):
+    with pytest.raises(FormatError, match="digest: does not match: the manifest was changed or damaged"):
+        parse_manifest(text, "d.json")
 
 
 def test_the_digest_is_that_of_the_text_with_zeros_in_its_place():
@@ -563,22 +460,17 @@ def test_the_name_of_a_split_is_checked_as_that_of_the_dataset():
     top = document()
     top["splits"]["a/b"] = top["splits"].pop("val")
     [(place, message)] = problems_of(top)
-    assert (place, message[:28]) == ("splits", "the name 'a/b' must be lette")
+    assert (place, message[:14]) == ("splits", "the name 'a/b'")
 
 
 @pytest.mark.parametrize(
     ("labels", "dtype", "wrong"),
     [
-        pytest.param(["0", "-1", "42"], "int64", [], id="integers"),
-        pytest.param(["9223372036854775807", "-9223372036854775808"], "int64", [], id="all of int64"),
-        pytest.param(["9223372036854775808"], "int64", ["9223372036854775808"], id="more than int64"),
-        pytest.param(["255", "256", "-1"], "uint8", ["256", "-1"], id="within the dtype"),
-        pytest.param(
-            ["01", "-0", "+1", " 1", "1.0", "", "\u0661", "cat", "9" * 5000],
-            "int64",
-            ["01", "-0", "+1", " 1", "1.0", "''", "\u0661", "cat", "9" * 5000],
-            id="one spelling a number",
-        ),
+        (["0", "-1", "42", "9223372036854775807", "-9223372036854775808"], "int64", []),
+        (["9223372036854775808"], "int64", ["9223372036854775808"]),
+        (["255", "256", "-1"], "uint8", ["256", "-1"]),
+        (["01", "-0", "+1", " 1", "1.0"], "int64", ["01", "-0", "+1", " 1", "1.0"]),
+        (["", "\u0661", "cat", "9" * 5000], "int64", ["''", "\u0661", "cat", "9" * 5000]),
     ],
 )
 def test_classes_without_names_are_counted_by_number(labels, dtype, wrong):
@@ -605,15 +497,11 @@ def test_only_the_classes_of_a_scalar_label_are_counted(feature):
 
 def test_labels_are_not_checked_against_a_faulty_schema():
     top = changed(("schema", "features", 1), 3)
-    top["splits"]["val"]["shards"][0]["labels_digest"] = ""
+    shard = top["splits"]["val"]["shards"][0]
+    shard["labels_digest"] = ""
     assert problems_of(top) == [("schema.features[1]", "is 3, must be an object")]
-    top["splits"]["val"]["shards"][0]["labels_digest"] = "md5:0"
-    assert problems_of(top)[1:] == [
-        (
-            "splits.val.shards[0].labels_digest",
-            "is 'md5:0', must be 'sha256:' and 64 lower-case hex digits",
-        )
-    ]
+    shard["labels_digest"] = "md5:0"
+    assert [place for place, _ in problems_of(top)][1:] == ["splits.val.shards[0].labels_digest"]
 
 
 def test_a_shard_has_the_digests_of_its_index_and_labels():
@@ -672,22 +560,16 @@ def test_a_document_that_is_not_an_object_is_reported(text, found):
 @pytest.mark.parametrize(
     ("requires", "needed"),
     [
-        pytest.param("tfshards>=3.2", "tfshards>=3.2", id="as in the file"),
-        pytest.param(None, "a newer tfshards", id="not in the file"),
-        pytest.param(["tfshards>=3"], "a newer tfshards", id="in an unknown form"),
-        pytest.param("\x1b[31m", "a newer tfshards", id="no control characters"),
+        ("tfshards>=3.2", "tfshards>=3.2"),
+        (None, "a newer tfshards"),
+        (["tfshards>=3"], "a newer tfshards"),
+        ("\x1b[31m", "a newer tfshards"),
     ],
 )
 def test_a_newer_format_is_reported_with_the_release_that_reads_it_and_nothing_else(requires, needed):
     newer = {"format_version": FORMAT_VERSION + 1, "requires": requires, "shards": "elsewhere"}
     expected = f"is {FORMAT_VERSION + 1}, but this release reads up to {FORMAT_VERSION}; install {needed}"
     assert problems_of(newer) == [("format_version", expected)]
-
-
-def test_true_is_not_a_format_version():
-    assert problems_of(changed(("format_version",), True)) == [
-        ("format_version", "is True, must be an integer")
-    ]
 
 
 @pytest.mark.parametrize("path", ["shard-{}", "same"], ids=["sound", "every path and class repeated"])
@@ -731,26 +613,17 @@ def test_a_file_that_is_not_utf8_is_reported(tmp_path):
         read_manifest(tmp_path)
 
 
-def test_a_folder_without_a_manifest_is_not_a_dataset(tmp_path):
+def test_the_reason_why_a_manifest_cannot_be_read_is_reported(tmp_path):
     with raises(InputError, "dataset-missing", manifest="dataset.json"):
         read_manifest(tmp_path)
-
-
-def test_a_missing_folder_is_reported_as_missing(tmp_path):
     with raises(InputError, "path-missing"):
         read_manifest(tmp_path / "gone")
-
-
-def test_the_path_of_the_manifest_is_not_a_dataset(tmp_path):
-    write_manifest(photos(), tmp_path)
-    with raises(InputError, "dataset-no-folder", manifest="dataset.json"):
-        read_manifest(tmp_path / MANIFEST_NAME)
-
-
-def test_the_reason_why_a_manifest_cannot_be_opened_is_reported(tmp_path):
     (tmp_path / MANIFEST_NAME).mkdir()
     with raises(InputError, "dataset-unreadable"):
         read_manifest(tmp_path)
+    (tmp_path / "file").write_bytes(b"")
+    with raises(InputError, "dataset-no-folder", manifest="dataset.json"):
+        read_manifest(tmp_path / "file")
 
 
 def test_an_invalid_manifest_is_not_written(tmp_path):
@@ -759,13 +632,6 @@ def test_an_invalid_manifest_is_not_written(tmp_path):
     with pytest.raises(FormatError, match=r"totals\.accepted: is 1, but the splits hold 23"):
         write_manifest(faulty, tmp_path)
     assert read_manifest(tmp_path) == photos()
-
-
-def test_a_failed_write_leaves_the_old_manifest(tmp_path):
-    (tmp_path / MANIFEST_NAME).mkdir()
-    with pytest.raises(IsADirectoryError):
-        write_manifest(photos(), tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST_NAME]
 
 
 def test_a_reader_sees_the_old_manifest_or_the_new_one(tmp_path):
@@ -806,10 +672,3 @@ def test_missing_shards_and_wrong_sizes_are_all_reported(tmp_path):
         f"{first}: cannot be read: No such file or directory",
         f"{third}: has 299 bytes, but the manifest lists 300",
     ]
-
-
-def test_reading_does_not_change_the_document():
-    top = document()
-    before = copy.deepcopy(top)
-    problems_of(top)
-    assert top == before

@@ -9,29 +9,10 @@ def test_a_valid_name_is_accepted(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("", id="none at all"),
-        pytest.param(".hidden", id="hidden from listings"),
-        pytest.param("_a", id="starts with neither letter nor digit"),
-        pytest.param("-a", id="looks like an option"),
-        pytest.param("a-", id="would run into the next part"),
-        pytest.param("a--b", id="an empty part"),
-        pytest.param("a/b", id="a folder"),
-        pytest.param("a b", id="a space"),
-        pytest.param("größe", id="not ASCII"),
-        pytest.param("a\n", id="a line's end"),
-        pytest.param("a*", id="a pattern"),
-    ],
+    "name", ["", ".hidden", "_a", "-a", "a-", "a--b", "a/b", "a b", "größe", "a\n", "a*", "x" * 81]
 )
 def test_a_name_that_could_break_a_path_or_a_report_is_refused(name):
-    assert name_fault(name) == (
-        f"{name!r} must be letters, digits, '_', '.' and single '-', starting with a letter or digit"
-    )
-
-
-def test_a_name_too_long_for_a_file_system_is_refused():
-    assert name_fault("x" * 81) == f"'{'x' * 81}' has 81 characters; at most 80 are allowed"
+    assert name_fault(name).startswith(repr(name))
 
 
 def test_names_of_the_maximum_length_make_valid_file_names():
@@ -42,47 +23,27 @@ def test_names_of_the_maximum_length_make_valid_file_names():
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "photos-train-3f9a2c1b.tfrecord-00000-of-00064",
-        "part one/größe.tfrecord",
-        "a/b/c",
-        "index.tfrecord",
-        "labels",
-        "a..b",
-        "sub/dataset.json",
-    ],
+    ["photos-3f9a2c1b.tfrecord-00000-of-00064", "part one/größe.tfrecord", "a/b/c", "index.tfrecord"]
+    + ["labels", "a..b", "sub/dataset.json"],
 )
 def test_a_relative_path_is_accepted(path):
     assert shard_path_fault(path) is None
 
 
+# a separator of Windows, another store, a drive, what breaks a report or a system call, and no UTF-8
+OUTSIDE = ["", "/etc/passwd", "a\\b", "gs://bucket/a", "C:a", "a\nb", "a\0b", "\udc80"]
+# another spelling of a path, or where builds keep their plans
+SPELLED = ["../a", "a/../../b", "a/..", "./a", "a//b", "a/", ".build/a"]
+RESERVED = ["index/a.idx", "part/index/a.idx", "index", "dataset.json", "labels.txt", "label.labels.txt"]
+RESERVED += ["dataset_info.json", "features.json", "rejected-3f9a2c1b.jsonl", "generations/0.json"]
+
+
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        pytest.param("", "must be a relative path of printable", id="no path"),
-        pytest.param("/etc/passwd", "must be a relative path", id="absolute"),
-        pytest.param("a\\b", "must be a relative path", id="a separator of Windows"),
-        pytest.param("gs://bucket/a", "must be a relative path", id="elsewhere"),
-        pytest.param("C:a", "must be a relative path", id="a drive"),
-        pytest.param("a\nb", "must be a relative path", id="breaks a report"),
-        pytest.param("a\0b", "must be a relative path", id="breaks a system call"),
-        pytest.param("\udc80", "must be a relative path", id="not UTF-8"),
-        pytest.param("../a", "must not contain '..', '.', hidden or empty parts", id="outside"),
-        pytest.param("a/../../b", "must not contain", id="outside by a detour"),
-        pytest.param("a/..", "must not contain", id="ends upwards"),
-        pytest.param("./a", "must not contain", id="another spelling of a"),
-        pytest.param("a//b", "must not contain", id="another spelling of a/b"),
-        pytest.param("a/", "must not contain", id="a folder"),
-        pytest.param(".build/a", "must not contain", id="where builds keep their plans"),
-        pytest.param("index/a.idx", "is reserved for another file", id="an index"),
-        pytest.param("part/index/a.idx", "is reserved", id="an index of a shard in a folder"),
-        pytest.param("index", "is reserved", id="the folder of indexes"),
-        pytest.param("dataset.json", "is reserved", id="the manifest"),
-        pytest.param("labels.txt", "is reserved", id="the class names"),
-        pytest.param("label.labels.txt", "is reserved", id="TFDS's class names"),
-        pytest.param("dataset_info.json", "is reserved", id="TFDS's manifest"),
-        pytest.param("features.json", "is reserved", id="TFDS's schema"),
-        pytest.param("rejected-3f9a2c1b.jsonl", "is reserved", id="the rejects"),
+        *((path, "must be a relative path of printable") for path in OUTSIDE),
+        *((path, "must not contain '..', '.', hidden or empty parts") for path in SPELLED),
+        *((path, "is reserved for another file") for path in RESERVED),
     ],
 )
 def test_a_path_that_leaves_the_dataset_or_collides_is_refused(path, fault):
