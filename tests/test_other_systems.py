@@ -30,7 +30,7 @@ HOMES = {
     "fcntl": {"schemas/locks.py"},
     "resource": {"prep/building/preview.py"},
     "symlink": set(),
-    "link": {"loader/fetching/folder.py", "schemas/storage/copies.py"},
+    "link": {"loader/fetching/folder.py", "schemas/storage/writing.py"},
 }
 
 

@@ -17,7 +17,6 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -107,7 +106,6 @@ class FaultProxy:
         endpoint: its address.
         requests: the requests in the order in which they arrived.
         most_in_flight: the largest number of requests that it had received and not yet answered.
-        listing: if set, answers listings in place of the server; see stale_listing.py.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -115,7 +113,6 @@ class FaultProxy:
         self._upstream = (str(address.hostname), int(address.port or 80))
         self.requests: list[Request] = []
         self.most_in_flight = 0
-        self.listing: Callable[[str], bytes | None] | None = None
         self._in_flight = 0
         self._rules: tuple[_Rule, ...] = ()
         self._connections: set[asyncio.Task[None]] = set()
@@ -155,7 +152,6 @@ class FaultProxy:
     def clear(self) -> None:
         """Let no more faults happen, and forget all requests."""
         self._rules = ()
-        self.listing = None
         self.requests = []
         self.most_in_flight = 0
 
@@ -195,10 +191,6 @@ class FaultProxy:
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
             await asyncio.sleep(sum(rule.fault.seconds for rule in rules if isinstance(rule.fault, Delay)))
-            listing = self.listing(target) if self.listing and request.kind == "list" else None
-            if listing is not None:
-                await exchange.drain()
-                return await exchange.answer(200, listing)
             return await exchange.run(self._upstream)
         finally:
             self._in_flight -= 1

@@ -26,7 +26,7 @@ from tfshards.prep.engines.worker import Requirements, has_arrived
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.storage import RemotePath, any_path, stores
 
-from .conftest import RunningServers, lead_to
+from .conftest import STORES, RunningServers, each_store, lead_to
 from .faults import Answer, FaultProxy, LoseAnswer
 from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
@@ -35,8 +35,6 @@ Build = Callable[..., Manifest]
 KILLS = int(os.environ.get("TORTURE_STORE_KILLS", "1"))
 PAIRS = int(os.environ.get("TORTURE_STORE_PAIRS", "1"))
 SEED = os.environ.get("TORTURE_SEED", "4")
-STORES = ["moto", "fake-gcs", "s3proxy", "azurite"]
-each_store = pytest.mark.parametrize("server", mostly_nightly(STORES, STORES[:2]), indirect=True)
 
 
 @pytest.fixture

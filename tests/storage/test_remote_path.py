@@ -29,6 +29,7 @@ from tfshards.schemas.storage import (
 from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.writing import abort_uploads
 
+from .conftest import each_store
 from .servers import s3_client
 
 ODD = ["a b", "100%25", "#1", "x+y", "é", "Ünï", "a&b=c", "semi;colon", "(1)", "~tilde", "quote'", "dots..x"]
@@ -109,6 +110,7 @@ def test_without_obstore_the_command_that_installs_it_is_named():
     assert done.stderr.splitlines()[-1].endswith("install it: pip install 'tfshards[remote]'")
 
 
+@each_store
 def test_listings_are_those_of_a_local_folder(folder, local):
     fill(folder)
     fill(local)
@@ -157,6 +159,7 @@ def test_what_exists_is_what_exists_locally(folder, local):
     folder.rmdir()
 
 
+@each_store
 def test_odd_names_come_back_as_they_were(folder):
     for name in ODD:
         (folder / name).write_bytes(name.encode())
@@ -227,6 +230,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(folder):
             file.read()
 
 
+@each_store
 def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):
     path = folder / "x"
     path.write_if(b"first", None)
@@ -244,6 +248,7 @@ def test_an_object_is_replaced_only_if_it_is_the_one_that_was_seen(folder):
     assert not path.exists()
 
 
+@each_store
 def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder, local):
     local.mkdir()
     data = [bytes([number]) * 1_000_000 for number in range(20)]
