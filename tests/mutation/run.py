@@ -2,7 +2,7 @@
 
 ``python tests/mutation/run.py [--sample N] [MODULE ...]`` runs the tests in TESTS once per mutant of a
 module, in a process forked from one that has imported what the tests need. cosmic-ray makes the changes;
-nothing is written into the tree. Exit status 1 if a mutant survives that EQUIVALENT does not list.
+nothing is written into the tree. Exit status 1 if a mutant survives on a line that EQUIVALENT does not list.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Mutant:
     source: str
 
     @property
-    def name(self) -> tuple[str, str, str]:
-        """What EQUIVALENT lists: module, and the line before and after the change."""
-        return (self.module, self.before, self.after)
+    def is_known(self) -> bool:
+        """Whether EQUIVALENT lists its line."""
+        return self.before in EQUIVALENT.get(self.module, {})
 
 
 def mutants(module: str) -> Iterator[Mutant]:
@@ -103,6 +103,12 @@ class _Meaning(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
+        self.generic_visit(node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        # no result depends on the size of a cache, or on a check of equal lengths
+        node.keywords = [each for each in node.keywords if each.arg not in ("strict", "maxsize")]
         self.generic_visit(node)
         return node
 
@@ -234,10 +240,10 @@ def _try_all(module: str, sample: int | None, workers: int) -> tuple[int, int, i
     if sample is not None and sample < len(tried):
         tried = random.Random(0).sample(tried, sample)
     passed = [mutant for mutant in survivors(module, tried, seconds=seconds, workers=workers) if mutant]
-    equivalent = [mutant for mutant in passed if mutant.name in EQUIVALENT]
+    equivalent = [mutant for mutant in passed if mutant.is_known]
     print(f"{module}: {len(tried)} mutants, {len(passed)} survive, {len(equivalent)} known to be equivalent")
     for mutant in passed:
-        if mutant.name not in EQUIVALENT:
+        if not mutant.is_known:
             print(f"  {module}:{mutant.number}\n    - {mutant.before}\n    + {mutant.after}")
     sys.stdout.flush()
     return len(tried), len(passed), len(equivalent)
