@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from tfshards.schemas.errors import TfshardsError
-from tfshards.schemas.json_reader import Json, as_json
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import Manifest
 from tfshards.schemas.manifest_file import file_problems, read_manifest, read_manifest_file
 from tfshards.schemas.names import GENERATIONS_NAME, MANIFEST_NAME
@@ -44,7 +44,7 @@ class Generation:
 
     def to_json(self) -> dict[str, Json]:
         """Return the attributes as JSON values; the time as in ISO 8601."""
-        return {**as_json(self), "committed_at": self.committed_at.isoformat()}
+        return {**vars(self), "committed_at": self.committed_at.isoformat()}
 
 
 def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
