@@ -5,22 +5,15 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.prep.exporting.table import FORMATS, IN_PLACE
+from tfshards.prep.exporting.table import FORMATS
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     texts = [f"{name} ({chosen.text})" for name, chosen in FORMATS.items()]
     add = parser.add_argument
-    add(
-        "directory", metavar="DIR", nargs="?", help="output folder: new, or of an unfinished export to resume"
-    )
-    add(
-        "--to",
-        required=True,
-        choices=(*FORMATS, *IN_PLACE),
-        help=f"format: {', '.join(texts)}; without DIR, written into the dataset: {', '.join(IN_PLACE)}",
-    )
+    add("directory", metavar="DIR", help="output folder: new, or of an unfinished export to resume")
+    add("--to", required=True, choices=(*FORMATS,), help=f"format: {', '.join(texts)}")
     add("--select", metavar="NAMES", help="comma-separated names of the features to export (default: all)")
 
 

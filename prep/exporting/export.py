@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,27 +10,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart, require_package
+from tfshards.prep.exporting.format import PIECES, Format, WrittenFile, WrittenPart, require_package
 from tfshards.prep.exporting.request import ExportPart, ExportRequest, NotTextError, make_request
-from tfshards.prep.exporting.table import FORMATS, IN_PLACE, describe_in_place
+from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.exporting.write_parts import (
+    Journal,
     Target,
-    commit,
-    committed_files,
     fingerprint,
-    is_finished,
-    is_piece,
     is_unchanged,
-    read_binary,
-    read_known,
-    start,
+    read_journal,
     write_part,
+    written_file,
 )
 from tfshards.prep.progress.lines import Log, Meter, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import local_path, read_once, require_space, write_blocks_atomically
+from tfshards.schemas.files import local_path, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.option import check_strings
@@ -49,7 +44,7 @@ class Export:
         num_examples: number of examples.
         files: paths of all files, relative to ``directory``, and their sizes in bytes.
         num_kept: number of parts that an earlier run had written, and that were only verified.
-        num_parts: number of all parts; 0 for a format that is written into the dataset.
+        num_parts: number of all parts.
     """
 
     directory: str
@@ -62,8 +57,6 @@ class Export:
     def __repr__(self) -> str:
         """Return the text that ``tfshards export`` prints."""
         files = f"{counted(len(self.files), 'file')}, {size(sum(self.files.values()))}"
-        if not self.num_parts:
-            return f"{self.to}: {', '.join(self.files)} in {self.directory}"
         kept = f", {counted(self.num_kept, 'part')} of an earlier run" if self.num_kept else ""
         return (
             f"{self.to}: {counted(self.num_examples, 'example')}, {files} in {self.directory}{kept}; every "
@@ -84,7 +77,7 @@ class Export:
 
 def export(
     dataset: str | os.PathLike[str],
-    directory: str | os.PathLike[str] | None = None,
+    directory: str | os.PathLike[str],
     *,
     to: str,
     select: Sequence[str] | None = None,
@@ -99,10 +92,8 @@ def export(
 
     Args:
         dataset: folder of the dataset, or its URL.
-        directory: a new or empty local directory, or the one of an unfinished export to resume; None for
-            formats that are written into the dataset.
-        to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``; in the dataset
-            ``"croissant"`` or ``"tfmd"``.
+        directory: a new or empty local directory, or the one of an unfinished export to resume.
+        to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``.
         select: names of the features to export; by default all.
         log: called with each status line.
 
@@ -115,16 +106,8 @@ def export(
     """
     if select is not None:
         check_strings("select", select)
-    if to not in FORMATS and to not in IN_PLACE:
-        raise OptionsError("export-format-unknown", to=to, names=[*FORMATS, *IN_PLACE])
-    if to in IN_PLACE:
-        for name, value in (("directory", directory), ("select", select)):
-            if value is not None:
-                raise OptionsError("export-in-place", to=to, name=name, found=value)
-        files = describe_in_place(dataset, to)
-        return Export(str(dataset), to, read_manifest(dataset).num_examples, files, 0, 0)
-    if directory is None:
-        raise OptionsError("export-directory-missing", to=to)
+    if to not in FORMATS:
+        raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
     request = make_request(any_path(dataset), read_manifest(dataset), select)
     return _export(request, local_path(directory), FORMATS[to], log)
 
@@ -133,101 +116,91 @@ def _export(request: ExportRequest, directory: Path, chosen: Format, log: Log) -
     require_package(chosen)
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
-        identity = _identity(request, chosen)
-        known = read_known(directory, identity)
-        request = replace(request, binary=read_binary(directory))
         while True:
-            _check(request, chosen)
+            journal = read_journal(directory, _identity(request, chosen))
+            request = replace(request, binary=request.binary | journal.binary)
+            problems = chosen.problems(request)
+            if problems:
+                raise FormatError(
+                    f"to={chosen.name!r} cannot hold all of {request.root}; name the features to export with "
+                    "select=, or choose another format",
+                    problems,
+                )
             try:
-                return _write(request, Target(directory, chosen, known, {}, threading.Lock()), identity, log)
+                return _write(request, Target(directory, chosen, {}, threading.Lock()), journal, log)
             except NotTextError as error:
                 (name,) = error.args
                 log(f"some values of {name!r} are not UTF-8; all of them are stored as bytes")
                 request = replace(request, binary=request.binary | {name})
-                known = read_known(directory, identity)
 
 
-def _check(request: ExportRequest, chosen: Format) -> None:
-    """Raise FormatError if the format cannot hold the dataset."""
-    problems = chosen.problems(request)
-    if problems:
-        raise FormatError(
-            f"to={chosen.name!r} cannot hold all of {request.root}; name the features to export with select=,"
-            " or choose another format",
-            problems,
-        )
-
-
-def _write(request: ExportRequest, target: Target, identity: Json, log: Log) -> Export:
+def _write(request: ExportRequest, target: Target, journal: Journal, log: Log) -> Export:
     """Write the parts that are missing or damaged, then the other files, then the commit."""
     parts, directory, chosen = request.parts, target.directory, target.format
+    marks = [fingerprint(request, part, chosen) for part in parts]
+
+    def is_finished(part: ExportPart, tick: Tick) -> bool:
+        tick(0)
+        mark, files = journal.parts.get(part.number, ("", ()))
+        found = mark == marks[part.number] and all(is_unchanged(directory, file) for file in files)
+        tick(2 * part.shard.record_bytes if found else 0)
+        return found
+
     # reading back counts like writing
-    num_bytes = 2 * sum(part.shard.record_bytes for part in parts)
-    with Meter("export", num_bytes) as meter:
-        files = committed_files(directory)
-        is_committed = files is not None and all(is_unchanged(directory, file) for file in files)
-        find = partial(_is_finished, target, request, with_pieces=not is_committed)
-        are_finished = in_threads(find, parts, meter.add)
-        if files is not None and is_committed and all(are_finished):
-            log(f"{directory} holds this export already, and its files are unchanged")
-            written = [WrittenPart(part, target.known[part.number][1]) for part in parts]
-            return _result(request, directory, chosen, written, files, len(parts))
+    with Meter("export", 2 * sum(part.shard.record_bytes for part in parts)) as meter:
+        are_finished = in_threads(is_finished, parts, meter.add)
         kept = [
-            WrittenPart(part, target.known[part.number][1])
+            WrittenPart(part, journal.parts[part.number][1])
             for part, is_kept in zip(parts, are_finished, strict=True)
-            if is_kept and not (is_committed and any(map(is_piece, target.known[part.number][1])))
+            if is_kept
         ]
-        numbers = {found.part.number for found in kept}
-        missing = [part for part in parts if part.number not in numbers]
-        if kept or target.known:
+        missing = [part for part, is_kept in zip(parts, are_finished, strict=True) if not is_kept]
+        if (
+            not missing
+            and journal.files is not None
+            and all(is_unchanged(directory, file) for file in journal.files)
+        ):
+            log(f"{directory} holds this export already, and its files are unchanged")
+            return _result(request, target, kept, journal.files, len(kept))
+        if journal.parts:
             log(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
         require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
+        for part in missing:
+            for file in journal.parts.get(part.number, ("", ()))[1]:
+                (directory / file.path).unlink(missing_ok=True)
         target.owners.update({file.path: found.part.number for found in kept for file in found.files})
-        start(directory, identity, request.binary, {number: target.known[number] for number in numbers})
-        written = [*kept, *in_threads(partial(write_part, target, request), missing, meter.add)]
-    written.sort(key=lambda found: found.part.number)
-    finished = _finish(request, target, written)
-    known = {found.part.number: (fingerprint(request, found.part, chosen), found.files) for found in written}
-    commit(directory, identity, request.binary, known, finished)
-    shutil.rmtree(directory / STATE)
-    return _result(request, directory, chosen, written, finished, len(kept))
-
-
-def _is_finished(
-    target: Target, request: ExportRequest, part: ExportPart, tick: Tick, *, with_pieces: bool
-) -> bool:
-    tick(0)
-    found = is_finished(target, request, part, with_pieces=with_pieces)
-    tick(2 * part.shard.record_bytes if found else 0)
-    return found
-
-
-def _finish(request: ExportRequest, target: Target, written: Sequence[WrittenPart]) -> list[WrittenFile]:
-    """Write the files that follow from all parts."""
+        journal = replace(
+            journal,
+            binary=request.binary,
+            parts={found.part.number: journal.parts[found.part.number] for found in kept},
+            files=None,
+        )
+        journal.write(directory)
+        made = in_threads(partial(write_part, target, request), missing, meter.add)
+    written = sorted([*kept, *made], key=lambda found: found.part.number)
     files = []
-    for path, blocks in target.format.finish(request, written, target.directory).items():
-        full = target.directory / path
-        full.parent.mkdir(parents=True, exist_ok=True)
-        write_blocks_atomically(full, blocks)
-        num_bytes, digest, _ = read_once(full)
-        files.append(WrittenFile(path, num_bytes, digest))
-    return files
+    for path, blocks in chosen.finish(request, written, directory).items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        write_blocks_atomically(directory / path, blocks)
+        files.append(written_file(directory, directory / path))
+    known = {found.part.number: (marks[found.part.number], found.files) for found in written}
+    replace(journal, parts=known, files=tuple(files)).write(directory)
+    return _result(request, target, written, files, len(kept))
 
 
 def _result(
     request: ExportRequest,
-    directory: Path,
-    chosen: Format,
+    target: Target,
     written: Sequence[WrittenPart],
     finished: Sequence[WrittenFile],
     num_kept: int,
 ) -> Export:
-    of_parts = (file for found in written for file in found.files if not is_piece(file))
+    files = [*(file for found in written for file in found.files), *finished]
     return Export(
-        str(directory),
-        chosen.name,
+        str(target.directory),
+        target.format.name,
         request.manifest.num_examples,
-        {file.path: file.num_bytes for file in (*of_parts, *finished)},
+        {file.path: file.num_bytes for file in files if not file.path.startswith(PIECES)},
         num_kept,
         len(written),
     )

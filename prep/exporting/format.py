@@ -63,7 +63,7 @@ class Format(NamedTuple):
         return version(self.install) if self.package else ""
 
 
-# The folder with the state of an unfinished export, and the one in it for pieces of files.
+# The folder with the journal of an export, and the one in it for pieces of files.
 STATE = ".export"
 PIECES = f"{STATE}/pieces"
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems
 from tfshards.prep.exporting.request import (
@@ -64,6 +65,7 @@ def _problems(request: ExportRequest) -> list[Problem]:
 def _write(
     request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
 ) -> None:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema, features = _schema(request), request.schema.features
@@ -78,13 +80,7 @@ def _write(
                 _column(request, feature, [example.values[feature.name] for example in rows])
                 for feature in features
             ]
-            writer.write_batch(_batch(columns, schema))
-
-
-def _batch(columns: Sequence[Array], schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 def _groups(examples: Iterable[ExportedExample]) -> Iterator[list[ExportedExample]]:
@@ -122,21 +118,12 @@ def _finish(request: ExportRequest, _: Sequence[WrittenPart], __: Path) -> Conte
     ]
     card: Json = [{"config_name": "default", "data_files": files}]
     rows = [f"| {name} | {split.num_examples:,} |" for name, split in request.manifest.splits.items()]
-    lines = [
-        "---",
-        # JSON is YAML
-        f"configs: {json.dumps(card)}",
-        "---",
-        "",
-        f"# {request.manifest.name}",
-        "",
-        f"Exported by tfshards, build {request.manifest.build_id}.",
-        "",
-        "| split | examples |",
-        "|---|---|",
-        *rows,
-    ]
-    return {"README.md": [("\n".join(lines) + "\n").encode("utf-8")]}
+    # JSON is YAML
+    text = (
+        f"---\nconfigs: {json.dumps(card)}\n---\n\n# {request.manifest.name}\n\n"
+        f"Exported by tfshards, build {request.manifest.build_id}.\n\n| split | examples |\n|---|---|"
+    )
+    return {"README.md": ["\n".join([text, *rows, ""]).encode("utf-8")]}
 
 
 def _split_name(name: str) -> str:
@@ -197,35 +184,26 @@ def _type(request: ExportRequest, feature: Feature) -> Type:
 def _column(request: ExportRequest, feature: Feature, values: Sequence[Values]) -> Array:
     import pyarrow as pa
 
-    kind = _type(request, feature)
     if feature.is_encoded:
+        fields = list(_type(request, feature))
         content = pa.array(values, pa.binary())
-        return pa.StructArray.from_arrays([content, pa.nulls(len(values), pa.string())], fields=list(kind))
+        return pa.StructArray.from_arrays([content, pa.nulls(len(values), pa.string())], fields=fields)
     item = _item_type(request, feature)
     if feature.kind == "bytes":
-        strings = (
-            values
-            if feature.shape == ()
-            else [each for value in values for each in cast("list[bytes]", value)]
-        )
-        flat = pa.array([_string(request, feature, cast("bytes", each)) for each in strings], item)
-        lengths = [1 if feature.shape == () else len(cast("list[bytes]", value)) for value in values]
+        lists = [[value] if feature.shape == () else value for value in cast("list[list[bytes]]", values)]
+        texts = [text_of(request, feature, cast("bytes", each)) for value in lists for each in value]
+        flat, sizes = pa.array(texts, item), [len(value) for value in lists]
     else:
-        arrays = [array_of(feature, value) for value in values]
-        flat = pa.array(np.concatenate([np.ravel(array) for array in arrays])).cast(item)
-        lengths = [array.size // feature.row_elements if feature.is_ragged else 1 for array in arrays]
+        arrays = [np.ravel(array_of(feature, value)) for value in values]
+        flat, sizes = pa.array(np.concatenate(arrays)).cast(item), [array.size for array in arrays]
     if not feature.is_ragged:
         return _nested(flat, cast("tuple[int, ...]", feature.shape), len(values))
-    rows = _nested(flat, cast("tuple[int, ...]", feature.shape[1:]), sum(lengths))
+    lengths = np.array(sizes) // feature.row_elements
+    rows = _nested(flat, cast("tuple[int, ...]", feature.shape[1:]), int(lengths.sum()))
     return pa.ListArray.from_arrays(_offsets(lengths), rows)
 
 
-def _string(request: ExportRequest, feature: Feature, value: bytes) -> str | bytes:
-    text = text_of(request, feature, value)
-    return value if text is None else text
-
-
-def _offsets(lengths: Sequence[int]) -> Array:
+def _offsets(lengths: npt.ArrayLike) -> Array:
     import pyarrow as pa
 
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
@@ -244,51 +222,28 @@ def _nested(flat: Array, shape: tuple[int, ...], rows: int) -> Array:
     return flat
 
 
-def _column_values(feature: Feature, column: Array) -> list[Values]:
-    """Return the value of each row."""
+def _column_values(feature: Feature, column: Array) -> Iterator[Values]:
+    """Yield the value of each row."""
     import pyarrow as pa
 
     if feature.is_encoded:
-        return list(column.field("bytes").to_pylist())
-    if feature.kind == "bytes":
-        depth = len(feature.shape)
-        is_text = pa.types.is_string(_leaf(column.type, depth))
-        found = column.to_pylist()
-        for _ in range(depth - 1):
-            found = [[each for inner in value for each in inner] for value in found]
-        if depth:
-            return [[_bytes(each, is_text) for each in value] for value in found]
-        return [_bytes(each, is_text) for each in found]
+        yield from column.field("bytes").to_pylist()
+        return
+    flat = column
+    for _ in feature.shape:
+        flat = flat.flatten()
     if feature.is_ragged:
-        lengths = column.value_lengths().to_numpy()
-        rows = _numbers(column.flatten(), len(feature.shape) - 1)
-        rows = rows.reshape((-1, *cast("tuple[int, ...]", feature.shape[1:])))
-        ends = np.cumsum(lengths)
-        return [
-            value_of(feature, rows[end - length : end]) for end, length in zip(ends, lengths, strict=True)
-        ]
-    numbers = _numbers(column, len(feature.shape))
-    return [
-        value_of(feature, row)
-        for row in numbers.reshape((len(column), *cast("tuple[int, ...]", feature.shape)))
-    ]
-
-
-def _numbers(array: Array, depth: int) -> np.ndarray:
-    for _ in range(depth):
-        array = array.flatten()
-    found: np.ndarray = array.to_numpy(zero_copy_only=False)
-    return found
-
-
-def _leaf(kind: Type, depth: int) -> Type:
-    for _ in range(depth):
-        kind = kind.value_type
-    return kind
-
-
-def _bytes(value: str | bytes, is_text: bool) -> bytes:
-    return cast("str", value).encode("utf-8") if is_text else cast("bytes", value)
+        sizes = column.value_lengths().to_numpy() * feature.row_elements
+    else:
+        sizes = np.full(len(column), math.prod(cast("tuple[int, ...]", feature.shape)))
+    is_text = feature.kind == "bytes"
+    elements = flat.cast(pa.binary()).to_pylist() if is_text else flat.to_numpy(zero_copy_only=False)
+    for end, num_elements in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
+        own = elements[end - num_elements : end]
+        if is_text:
+            yield own[0] if feature.shape == () else own
+        else:
+            yield value_of(feature, own)
 
 
 PARQUET = Format(

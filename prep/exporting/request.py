@@ -167,14 +167,14 @@ def value_of(feature: Feature, array: np.ndarray) -> Values:
     return value
 
 
-def text_of(request: ExportRequest, feature: Feature, value: bytes) -> str | None:
-    """Return a byte string as text; None if the feature is stored as bytes.
+def text_of(request: ExportRequest, feature: Feature, value: bytes) -> str | bytes:
+    """Return a byte string as text, or as it is if the feature is stored as bytes.
 
     Raises:
         NotTextError: the byte string is not UTF-8; the feature must become one of ``request.binary``.
     """
     if feature.name in request.binary:
-        return None
+        return value
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:

@@ -7,11 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from tfshards.prep.views.croissant import croissant_text
 from tfshards.prep.views.tfds import MARK, tfds_files, tfds_note, tfds_problems
-from tfshards.prep.views.tfmd import tfmd_text
 from tfshards.schemas import Manifest, Problem
-from tfshards.schemas.build_area import foreign, write_files
+from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import OTHER_BYTES
 from tfshards.schemas.files import bytes_digest, sync_directory
 from tfshards.schemas.storage import AnyPath
@@ -30,66 +28,6 @@ def labels_files(manifest: Manifest) -> dict[str, bytes]:
     """Return the content of ``labels.txt`` by its name; empty if there are no class names."""
     names = manifest.schema.class_names
     return {LABELS_NAME: labels_text(names).encode("utf-8")} if names else {}
-
-
-# Identifies files of tfshards; those that another tool wrote are not replaced.
-_MARK = "Written by tfshards from dataset.json."
-
-
-class RequestedView(NamedTuple):
-    """A view of one file.
-
-    Attributes:
-        path: path of the file, relative to the dataset.
-        text: returns its content, which contains a given mark.
-    """
-
-    path: str
-    text: Callable[[Manifest, str], str]
-
-
-REQUESTED: Mapping[str, RequestedView] = {
-    "croissant": RequestedView("croissant.json", croissant_text),
-    "tfmd": RequestedView("schema.pbtxt", tfmd_text),
-}
-
-
-def write_requested(manifest: Manifest, root: AnyPath, view: RequestedView) -> int:
-    """Write a view into the dataset, and return its size in bytes.
-
-    Raises:
-        InputError: there is a file of this name that tfshards did not write.
-    """
-    content, found = _text(manifest, view), _content(root / view.path)
-    if view.path in {shard.path for shard in manifest.shards} or not _is_ours(found):
-        raise foreign(root / view.path)
-    if found != content:
-        write_files(root, {view.path: content})
-    return len(content)
-
-
-def requested_files(manifest: Manifest, root: AnyPath) -> dict[str, bytes]:
-    """Return the content of the views that were asked for earlier, and are not those of this manifest."""
-    found = {view: _content(root / view.path) for view in REQUESTED.values()}
-    return {
-        view.path: _text(manifest, view)
-        for view, content in found.items()
-        if content is not None and _is_ours(content) and content != _text(manifest, view)
-    }
-
-
-def _text(manifest: Manifest, view: RequestedView) -> bytes:
-    return view.text(manifest, _MARK).encode("utf-8")
-
-
-def _is_ours(found: bytes | None) -> bool:
-    return found is None or _MARK.encode("ascii") in found
-
-
-def _content(path: AnyPath) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return read_whole(path, METADATA)
-    return None
 
 
 class View(NamedTuple):
@@ -166,7 +104,7 @@ def refresh_views(
         for path, digest in manifest.views.items()
         if _found(path, manifest, root, ours) in replaced and bytes_digest(contents.get(path, b"")) == digest
     }
-    write_files(root, {**files, **requested_files(manifest, root)})
+    write_files(root, files)
     gone = _obsolete(manifest, root, earlier)
     for path in gone:
         (root / path).unlink(missing_ok=True)
@@ -184,7 +122,7 @@ def view_problems(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]
     """Return the problems of the views of the dataset in ``root``; see ``refresh_views``."""
     ours = _digests_of(earlier)
     found = {path: _found(path, manifest, root, ours) for path in manifest.views}
-    found |= dict.fromkeys([*_obsolete(manifest, root, earlier), *requested_files(manifest, root)], "stale")
+    found |= dict.fromkeys(_obsolete(manifest, root, earlier), "stale")
     return [Problem(path, _PROBLEMS[state]) for path, state in found.items() if state != "current"]
 
 

@@ -99,7 +99,6 @@ def names_near_ours(chance: random.Random, out: Path) -> str:
             "label.labels.txt",
             "dataset_info.json",
             "features.json",
-            "croissant.json",
             "tfds/00000/dataset_info.json",
             "tfds/00001/labels.txt",
             f"generations/{digits}.json",
@@ -164,7 +163,6 @@ def commands(out: Path, inputs: Path, chance: random.Random):
         "prune": lambda: prune(out),
         "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
         "export into": lambda: export(inputs, out, to="webdataset", log=quiet),
-        "export": lambda: export(out, to="croissant", log=quiet),
         "complete": lambda: complete_left(out, quiet),
     }
 

@@ -40,8 +40,8 @@ def every(tmp_path_factory):
 def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monkeypatch, contents, to):
     quietly(every, tmp_path / "whole", to=to)
     whole = contents(tmp_path / "whole")
-    # everything is there once, and nothing hidden but the commit
-    assert [name for name in whole if name.startswith(".")] == [".export.json"]
+    hidden = {name for name in whole if name.startswith(".")}
+    assert {name for name in hidden if "/pieces/" not in name} == {".export/journal.jsonl"}
     written = []
 
     def stop_before(target, request, part, tick):
@@ -75,9 +75,9 @@ def test_a_killed_export_resumes_and_gives_the_same_bytes(tmp_path, contents):
     command = [sys.executable, "-m", "tfshards", "export", "ds", "out", "--to", "webdataset"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     running = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-    state = tmp_path / "out" / ".export"
+    state = tmp_path / "out" / ".export" / "journal.jsonl"
     deadline = time.monotonic() + 60
-    while len(list(state.glob("[0-9]*.json"))) < 2 and time.monotonic() < deadline:
+    while not (state.exists() and state.read_bytes().count(b"\n") > 2) and time.monotonic() < deadline:
         time.sleep(0.001)
     running.kill()
     assert running.wait() == -signal.SIGKILL
@@ -92,19 +92,15 @@ def test_a_flipped_byte_of_a_finished_export_is_found_and_written_again(every, t
     quietly(every, tmp_path / "out", to=to)
     before = contents(tmp_path / "out")
     assert quietly(every, tmp_path / "out", to=to).num_kept == 4
-    commit = json.loads(before[".export.json"])
-    largest = commit["parts"][1][1][-1][0]
+    part = json.loads(before[".export/journal.jsonl"].splitlines()[2])
+    largest = part["files"][-1][0]
     path = tmp_path / "out" / largest
     data = bytearray(before[largest])
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     lines = []
     export(every, tmp_path / "out", to=to, log=lines.append)
-    # the metadata of a folder follow from all parts
-    assert lines == [
-        f"keeping {'3 parts' if to != 'folder' else '0 parts'} of an earlier run, writing "
-        f"{1 if to != 'folder' else 4}"
-    ]
+    assert lines == ["keeping 3 parts of an earlier run, writing 1"]
     assert contents(tmp_path / "out") == before
 
 
@@ -152,7 +148,7 @@ def test_compressed_datasets_and_empty_shards_are_exported(to, compression, tmp_
     assert set(made.files) == {
         path.relative_to(tmp_path / "out").as_posix()
         for path in (tmp_path / "out").rglob("*")
-        if path.is_file() and path.name != ".export.json"
+        if path.is_file() and ".export" not in path.parts
     }
 
 
@@ -176,10 +172,6 @@ def test_selected_features_are_exported_alone(every, tmp_path):
 
 MISTAKES = [
     ({"to": "hdf5"}, r"to='hdf5' must be one of array_record, webdataset, parquet, folder"),
-    (
-        {"to": "webdataset", "directory": None},
-        r"to='webdataset' is written into another directory; give directory=",
-    ),
     (
         {"to": "webdataset", "directory": "gs://bucket/x"},
         r"gs://bucket/x is a URL, but only local paths are supported",
@@ -238,36 +230,49 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(every, tmp
         quietly(every, tmp_path / "out", to="array_record")
 
 
+def stopped_before_the_commit(every, out, monkeypatch):
+    """Write all parts of an export without its commit, and return the lines of its journal."""
+    with monkeypatch.context() as patched:
+        patched.setattr("tfshards.prep.exporting.webdataset.labels_text", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            quietly(every, out, to="webdataset")
+    return (out / ".export" / "journal.jsonl").read_bytes().splitlines(keepends=True)
+
+
 @pytest.mark.parametrize(
-    "damage", [b"", b"[]", b"null", b'["x", 3]', b'["x", [["a", "b", "c"]]]', b'["x", [[1]]]']
+    "damage",
+    [
+        b"",
+        b"[]\n",
+        b"null\n",
+        b'{"part": 1, "mark"',
+        b'{"part": 1, "mark": "x", "files": 3}\n',
+        b'{"part": 1, "mark": "x", "files": [["a", "b", "c"]]}\n',
+        b'{"part": "x", "mark": "x", "files": []}\n',
+        b'{"part": 1, "mark": "x", "files": [["../mine.txt", 4, ""]]}\n',
+        b'{"part": 1, "mark": "x", "files": [["/TMP/mine.txt", 4, ""]]}\n',
+    ],
 )
-def test_a_damaged_state_only_means_that_its_part_is_written_again(every, tmp_path, monkeypatch, damage):
-    monkeypatch.setattr("tfshards.prep.exporting.export.commit", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        quietly(every, tmp_path / "out", to="webdataset")
-    monkeypatch.undo()
-    (tmp_path / "out" / ".export" / "00001.json").write_bytes(damage)
-    assert quietly(every, tmp_path / "out", to="webdataset").num_kept == 3
-
-
-@pytest.mark.parametrize("path", ["../mine.txt", "/{}/mine.txt", "a//b"])
-def test_a_state_that_names_files_elsewhere_removes_none(every, tmp_path, monkeypatch, path):
+def test_a_damaged_line_only_means_that_its_part_is_written_again(every, tmp_path, monkeypatch, damage):
     mine = tmp_path / "mine.txt"
     mine.write_text("mine")
-    monkeypatch.setattr("tfshards.prep.exporting.export.commit", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        quietly(every, tmp_path / "out", to="webdataset")
-    monkeypatch.undo()
-    state = json.dumps(["x", [[path.format(str(tmp_path).lstrip("/")), 4, ""]]])
-    (tmp_path / "out" / ".export" / "00001.json").write_text(state)
-    assert quietly(every, tmp_path / "out", to="webdataset").num_kept == 3
-    assert mine.read_text() == "mine"
+    head, *parts = stopped_before_the_commit(every, tmp_path / "out", monkeypatch)
+    parts = [part for part in parts if b'"part": 1,' not in part]
+    journal = tmp_path / "out" / ".export" / "journal.jsonl"
+    journal.write_bytes(b"".join([head, *parts, damage.replace(b"TMP", os.fsencode(tmp_path)[1:])]))
+    made = quietly(every, tmp_path / "out", to="webdataset")
+    assert (made.num_kept, mine.read_text()) == (3, "mine")
+    # and of a finished export the commit
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:-1], b'{"files": 3}']))
+    assert quietly(every, tmp_path / "out", to="webdataset").num_kept == 4
+    assert journal.read_bytes() == b"".join(lines)
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"files": 3}'])
-def test_a_damaged_commit_is_another_export(every, tmp_path, damage):
+def test_a_damaged_head_is_another_export(every, tmp_path, damage):
     quietly(every, tmp_path / "out", to="webdataset")
-    (tmp_path / "out" / ".export.json").write_bytes(damage)
+    (tmp_path / "out" / ".export" / "journal.jsonl").write_bytes(damage)
     with raises(InputError, "export-other"):
         quietly(every, tmp_path / "out", to="webdataset")
 
@@ -282,14 +287,10 @@ def test_the_command_prints_what_was_written(every, tmp_path, capsys):
     printed, status = capsys.readouterr()
     assert json.loads(printed)["num_kept"] == 4
     assert status == f"{out} holds this export already, and its files are unchanged\n"
-    assert main(["export", str(every), "--to", "webdataset"]) == 2
-    assert (
-        capsys.readouterr().err == "tfshards: --to webdataset is written into another directory; give DIR\n"
-    )
 
 
 def sized(folder):
     """Return the size of the files of an export as the command prints it."""
     from tfshards.schemas.sizes import size
 
-    return size(sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and p.name != ".export.json"))
+    return size(sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and ".export" not in p.parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 
@@ -107,16 +106,6 @@ def test_a_file_that_is_gone_is_written_again(to, tmp_path, contents):
         assert contents(tmp_path / "out") == before
 
 
-def test_a_commit_without_files_is_written_again(tmp_path, contents):
-    write_everything(tmp_path / "ds")
-    quietly(tmp_path / "ds", tmp_path / "out", to="webdataset")
-    before = contents(tmp_path / "out")
-    commit = tmp_path / "out" / ".export.json"
-    commit.write_text(json.dumps({**json.loads(commit.read_text()), "files": 3}))
-    assert quietly(tmp_path / "ds", tmp_path / "out", to="webdataset").num_kept == 4
-    assert contents(tmp_path / "out") == before
-
-
 def test_an_export_that_was_stopped_before_its_first_file_starts_again(tmp_path):
     write_everything(tmp_path / "ds")
     (tmp_path / "out" / ".export").mkdir(parents=True)
@@ -131,13 +120,6 @@ def test_parts_of_many_files_are_written(tmp_path):
     # the same images under the same keys: a build of the export has the same records
     build_quietly(ImageFolder(tmp_path / "out" / "train"), tmp_path / "again", shards=1)
     assert sorted(records(tmp_path / "again")["train"]) == sorted(records(tmp_path / "ds")["train"])
-
-
-def test_croissant_describes_data_without_classes(tmp_path):
-    write_dataset(tmp_path / "ds", NUMBERS, {"train": [[{"x": [1]}]]})
-    quietly(tmp_path / "ds", to="croissant")
-    document = json.loads((tmp_path / "ds" / "croissant.json").read_text())
-    assert [each["@id"] for each in document["recordSet"]] == ["splits", "examples"]
 
 
 def test_the_manifest_of_the_dataset_stays_as_it_is(tmp_path, contents):
