@@ -75,7 +75,8 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
         expanded: the command line with the options of files.
     """
     if isinstance(error, UsageError):
-        return Failure(2, "options", str(error), None, error.remedy, f"{error.prog}: ", "usage")
+        message = expanded.with_origin(str(error))
+        return Failure(2, "options", message, prefix=f"{error.prog}: ", code="usage")
     if isinstance(error, (RuntimeError, BuildError)) and _NO_THREAD in str(error):
         remedy = "give a smaller number of jobs with --jobs, or raise the limit of processes (ulimit -u)"
         return Failure(1, "system", f"the system refused to start a thread; {remedy}", None, remedy)

@@ -13,7 +13,6 @@ import io
 import json
 import logging
 import os
-import re
 import signal
 import sys
 import traceback
@@ -25,7 +24,7 @@ from typing import NoReturn
 
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
 from tfshards.prep.cli.flags import log_with_flags
-from tfshards.prep.cli.option_files import Expanded, close_to, expand
+from tfshards.prep.cli.option_files import Expanded, expand
 from tfshards.prep.cli.parser import UsageError, asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
@@ -162,19 +161,9 @@ def _complete_left(args: argparse.Namespace) -> None:
 
 def _check_known(parser: argparse.ArgumentParser, unknown: Sequence[str], verb: Verb) -> None:
     """Raise UsageError if there are unknown arguments."""
-    if not unknown:
-        return
-    # unlike flags of tfshards, most of Beam's options have underscores
-    is_of_beam = unknown[0].startswith("--runner") or re.match("--[a-z]+_", unknown[0])
-    is_after = "; options of Apache Beam follow a bare --"
-    hint = is_after if is_of_beam and verb.takes_beam_args else ""
-    flags = [flag for action in parser._actions for flag in action.option_strings]
-    flag = unknown[0].partition("=")[0]
-    if flag in flags:
-        remedy: str | None = f"give {flag} after {verb.name}"
-    else:
-        remedy = None if hint else close_to(flag, flags)
-    raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}", remedy)
+    if unknown:
+        hint = "; options of Apache Beam follow a bare --" if verb.takes_beam_args else ""
+        raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from tfshards.prep.cli.arguments import add_build_arguments
-from tfshards.prep.cli.option_files import add_config, add_from, close_to
+from tfshards.prep.cli.option_files import add_config, add_from
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import OptionsError
-
-# The messages of argparse about a word that is not one of the choices, and about one for an integer.
-_NO_CHOICE = re.compile(r"^argument ([^:]+): invalid choice: '(.*?)'")
-_NO_INTEGER = re.compile(r"^argument (\S+): invalid int value: '(.*)'$")
 
 # A file of options serves both: each also knows the options of the other.
 _WITH_KINDS = {"build", "plan"}
@@ -51,7 +46,7 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
         leaves = [*_add_kinds(own, kind)] if verb.has_kinds else [own]
         for leaf in leaves:
             verb.add_arguments(leaf)
-            if leaf.has_options:
+            if any(action.option_strings and action.dest != "help" for action in leaf._actions):
                 add_config(leaf)
             _add_reporting(leaf)
             if verb.takes_jobs:
@@ -117,35 +112,16 @@ class UsageError(OptionsError):
         prog: the program and its verb.
     """
 
-    def __init__(self, prog: str, message: str, remedy: str | None = None) -> None:
-        code = "usage-remedy" if remedy else "usage"
-        super().__init__(code, message=message, remedy=remedy, prog=prog)
+    def __init__(self, prog: str, message: str) -> None:
+        super().__init__("usage", message=message, prog=prog)
         self.prog: str = prog
-
-    @property
-    def remedy(self) -> str | None:
-        """What to do, without the command that prints the help."""
-        return cast("str | None", self.values["remedy"])
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises a mistake; argparse prints all options, and ends the program."""
 
-    @property
-    def has_options(self) -> bool:
-        """Whether there are flags other than ``--help``."""
-        return any(action.option_strings and action.dest != "help" for action in self._actions)
-
     def error(self, message: str) -> NoReturn:
-        remedy = None
-        choice = _NO_CHOICE.match(message)
-        for action in self._actions if choice else ():
-            if choice and choice[1] in ("/".join(action.option_strings), action.metavar, action.dest):
-                remedy = close_to(choice[2], [*map(str, action.choices or ())])
-        if remedy and choice and choice[1] == "COMMAND":
-            # which are many
-            message = message.partition(" (choose from")[0]
-        raise UsageError(self.prog, _NO_INTEGER.sub(r"\1 \2 must be an integer", message), remedy)
+        raise UsageError(self.prog, message)
 
 
 class _IntermixedParser(_Parser):

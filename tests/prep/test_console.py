@@ -161,7 +161,7 @@ def test_the_file_of_a_format_error_is_its_path_and_usage_errors_are_objects(run
     assert (document["kind"], document["code"], document["path"]) == ("format", "format", "out/dataset.json")
     status, out, err = run("info out --json --quite")
     assert status == 2
-    assert json.loads(out)["remedy"] == "did you mean --quiet?"
+    assert json.loads(out)["code"] == "usage"
     assert err == f"tfshards info: {json.loads(out)['message']}\n"
 
 

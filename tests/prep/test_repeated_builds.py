@@ -123,16 +123,8 @@ def test_the_defaults_and_later_appends_are_reported(capsys):
     [
         ("build --from none photos out", 1, "none does not exist"),
         ("build --from data/other photos out", 1, "data/other was made by reshard, so its manifest rec"),
-        (
-            "build --from data/pets images photos out",
-            2,
-            "leave 'images' out: --from takes KIND from the dataset (tfshards build --from DATASET SOURCE",
-        ),
-        (
-            "plan images photos out --from=data/pets",
-            2,
-            "leave 'images' out: --from takes KIND from the dataset (tfshards plan",
-        ),
+        ("build --from data/pets images photos out", 2, "unrecognized arguments: out"),
+        ("plan images photos out --from=data/pets", 2, "unrecognized arguments: --from=data/pets"),
         ("build --from data/pets", 2, "the following arguments are required: SOURCE, DATASET"),
         ("build --from data/pets photos out --shards dog=1", 1, "--shards dog=1 names an unknown split"),
         (
