@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,8 @@ from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.summary import escaped
 
-# What appends have added shows in the examples.
-_NOT_OPTIONS = ("appended",)
+# What appends have added shows in the examples; of the others the present values are compared.
+_NOT_OPTIONS = ("appended", "shards", "compression")
 
 
 class Difference(NamedTuple):
@@ -48,37 +48,32 @@ def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]
     The options compared are those of the original builds, also after they were resharded or edited;
     the number of shards is the present one.
     """
-    pairs = [_facts(one), _facts(other)]
-    names = dict.fromkeys([*pairs[0], *pairs[1]])
-    return tuple(
-        Difference(name, pairs[0].get(name), pairs[1].get(name))
-        for name in names
-        if pairs[0].get(name) != pairs[1].get(name)
-    )
+    first, second = _facts(one), _facts(other)
+    found = (Difference(name, first.get(name), second.get(name)) for name in {**first, **second})
+    return tuple(each for each in found if each.before != each.after)
 
 
-def _facts(manifest: Manifest) -> Mapping[str, Json]:
+def _facts(manifest: Manifest) -> dict[str, Json]:
     schema = manifest.schema.to_json()
-    shards: Json = {name: len(split.shards) for name, split in manifest.splits.items()}
-    builds = [_options(build) for build in builds_of(manifest.made)]
-    facts: dict[str, Json] = {
+    builds = [
+        {name: value for name, value in build.items() if name not in _NOT_OPTIONS}
+        for build in builds_of(manifest.made)
+    ]
+    return {
         "features": schema["features"],
         "class_names": schema["class_names"],
         "compression": manifest.compression,
-        "shards": shards,
+        "shards": {name: len(split.shards) for name, split in manifest.splits.items()},
+        **(builds[0] if len(builds) == 1 else {"builds": list[Json](builds)}),
     }
-    if len(builds) == 1:
-        return {**facts, **builds[0]}
-    return {**facts, "builds": [*builds]}
 
 
-def _options(build: Mapping[str, Json]) -> dict[str, Json]:
-    apart = (*_NOT_OPTIONS, "shards", "compression")
-    return {name: value for name, value in build.items() if name not in apart}
-
-
+_Names: TypeAlias = npt.NDArray[np.object_]
 _PACKED = struct.Struct("<16s16sq")
 _DTYPE = np.dtype([("key", "S16"), ("content", "S16"), ("label", "<i8")])
+# examples of each kind, and characters of a value, that are printed
+_SHOWN = 5
+_SHOWN_VALUE = 60
 
 
 class Change(NamedTuple):
@@ -93,6 +88,9 @@ class Change(NamedTuple):
     key: str
     before: str
     after: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before} -> {self.after}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,9 +126,24 @@ class Diff:
         return self.has_same_examples and not self.options
 
     def __repr__(self) -> str:
-        """Return the text that ``tfshards diff`` prints."""
-
-        return diff_text(self)
+        """Return each kind of difference with its number and its first examples; ``to_json`` has all."""
+        groups: dict[str, Sequence[str | Change]] = {
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "relabeled": self.relabeled,
+            "moved": self.moved,
+        }
+        lines = []
+        for what, examples in groups.items():
+            if examples:
+                lines.append(f"{what}: {counted(len(examples), 'example')}")
+                lines += [f"    {escaped(str(example))}" for example in examples[:_SHOWN]]
+            if len(examples) > _SHOWN:
+                lines.append(f"    and {len(examples) - _SHOWN:,} more")
+        lines += [f"{name}: {_shown(before)} -> {_shown(after)}" for name, before, after in self.options]
+        same = f"{counted(self.num_same, 'example')} {'is' if self.num_same == 1 else 'are'} the same"
+        return "\n".join([*lines, same])
 
     def to_json(self) -> dict[str, Json]:
         """Return all differences as JSON values."""
@@ -172,41 +185,27 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     origins = _without_shared(*origins), _without_shared(*origins[::-1])
     num_shared = num_all - origins[0].manifest.num_examples
     first, second = (_read(origin, other) for origin, other in (origins, origins[::-1]))
-    in_first, in_second = first.find(second)
+    _, in_first, in_second = np.intersect1d(first.rows["key"], second.rows["key"], return_indices=True)
     has_changed = first.rows["content"][in_first] != second.rows["content"][in_second]
-    numbers = first.class_numbers(in_first), second.class_numbers(in_second)
-    has_other_class = _differ(first, second, numbers)
-    names = first.splits[in_first], second.splits[in_second]
-    has_moved = names[0] != names[1]
-    is_added = np.ones(len(second.rows), np.bool_)
-    is_added[in_second] = False
-    is_removed = np.ones(len(first.rows), np.bool_)
-    is_removed[in_first] = False
-    wanted = is_removed.copy()
-    wanted[in_first] |= has_changed | has_other_class | has_moved
-    keys = first.keys(np.flatnonzero(wanted))
+    classes = first.classes()[in_first], second.classes()[in_second]
+    splits = first.splits()[in_first], second.splits()[in_second]
+    has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
+    added = np.setdiff1d(np.arange(len(second.rows)), in_second)
+    removed = np.setdiff1d(np.arange(len(first.rows)), in_first)
+    differs = has_changed | has_other_class | has_moved
+    keys = first.keys(np.union1d(removed, in_first[differs]))
 
-    def changes(
-        is_one: npt.NDArray[np.bool_], before: Callable[[int], str], after: Callable[[int], str]
-    ) -> tuple[Change, ...]:
-        return tuple(
-            sorted(
-                Change(keys[int(in_first[at])], before(at), after(at))
-                for at in np.flatnonzero(is_one).tolist()
-            )
-        )
+    def changes(is_one: npt.NDArray[np.bool_], names: tuple[_Names, _Names]) -> tuple[Change, ...]:
+        found = np.flatnonzero(is_one).tolist()
+        return tuple(sorted(Change(keys[int(in_first[at])], names[0][at], names[1][at]) for at in found))
 
     return Diff(
-        num_same=num_shared + int((~(has_changed | has_other_class | has_moved)).sum()),
-        added=tuple(sorted(second.keys(np.flatnonzero(is_added)).values())),
-        removed=tuple(sorted(keys[number] for number in np.flatnonzero(is_removed).tolist())),
+        num_same=num_shared + int((~differs).sum()),
+        added=tuple(sorted(second.keys(added).values())),
+        removed=tuple(sorted(keys[number] for number in removed.tolist())),
         changed=tuple(sorted(keys[number] for number in in_first[has_changed].tolist())),
-        relabeled=changes(
-            has_other_class,
-            lambda at: first.class_name(numbers[0][at]),
-            lambda at: second.class_name(numbers[1][at]),
-        ),
-        moved=changes(has_moved, lambda at: str(names[0][at]), lambda at: str(names[1][at])),
+        relabeled=changes(has_other_class, classes),
+        moved=changes(has_moved, splits),
         options=options,
     )
 
@@ -242,46 +241,39 @@ class _Examples:
     Attributes:
         origin: the dataset.
         rows: shape ``(num_examples,)`` of ``_DTYPE``.
-        splits: shape ``(num_examples,)``, name of the split of each.
         has_labels: whether both datasets have labels.
     """
 
     origin: Origin
     rows: npt.NDArray[np.void]
-    splits: npt.NDArray[np.str_]
     has_labels: bool
 
-    def find(self, other: _Examples) -> tuple[IntArray, IntArray]:
-        """Return the numbers of the examples that both have, here and in the other dataset."""
-        _, here, there = np.intersect1d(self.rows["key"], other.rows["key"], return_indices=True)
-        return here.astype(np.int64), there.astype(np.int64)
+    def splits(self) -> _Names:
+        """Return the name of the split of each example."""
+        splits = self.origin.manifest.splits
+        return np.repeat(np.array([*splits], object), [split.num_examples for split in splits.values()])
 
-    def class_numbers(self, numbers: IntArray) -> IntArray:
-        """Return the class numbers of examples."""
-        return self.rows["label"][numbers].astype(np.int64)
-
-    def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number if it has none."""
-        names = self.origin.manifest.schema.class_names
-        return names[label] if 0 <= label < len(names) else str(label)
+    def classes(self) -> _Names:
+        """Return the name of the class of each example, or its number if it has none."""
+        names = self.origin.manifest.schema.class_names if self.has_labels else ()
+        labels, inverse = np.unique(self.rows["label"], return_inverse=True)
+        known = [names[label] if 0 <= label < len(names) else str(label) for label in labels.tolist()]
+        return np.array(known, object)[inverse.reshape(-1)]
 
     def keys(self, numbers: IntArray) -> dict[int, str]:
         """Return the keys of examples, which are ascending, by number; only their records are read."""
-        return dict(_keys(self.origin, numbers))
-
-
-def _keys(origin: Origin, numbers: IntArray) -> Iterator[tuple[int, str]]:
-    start = 0
-    for shard in origin.manifest.shards:
-        end = start + shard.num_examples
-        inside = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, end)]
-        if len(inside):
-            frames = origin.frames(shard)
-            for number in inside.tolist():
-                data = frames.read(number - start)[0][HEADER_BYTES:-FOOTER_BYTES]
-                yield number, to_text(decode_key(data) or b"")
-            frames.close()
-        start = end
+        found, start = {}, 0
+        for shard in self.origin.manifest.shards:
+            end = start + shard.num_examples
+            inside = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, end)]
+            if len(inside):
+                frames = self.origin.frames(shard)
+                for number in inside.tolist():
+                    data = frames.read(number - start)[0][HEADER_BYTES:-FOOTER_BYTES]
+                    found[number] = to_text(decode_key(data) or b"")
+                frames.close()
+            start = end
+        return found
 
 
 def _read(origin: Origin, other: Origin) -> _Examples:
@@ -302,9 +294,7 @@ def _read(origin: Origin, other: Origin) -> _Examples:
         return _PACKED.pack(hash_key(key), _digest(example, names), number)
 
     rows = np.frombuffer(b"".join(read_shards(origin, f"examples of {origin.root}", pack)), _DTYPE)
-    splits = origin.manifest.splits
-    by_example = np.repeat([*splits], [split.num_examples for split in splits.values()])
-    return _Examples(origin, rows, by_example, label is not None)
+    return _Examples(origin, rows, label is not None)
 
 
 def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
@@ -315,45 +305,6 @@ def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
         hashed.update(len(entry).to_bytes(8, "little"))
         hashed.update(entry)
     return hashed.digest()
-
-
-def _differ(one: _Examples, other: _Examples, numbers: tuple[IntArray, IntArray]) -> npt.NDArray[np.bool_]:
-    """Return for each pair of class numbers whether their classes differ; named classes by name."""
-    if not one.has_labels:
-        return np.zeros(len(numbers[0]), np.bool_)
-    names = one.origin.manifest.schema.class_names, other.origin.manifest.schema.class_names
-    if names[0] == names[1]:
-        return np.asarray(numbers[0] != numbers[1], np.bool_)
-    pairs, inverse = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
-    differ = np.array([one.class_name(a) != other.class_name(b) for a, b in pairs.tolist()], np.bool_)
-    return np.asarray(differ[inverse.reshape(-1)], np.bool_)
-
-
-_SHOWN = 5
-# Characters of a value in a line.
-_SHOWN_VALUE = 60
-
-
-def diff_text(found: Diff) -> str:
-    """Return each kind of difference with its number and its first examples; ``--json`` has all of them."""
-    lines = [
-        *_group("added", found.added),
-        *_group("removed", found.removed),
-        *_group("changed", found.changed),
-        *_group("relabeled", [f"{key}: {before} -> {after}" for key, before, after in found.relabeled]),
-        *_group("moved", [f"{key}: {before} -> {after}" for key, before, after in found.moved]),
-    ]
-    lines += [f"{name}: {_shown(before)} -> {_shown(after)}" for name, before, after in found.options]
-    same = f"{counted(found.num_same, 'example')} {'is' if found.num_same == 1 else 'are'} the same"
-    return "\n".join([*lines, same])
-
-
-def _group(what: str, examples: Sequence[str]) -> Iterator[str]:
-    if examples:
-        yield f"{what}: {counted(len(examples), 'example')}"
-        yield from (f"    {escaped(example)}" for example in examples[:_SHOWN])
-        if len(examples) > _SHOWN:
-            yield f"    and {len(examples) - _SHOWN:,} more"
 
 
 def _shown(value: Json) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -58,16 +58,9 @@ def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = _no_tick) -> lis
     return []
 
 
-# eq=False: arrays compare element by element, so that instances would have no truth value
 @dataclass(frozen=True, eq=False)
 class Companions:
-    """The index and the labels of a shard, whose digests match.
-
-    Attributes:
-        index: the shard's index; None if there are problems with it.
-        labels: shape ``(num_examples,)``; None if there are problems with them, or no labels.
-        problems: the problems of both.
-    """
+    """The index and the labels of a shard, or None if there are problems with them, and those of both."""
 
     index: RecordIndex | None
     labels: IntArray | None
@@ -137,8 +130,7 @@ def check_records(
         tick: called with the number of bytes of the file that were read since the last call.
     """
     check = _ShardCheck(shard, manifest, companions, decoders)
-    done = 0
-    number = offset = 0
+    done = end = number = 0
     try:
         for frame in _frames(folder, shard, manifest, companions.index):
             check.add(frame)
@@ -146,9 +138,10 @@ def check_records(
                 # a compressed file is shorter than its content
                 tick((frame.offset - done) * shard.num_bytes // max(1, shard.record_bytes))
                 done = frame.offset
-            number, offset = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
+            number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
     except OSError as error:
-        check.add(Frame(number, offset, None, fault=f"cannot be read: {error.strerror}", is_last=True))
+        fault = f"cannot be read: {error.strerror}"
+        check.add(Frame(number, end, None, fault=fault, is_last=True))
     tick(max(0, shard.record_bytes - done) * shard.num_bytes // max(1, shard.record_bytes))
     return check.end()
 
@@ -168,110 +161,88 @@ def _frames(folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordInde
     )
 
 
-@dataclass
-class _Fault:
-    """A fault of a record, for which a key that identifies it may still be found."""
-
-    frame: Frame
-    message: str
-    key: str | None
-    words: str
-
-
-@dataclass
 class _ShardCheck:
     """A check of the records of one shard, one by one, and its findings."""
 
-    shard: Shard
-    manifest: Manifest
-    companions: Companions
-    decoders: ThreadPoolExecutor | None
-    faults: list[_Fault] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    labels: Counter[int] = field(default_factory=Counter)
-    lengths: list[int] = field(default_factory=list)
-    checksums: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._images = [feature for feature in self.manifest.schema.features if feature.is_encoded]
-        self._max_pixels = max(_max_pixels(dict(self.manifest.options)), default=DEFAULT_MAX_PIXELS)
+    def __init__(
+        self, shard: Shard, manifest: Manifest, companions: Companions, decoders: ThreadPoolExecutor | None
+    ) -> None:
+        self._shard, self._manifest, self._companions, self._decoders = shard, manifest, companions, decoders
+        self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
+        self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
-        self._last_key: str | None = None
-        self._is_whole = self._follows_index = self._follows_labels = True
+        self._is_whole = self._follows = True
+        self._problems: list[RecordProblem] = []
+        self._keys: list[bytes] = []
+        self._numbers: list[int] = []
+        self._labels: Counter[int] = Counter()
+        self._checksums: list[int] = []
+        self._lengths: list[int] = []
 
     def add(self, frame: Frame) -> None:
         """Check one frame."""
         if frame.fault:
-            key = _key_of(frame.data)
-            self._note(frame, frame.fault, key, "key" if frame.is_sound else "its key reads")
+            self._note(frame, frame.fault, _key_of(frame.data))
         if frame.data is None:
             self._is_whole = False
-        else:
-            self.lengths.append(len(frame.data))
-            self.checksums.append(frame.checksum)
-        if frame.is_sound and frame.data is not None:
+            return
+        self._lengths.append(len(frame.data))
+        self._checksums.append(frame.checksum)
+        if frame.is_sound:
             self._check_values(frame, frame.data)
 
     def end(self) -> Records:
         """Return the findings of all frames."""
         while self._waiting:
-            self._decoded()
-        are_sound = not self.faults
-        problems: list[Problem] = [
-            _problem(self.shard, fault) for fault in sorted(self.faults, key=lambda fault: fault.frame.number)
-        ]
-        problems += self._together(are_sound)
-        labels = self.labels if are_sound and len(self.lengths) == self.shard.num_examples else None
-        return Records(
-            problems,
-            hash_array(self.keys),
-            np.array(self.numbers, dtype=np.int64),
-            labels,
-        )
+            self._note_decoded()
+        shard, count = self._shard, len(self._lengths)
+        problems: list[Problem] = [*sorted(self._problems, key=lambda problem: problem.record)]
+        if self._is_whole and count != shard.num_examples:
+            message = f"holds {count} records, but the manifest lists {shard.num_examples}"
+            problems.append(Problem(shard.path, message))
+        are_sound = self._is_whole and not problems
+        if are_sound:
+            checksums = np.array(self._checksums, dtype=np.uint32)
+            found = examples_digest(np.array(self._lengths, dtype=np.int64), checksums)
+            if found != shard.examples_digest:
+                message = (
+                    f"its records have the digest {found}, but the manifest lists {shard.examples_digest}"
+                )
+                problems.append(Problem(shard.path, message))
+        numbers = np.array(self._numbers, dtype=np.int64)
+        return Records(problems, hash_array(self._keys), numbers, self._labels if are_sound else None)
 
     def _check_values(self, frame: Frame, data: bytes) -> None:
-        values, fault = parse_record(data, self.manifest)
+        values, fault = parse_record(data, self._manifest)
         key = _key_in(values) if not fault else _key_of(data)
         if fault:
-            self._note(frame, fault, key, "key")
-        self._follow_index(frame, len(data) + FRAME_OVERHEAD, key)
+            self._note(frame, fault, key)
         if key is not None:
-            self._name(key)
-            self.keys.append(hash_key(to_bytes(key)))
-            self.numbers.append(frame.number)
-        if fault:
-            return
-        label = self.manifest.schema.label
-        if label:
+            self._keys.append(hash_key(to_bytes(key)))
+            self._numbers.append(frame.number)
+        label, number = self._manifest.schema.label, None
+        if label and not fault:
             (number,) = cast("list[int]", values[label.name])
-            self.labels[number] += 1
-            self._follow_labels(frame, number, key)
-        if self.decoders:
-            self._decode(frame, key, values, self.decoders)
+            self._labels[number] += 1
+        self._follow(frame, len(data) + FRAME_OVERHEAD, number, key)
+        if self._decoders and not fault:
+            self._decode(frame, key, values, self._decoders)
 
-    def _follow_index(self, frame: Frame, length: int, key: str | None) -> None:
-        """Report the first record whose length is not the one in the index."""
-        index = self.companions.index
-        if index is None or not self._follows_index or frame.number >= len(index.lengths):
+    def _follow(self, frame: Frame, length: int, label: int | None, key: str | None) -> None:
+        """Report the first record that is not the one in the index, or in the file of labels."""
+        index, labels = self._companions.index, self._companions.labels
+        if not self._follows or frame.number >= self._shard.num_examples:
             return
-        stated = int(index.lengths[frame.number])
-        if length != stated:
-            self._follows_index = False
-            self._note(frame, f"has {length} bytes with its frame, but the index lists {stated}", key, "key")
-
-    def _follow_labels(self, frame: Frame, label: int, key: str | None) -> None:
-        """Report the first record whose label is not the one in the shard's file of labels."""
-        labels = self.companions.labels
-        # moved records also have other labels: one report is enough
-        follows = self._follows_labels and self._follows_index
-        if labels is None or not follows or frame.number >= len(labels):
-            return
-        stated = int(labels[frame.number])
-        if label != stated:
-            self._follows_labels = False
-            path = labels_path(self.shard.path)
-            self._note(frame, f"has the label {label}, but {path} lists {stated}", key, "key")
+        fault = ""
+        if index is not None and length != index.lengths[frame.number]:
+            fault = f"has {length} bytes with its frame, but the index lists {index.lengths[frame.number]}"
+        elif labels is not None and label is not None and label != labels[frame.number]:
+            path = labels_path(self._shard.path)
+            fault = f"has the label {label}, but {path} lists {labels[frame.number]}"
+        if fault:
+            # moved records differ from there on: one report is enough
+            self._follows = False
+            self._note(frame, fault, key)
 
     def _decode(
         self, frame: Frame, key: str | None, values: dict[str, Decoded], decoders: ThreadPoolExecutor
@@ -285,43 +256,18 @@ class _ShardCheck:
             # only the number and offset are still needed: release the data
             self._waiting.append((frame._replace(data=None), key, future))
             if len(self._waiting) > _MAX_WAITING:
-                self._decoded()
+                self._note_decoded()
 
-    def _decoded(self) -> None:
+    def _note_decoded(self) -> None:
         frame, key, future = self._waiting.popleft()
-        fault = future.result()
-        if fault:
-            self._note(frame, fault, key, "key")
+        if fault := future.result():
+            self._note(frame, fault, key)
 
-    def _note(self, frame: Frame, message: str, key: str | None, words: str) -> None:
-        if key is None and self._last_key is not None:
-            key, words = self._last_key, "after key"
-        self.faults.append(_Fault(frame, message, key, words))
-
-    def _name(self, key: str) -> None:
-        """Keep the key of a sound record, which locates damaged records after it and before the first one."""
-        if self._last_key is None:
-            for fault in self.faults:
-                if fault.key is None:
-                    fault.key, fault.words = key, "before key"
-        self._last_key = key
-
-    def _together(self, are_sound: bool) -> Iterator[Problem]:
-        """Yield the problems that concern all records together."""
-        shard, path = self.shard, self.shard.path
-        if not self._is_whole:
-            return
-        if len(self.lengths) != shard.num_examples:
-            message = f"holds {len(self.lengths)} records, but the manifest lists {shard.num_examples}"
-            yield Problem(path, message)
-        elif are_sound:
-            lengths = np.array(self.lengths, dtype=np.int64)
-            found = examples_digest(lengths, np.array(self.checksums, dtype=np.uint32))
-            if found != shard.examples_digest:
-                message = (
-                    f"its records have the digest {found}, but the manifest lists {shard.examples_digest}"
-                )
-                yield Problem(path, message)
+    def _note(self, frame: Frame, message: str, key: str | None) -> None:
+        words = "key" if frame.is_sound else "its key reads"
+        named = "" if key is None else f", {words} {key!r}"
+        text = f"record {frame.number} at byte {frame.offset}{named}: {message}"
+        self._problems.append(RecordProblem(self._shard.path, text, frame.number, frame.offset, key))
 
 
 def _max_pixels(options: Json) -> Iterator[int]:
@@ -334,14 +280,6 @@ def _max_pixels(options: Json) -> Iterator[int]:
             yield limit
     for value in inner:
         yield from _max_pixels(value)
-
-
-def _problem(shard: Shard, fault: _Fault) -> RecordProblem:
-    named = f", {fault.words} {fault.key!r}" if fault.key is not None else ""
-    number, offset = fault.frame.number, fault.frame.offset
-    own = fault.key if fault.words in ("key", "its key reads") else None
-    message = f"record {number} at byte {offset}{named}: {fault.message}"
-    return RecordProblem(shard.path, message, number, offset, own)
 
 
 def _key_of(data: bytes | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -50,6 +50,11 @@ class Found:
     record: int
     values: dict[str, Decoded]
 
+    @property
+    def key(self) -> bytes:
+        """The key; empty if there is none."""
+        return next((key for key in self.values.get("key", []) if isinstance(key, bytes)), b"")
+
     def to_json(self) -> dict[str, Json]:
         """Return the example as JSON values: of an image what it is, of a class also its name."""
         features = self.schema.features
@@ -68,33 +73,27 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
     A number alone is a key, not a position, if the keys of the dataset are row numbers.
 
     Raises:
-        InputError: ``root`` is not a dataset, or has no such example.
+        InputError: ``root`` is not a dataset, or has no such example; if its input was rejected, with the
+            reason.
         RecordError: a record that was read is damaged, or does not match the schema.
     """
     manifest = read_manifest(root)
     position = _POSITION.fullmatch(what)
-    if position is None:
-        return find_key(root, what)
-    if position[1] is not None and position[1] not in manifest.splits:
-        try:
-            return find_key(root, what)
-        except InputError as error:
-            names = ", ".join(map(repr, manifest.splits))
-            raise InputError("position-unknown", error=error, position=position[1], names=names) from None
-    split, number = position[1], int(position[2])
+    split = position[1] if position else None
+    if position is None or (split is not None and split not in manifest.splits):
+        return _find_key(any_path(root), manifest, what)
     if split is None:
         first = next(examples(root), None)
-        if first is not None and _key_of(first).isdigit():
-            return find_key(root, what)
+        if first is not None and first.key.isdigit():
+            return _find_key(any_path(root), manifest, what)
         if len(manifest.splits) > 1:
-            named = ", ".join(f"{name}:{number}" for name in manifest.splits)
+            named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
             raise InputError("split-needed", root=root, named=named)
         split = next(iter(manifest.splits))
-    found = next(examples(root, split, number), None)
+    found = next(examples(root, split, int(position[2])), None)
     if found is None:
         size = manifest.splits[split].num_examples
-        numbered = f"numbered from 0 to {size - 1}" if size else "so there is nothing to show"
-        raise InputError("number-unknown", root=root, split=split, size=size, numbered=numbered, what=what)
+        raise InputError("number-unknown", root=root, split=split, size=size, what=what)
     return found
 
 
@@ -114,59 +113,43 @@ def examples(root: str | os.PathLike[str], split: str | None = None, start: int 
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
         raise InputError("split-not-shown", root=root, split=split, names=names)
-    for name in manifest.splits if split is None else [split]:
+    yield from _examples(any_path(root), manifest, manifest.splits if split is None else [split], start)
+
+
+def _examples(
+    root: AnyPath, manifest: Manifest, splits: Iterable[str], start: int = 0, wanted: bytes = b""
+) -> Iterator[Found]:
+    """Yield examples whose records contain ``wanted``, which is far cheaper to search for than to parse."""
+    for name in splits:
         base = 0
         for shard in manifest.splits[name].shards:
-            low, end = max(0, start - base), shard.num_examples
-            path = any_path(root) / shard.path
-            frames = enumerate(read_records(path, manifest.compression)) if low < end else ()
+            low, path = max(0, start - base), root / shard.path
+            frames = enumerate(read_records(path, manifest.compression)) if low < shard.num_examples else ()
             for record, (offset, data) in islice(frames, low, None):
-                values, fault = parse_record(data, manifest)
-                if fault:
-                    raise RecordError(path, record, offset, fault)
-                yield Found(manifest.schema, name, base + record, shard.path, record, values)
-            base += end
-
-
-def find_key(root: str | os.PathLike[str], key: str) -> Found:
-    """Return the example with this key; records are read until it is found.
-
-    Raises:
-        InputError: ``root`` is not a dataset, or none of its examples has the key; if the input with that key
-            was rejected, the message has the reason.
-        RecordError: a record that was read is damaged, or does not match the schema.
-    """
-    manifest = read_manifest(root)
-    wanted = os.fsencode(key)
-    _check_not_rejected(any_path(root), manifest, wanted)
-    for split_name, split in manifest.splits.items():
-        base = 0
-        for shard in split.shards:
-            path = any_path(root) / shard.path
-            for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
-                # searching for the bytes is far cheaper than parsing, and excludes nearly all records
                 if wanted in data:
                     values, fault = parse_record(data, manifest)
                     if fault:
-                        raise RecordError(path, number, offset, fault)
-                    if values.get("key") == [wanted]:
-                        return Found(manifest.schema, split_name, base + number, shard.path, number, values)
+                        raise RecordError(path, record, offset, fault)
+                    yield Found(manifest.schema, name, base + record, shard.path, record, values)
             base += shard.num_examples
-    raise InputError("key-unknown", root=root, key=key, example_keys=_example_keys(any_path(root), manifest))
 
 
-def _check_not_rejected(root: AnyPath, manifest: Manifest, wanted: bytes) -> None:
-    """Raise InputError if the key is among the rejected ones."""
+def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
     rejects: list[Reject] = []
     if manifest.totals.rejected:
         # the file only adds a reason to the message: without it, the key is reported as unknown
         with suppress(InputError):
             rejects = read_rejects(root / rejects_name(manifest.build_id))
+    wanted = os.fsencode(key)
     for reject in rejects:
         if to_bytes(reject.key) == wanted:
             raise InputError(
                 "key-rejected", root=root, key=reject.key, reason=reject.reason, detail=reject.detail
             )
+    for found in _examples(root, manifest, manifest.splits, wanted=wanted):
+        if found.values.get("key") == [wanted]:
+            return found
+    raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
@@ -175,13 +158,26 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
         return f"{_image_text(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
     if feature.kind == "label" and schema.class_names:
         return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])
-    if feature.kind == "raw" and feature.dtype != "bfloat16":
-        array = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
-        return f"{feature.dtype} {list(feature.shape)}: {_shorten(array.tolist())}"
     if feature.kind == "bytes":
         return _shorten([_text_of(value) for value in values if isinstance(value, bytes)])
-    dims = ["?" if dim is None else dim for dim in feature.shape]
-    return f"{feature.dtype} [{', '.join(map(str, dims))}]: {_shorten(values)}"
+    shown = values
+    if feature.kind == "raw" and feature.dtype != "bfloat16":
+        shown = _array_of(feature, values).tolist()
+    dims = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
+    return f"{feature.dtype} [{dims}]: {_shorten(shown)}"
+
+
+def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
+    if feature.is_encoded:
+        return {"image": _image_text(_only_bytes(values)), "num_bytes": len(_only_bytes(values))}
+    if feature.kind == "raw" and feature.dtype in ("bfloat16", "complex64", "complex128"):
+        return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
+    found: list[Json] = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
+    if feature.kind == "raw":
+        found = _array_of(feature, values).tolist()
+    if feature.kind == "label" and schema.class_names:
+        return {"labels": found, "classes": [_class_name(int(value), schema) for value in values]}
+    return found[0] if feature.shape == () and found else found
 
 
 def _image_text(data: bytes) -> str:
@@ -194,21 +190,8 @@ def _image_text(data: bytes) -> str:
     return describe(data)
 
 
-def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
-    if feature.is_encoded:
-        return {"image": _image_text(_only_bytes(values)), "num_bytes": len(_only_bytes(values))}
-    found: list[Json]
-    if feature.kind == "raw":
-        if feature.dtype in ("bfloat16", "complex64", "complex128"):
-            return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
-        numbers = np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
-        found = numbers.tolist()
-    else:
-        found = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
-    if feature.kind == "label" and schema.class_names:
-        names: list[Json] = [_class_name(int(value), schema) for value in values]
-        return {"labels": found, "classes": names}
-    return found[0] if feature.shape == () and found else found
+def _array_of(feature: Feature, values: Decoded) -> np.ndarray:
+    return np.frombuffer(_only_bytes(values), np.dtype(feature.dtype).newbyteorder("<"))
 
 
 def _class_name(label: int, schema: Schema) -> str:
@@ -232,21 +215,3 @@ def _shorten(values: Sequence[object]) -> str:
         return "none"
     shown = ", ".join(str(value) for value in values[:_SHOWN_ELEMENTS])
     return f"{shown}, … ({len(values)} in all)" if len(values) > _SHOWN_ELEMENTS else shown
-
-
-def _example_keys(root: AnyPath, manifest: Manifest) -> str:
-    for shard in manifest.shards:
-        for _, data in read_records(root / shard.path, manifest.compression):
-            for key in parse_record(data, manifest)[0].get("key", []):
-                if isinstance(key, bytes):
-                    return f"keys look like {os.fsdecode(key)!r}"
-            return f"its examples have no keys; give a number such as {next(iter(manifest.splits))}:0"
-    return "it has no examples"
-
-
-def _key_of(found: Found) -> bytes:
-    """Return the key of an example; empty if it has none."""
-    for key in found.values.get("key", []):
-        if isinstance(key, bytes):
-            return key
-    return b""

@@ -63,7 +63,7 @@ def test_a_number_needs_a_split_where_there_are_several(small_folder, tmp_path, 
     assert [each.split for each in examples(out)] == ["train"] * 8 + ["val"] * 5
     with raises(InputError, "split-not-shown", split="test", names="'train', 'val'"):
         next(examples(out, "test"))
-    with pytest.raises(InputError, match=r"has no example with the key 'test:3'"):
+    with raises(InputError, "key-unknown", key="test:3"):
         find(out, "test:3")
 
 
@@ -185,13 +185,13 @@ def test_a_damaged_record_found_during_the_search_is_named(tmp_path):
 
 
 def test_a_dataset_without_keys_or_without_examples_is_reported(tmp_path):
-    for schema, records, message in (
-        (Schema((Feature("x", "int", "int64"),)), [[1]], "its examples have no keys"),
-        (Schema((Feature("key", "int", "int64"),)), [[1]], "its examples have no keys"),
-        (KEYED, [], "it has no examples"),
+    for schema, records in (
+        (Schema((Feature("x", "int", "int64"),)), [[1]]),
+        (Schema((Feature("key", "int", "int64"),)), [[1]]),
+        (KEYED, []),
     ):
         dataset_of(tmp_path, schema, [b"".join(example_encoder(schema)(values)) for values in records])
-        with pytest.raises(InputError, match=rf"has no example with the key 'x'; {message}"):
+        with raises(InputError, "key-unknown", position="train:0"):
             find(tmp_path, "x")
         if records:
             assert find(tmp_path, "0").values[schema.names[0]] == [1]
@@ -200,27 +200,9 @@ def test_a_dataset_without_keys_or_without_examples_is_reported(tmp_path):
 
 
 def test_a_missing_shard_is_named(tmp_path):
-    dataset_of(tmp_path, KEYED, [])
+    dataset_of(tmp_path, KEYED, [b"".join(example_encoder(KEYED)([1, b"first"]))])
     manifest = read_manifest(tmp_path)
     lost = replace(manifest.shards[0], path="gone.tfrecord")
     write_manifest(replace(manifest, splits={"train": Split((lost,))}), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"gone\.tfrecord"):
         find(tmp_path, "x")
-
-
-def test_a_misspelled_split_is_named(small_folder, tmp_path, quiet_build):
-    quiet_build(ImageFolder(small_folder), tmp_path / "out")
-    with pytest.raises(
-        InputError, match=r"no example with the key 'trian:1'; .*; there is no split 'trian' ei"
-    ):
-        find(tmp_path / "out", "trian:1")
-
-
-def test_a_number_alone_is_a_key_of_rows_and_a_position_elsewhere(small_folder, tmp_path, quiet_build):
-    quiet_build(Arrays({"x": np.arange(20)}), tmp_path / "rows")
-    quiet_build(ImageFolder(small_folder), tmp_path / "images")
-    keys = [found.values["key"] for found in examples(tmp_path / "rows")]
-    number = next(number for number, key in enumerate(keys) if key != [b"%d" % number])
-    assert find(tmp_path / "rows", f"train:{number}").number == number
-    assert find(tmp_path / "rows", str(number)).values["key"] == [b"%d" % number]
-    assert find(tmp_path / "images", "5").number == 5
