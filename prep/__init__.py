@@ -86,13 +86,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    module = next((module for module, names in _NAMES.items() if name in names.split()), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(_MODULES[name])
+        found = getattr(import_module(f"tfshards.{module}"), _ELSEWHERE.get(name, name))
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(install_text(error, f"prep.{name}"), name=error.name) from None
-    found = getattr(module, _ELSEWHERE.get(name, name))
     globals()[name] = found
     return found
 
@@ -118,46 +118,39 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-_MODULES = {
-    "AdoptOptions": "tfshards.prep.adoption.manifest",
-    "Arrays": "tfshards.prep.sources.arrays.source",
-    "ColumnRoles": "tfshards.prep.sources.tables.column_roles",
-    "Diff": "tfshards.prep.comparison.diff",
-    "Elements": "tfshards.prep.sources.elements.source",
-    "Export": "tfshards.prep.exporting.export",
-    "FeatureRoles": "tfshards.prep.adoption.seen",
-    "Generation": "tfshards.schemas.generations",
-    "ImageFolder": "tfshards.prep.sources.images.folder",
-    "ImageOptions": "tfshards.prep.imaging.options",
-    "Options": "tfshards.prep.planning.options",
-    "Pruned": "tfshards.prep.building.prune",
-    "RecordProblem": "tfshards.prep.verification.report",
-    "RepairReport": "tfshards.prep.verification.report",
-    "ReportOptions": "tfshards.prep.reporting.options",
-    "ShardCounts": "tfshards.prep.planning.options",
-    "ShardOptions": "tfshards.prep.rewriting.new_shards",
-    "Table": "tfshards.prep.sources.tables.source",
-    "VerificationReport": "tfshards.prep.verification.report",
-    "WriteShards": "tfshards.prep.building.write_shards",
-    "adopt": "tfshards.prep.adoption.adopt",
-    "append": "tfshards.prep.rewriting.append",
-    "audit": "tfshards.prep.auditing.audit",
-    "build": "tfshards.prep.building.build",
-    "diff": "tfshards.prep.comparison.diff",
-    "export": "tfshards.prep.exporting.export",
-    "generations": "tfshards.schemas.generations",
-    "info": "tfshards.schemas",
-    "limited_jobs": "tfshards.prep.progress.threads",
-    "merge": "tfshards.prep.rewriting.merge",
-    "plan": "tfshards.prep.building.preview",
-    "prune": "tfshards.prep.building.prune",
-    "relabel": "tfshards.prep.rewriting.relabel",
-    "remove": "tfshards.prep.rewriting.remove",
-    "repair": "tfshards.prep.rewriting.repair",
-    "report": "tfshards.prep.reporting.report",
-    "reshard": "tfshards.prep.rewriting.reshard",
-    "restore": "tfshards.prep.building.prune",
-    "verify": "tfshards.prep.verification.verify",
+# the public names of each module
+_NAMES = {
+    "prep.adoption.adopt": "adopt",
+    "prep.adoption.manifest": "AdoptOptions",
+    "prep.adoption.seen": "FeatureRoles",
+    "prep.auditing.audit": "audit",
+    "prep.building.build": "build",
+    "prep.building.preview": "plan",
+    "prep.building.prune": "Pruned prune restore",
+    "prep.building.write_shards": "WriteShards",
+    "prep.comparison.diff": "Diff diff",
+    "prep.exporting.export": "Export export",
+    "prep.imaging.options": "ImageOptions",
+    "prep.planning.options": "Options ShardCounts",
+    "prep.progress.threads": "limited_jobs",
+    "prep.reporting.options": "ReportOptions",
+    "prep.reporting.report": "report",
+    "prep.rewriting.append": "append",
+    "prep.rewriting.merge": "merge",
+    "prep.rewriting.new_shards": "ShardOptions",
+    "prep.rewriting.relabel": "relabel",
+    "prep.rewriting.remove": "remove",
+    "prep.rewriting.repair": "repair",
+    "prep.rewriting.reshard": "reshard",
+    "prep.sources.arrays.source": "Arrays",
+    "prep.sources.elements.source": "Elements",
+    "prep.sources.images.folder": "ImageFolder",
+    "prep.sources.tables.column_roles": "ColumnRoles",
+    "prep.sources.tables.source": "Table",
+    "prep.verification.report": "RecordProblem RepairReport VerificationReport",
+    "prep.verification.verify": "verify",
+    "schemas": "info",
+    "schemas.generations": "Generation generations",
 }
 # names under which a module has them, if they are others
 _ELSEWHERE = {"info": "read_manifest"}

@@ -16,7 +16,7 @@ from tfshards.schemas.errors import texts
 ROOT = Path(__file__).parents[1]
 ROOMS = ("schemas", "prep", "loader")
 # Their constructors have parameters of their own, and name the code themselves.
-OF_CLASSES = {"format", "record-damaged", "usage", "usage-remedy"}
+OF_CLASSES = {"format", "record-damaged", "usage"}
 CLASSES = {"InputError", "OptionsError", "BuildError", "IncompleteError", "TfshardsError"}
 
 

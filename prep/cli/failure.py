@@ -90,7 +90,9 @@ def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expa
         return Failure(1, "internal", one_line(f"{type(error).__name__}: {error}"))
     kind, status = fitting[0]
     if isinstance(error, OSError):
-        return Failure(status, kind, _system_fault(error), _name_of(error))
+        name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
+        text = one_line(f"{name or 'operating system'}: {error.strerror}") if error.strerror else str(error)
+        return Failure(status, kind, text, name)
     message = expanded.with_origin(with_flags(str(error), parser))
     assert isinstance(error, TfshardsError)
     stated = None if error.remedy is None else with_flags(error.remedy, parser)
@@ -112,13 +114,3 @@ def _path_of(error: Exception) -> str | None:
         return error.subject if os.path.isfile(error.subject) else None
     path = getattr(error, "path", None)
     return None if path is None else str(path)
-
-
-def _name_of(error: OSError) -> str | None:
-    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
-
-
-def _system_fault(error: OSError) -> str:
-    if not error.strerror:
-        return str(error)
-    return one_line(f"{_name_of(error) or 'operating system'}: {error.strerror}")

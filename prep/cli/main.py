@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         arguments: the command line without the name of the program; by default the process's own.
         verbs: the table of verbs.
     """
-    own, beam_args = _at_bare_dashes(list(sys.argv[1:] if arguments is None else arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    own, beam_args = given[:end], given[end + 1 :]
     # Beam and its dependencies warn at import about parts that are not used here.
     logging.basicConfig(level=logging.ERROR)
     expanded = Expanded(own)
@@ -59,7 +61,9 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             args, unknown = _parsed(parser, expanded.arguments)
             # the parser of the verb, whose help lists the options
             parser, as_json = args.parser, args.json
-            _check_known(parser, unknown, args.verb)
+            if unknown:
+                hint = "; options of Apache Beam follow a bare --" if args.verb.takes_beam_args else ""
+                raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}")
             _check_not_empty(args)
             jobs = getattr(args, "jobs", None)
             if beam_args:
@@ -82,14 +86,18 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
         except KeyboardInterrupt as error:
             verb = verbs.get(own[0]) if own else None
             status = error.status if isinstance(error, _Terminated) else 130
-            return _fail(interruption(status, is_resumable=bool(verb and verb.is_resumable)), as_json=as_json)
+            failure = interruption(status, is_resumable=bool(verb and verb.is_resumable))
+            console().error(str(failure), failure.to_json())
+            _print_failure(failure, as_json=as_json)
+            return status
         except Exception as error:
             failure = failure_of(error, parser, expanded)
             console().detail(traceback.format_exc())
+            _print_failure(failure, as_json=as_json)
             if failure.kind == "internal":
-                _print_failure(failure, as_json=as_json)
                 raise
-            return _fail(failure, as_json=as_json)
+            console().error(str(failure), failure.to_json())
+            return failure.status
 
 
 def entry(verbs: Mapping[str, Verb] = VERBS) -> NoReturn:
@@ -124,13 +132,6 @@ def _terminate(number: int, _: FrameType | None) -> NoReturn:
     raise _Terminated(number)
 
 
-def _at_bare_dashes(given: list[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments before the first bare ``--``, and those after it."""
-    if "--" not in given:
-        return given, []
-    return given[: given.index("--")], given[given.index("--") + 1 :]
-
-
 def _parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[argparse.Namespace, list[str]]:
@@ -159,19 +160,11 @@ def _complete_left(args: argparse.Namespace) -> None:
         complete_left(dataset, args.log)
 
 
-def _check_known(parser: argparse.ArgumentParser, unknown: Sequence[str], verb: Verb) -> None:
-    """Raise UsageError if there are unknown arguments."""
-    if unknown:
-        hint = "; options of Apache Beam follow a bare --" if verb.takes_beam_args else ""
-        raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}")
-
-
 def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) -> None:
     """Raise OptionsError unless options of Beam have an effect."""
     if not verb.takes_beam_args:
         *names, last = (one.name for one in verbs.values() if one.takes_beam_args)
-        allowed = f"{', '.join(names)} and {last}"
-        raise OptionsError("beam-options-useless", allowed=allowed)
+        raise OptionsError("beam-options-useless", allowed=f"{', '.join(names)} and {last}")
     if jobs is not None:
         raise OptionsError("jobs-with-beam", jobs=jobs)
 
@@ -217,12 +210,6 @@ def _print_result(result: Result, *, as_json: bool) -> None:
 
 def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _fail(failure: Failure, *, as_json: bool) -> int:
-    console().error(str(failure), failure.to_json())
-    _print_failure(failure, as_json=as_json)
-    return failure.status
 
 
 def _print_failure(failure: Failure, *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -61,22 +60,20 @@ def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_show(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.show import examples, find
 
-    if args.first is None and args.key is not None:
-        return _result(iter([find(args.dataset, args.key)]), args)
     count = 1 if args.first is None else args.first
     if count < 1:
         raise OptionsError("first-range", count=count)
     if args.save and count > 1:
         raise OptionsError("save-with-first", count=count)
-    return _result(islice(examples(args.dataset, args.key), count), args)
-
-
-def _result(found: Iterator[Found], args: argparse.Namespace) -> Result:
+    if args.first is None and args.key is not None:
+        found = iter([find(args.dataset, args.key)])
+    else:
+        found = islice(examples(args.dataset, args.key), count)
     if args.save:
-        one = next(found, None)
-        found = iter([] if one is None else [one])
-        if one is not None:
+        ones = list(found)
+        for one in ones:
             _save(one, args)
+        found = iter(ones)
     # with an empty line between two examples
     texts = (f"\n{example_text(one)}" if number else example_text(one) for number, one in enumerate(found))
     return Result(lambda: texts, lambda: {"examples": [one.to_json() for one in found]})
@@ -86,7 +83,7 @@ def _save(found: Found, args: argparse.Namespace) -> None:
     images = [feature.name for feature in found.schema.features if feature.is_encoded]
     if not images:
         raise OptionsError("save-without-images")
-    data = found.values[images[0]][0]
+    (data,) = found.values[images[0]]
     assert isinstance(data, bytes)
     path = local_path(args.save)
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)

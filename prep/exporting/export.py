@@ -6,11 +6,11 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.exporting.format import PIECES, Format, WrittenFile, WrittenPart, require_package
+from tfshards.prep.exporting.format import PIECES, Format, WrittenFile, WrittenPart
 from tfshards.prep.exporting.request import ExportPart, ExportRequest, NotTextError, make_request
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.exporting.write_parts import (
@@ -65,14 +65,7 @@ class Export:
 
     def to_json(self) -> dict[str, Json]:
         """Return the attributes as JSON values."""
-        return {
-            "directory": self.directory,
-            "to": self.to,
-            "num_examples": self.num_examples,
-            "files": dict(self.files),
-            "num_kept": self.num_kept,
-            "num_parts": self.num_parts,
-        }
+        return {**asdict(self), "files": dict(self.files)}
 
 
 def export(
@@ -93,15 +86,15 @@ def export(
     Args:
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or the one of an unfinished export to resume.
-        to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``.
+        to: ``"webdataset"``, ``"parquet"`` or ``"folder"``.
         select: names of the features to export; by default all.
         log: called with each status line.
 
     Raises:
         OptionsError: an argument is invalid.
         FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
-        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, a package is missing, or
-            the records differ from the manifest.
+        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, or the
+            records differ from the manifest.
         RecordError: a record is damaged.
     """
     if select is not None:
@@ -113,7 +106,6 @@ def export(
 
 
 def _export(request: ExportRequest, directory: Path, chosen: Format, log: Log) -> Export:
-    require_package(chosen)
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
         while True:

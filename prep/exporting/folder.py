@@ -44,7 +44,7 @@ _BLOCK = 1 << 20
 
 def _problems(request: ExportRequest) -> list[Problem]:
     dtypes = ("bfloat16", "complex64", "complex128")
-    problems = dtype_problems(request, {dtype: f"is {dtype}, which JSON does not have" for dtype in dtypes})
+    problems = dtype_problems(request, dtypes, ", which JSON does not have")
     features = request.schema.features
     if not any(feature.kind == "image" for feature in features):
         problems.append(Problem("features", "hold no image; parquet and webdataset store other values"))
@@ -80,24 +80,21 @@ def _write(
             row: dict[str, Json] = {}
             for feature in request.schema.features:
                 value = example.values[feature.name]
-                if feature.is_encoded:
-                    data = cast("bytes", value)
-                    is_first = feature is _image(request)
-                    path = _with_suffix(inside, data)
-                    full = folder / (
-                        f"{part.split}/{path}" if is_first else f"{feature.name}/{part.split}/{path}"
-                    )
-                    full.parent.mkdir(parents=True, exist_ok=True)
-                    if full.exists():
-                        raise InputError("export-same-path", path=f"{part.split}/{path}")
-                    full.write_bytes(data)
-                    if is_first:
-                        # the first field, as people read it
-                        row = {"file_name": path, **row}
-                    else:
-                        row[f"{feature.name}_file_name"] = f"../{feature.name}/{part.split}/{path}"
-                else:
+                if not feature.is_encoded:
                     row[feature.name] = _to_json(request, feature, value, example.number)
+                    continue
+                path = f"{part.split}/{_with_suffix(inside, cast('bytes', value))}"
+                if feature is _image(request):
+                    # the first field, as people read it
+                    row = {"file_name": path.partition("/")[2], **row}
+                else:
+                    path = f"{feature.name}/{path}"
+                    row[f"{feature.name}_file_name"] = f"../{path}"
+                full = folder / path
+                full.parent.mkdir(parents=True, exist_ok=True)
+                if full.exists():
+                    raise InputError("export-same-path", path=path)
+                full.write_bytes(cast("bytes", value))
             metadata.write(json.dumps(row) + "\n")
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, is_tiff
 from tfshards.prep.records.example import Values
-from tfshards.schemas import InputError, Problem
+from tfshards.schemas import Problem
 
 
 class WrittenFile(NamedTuple):
@@ -40,11 +39,10 @@ class Format(NamedTuple):
         text: what is written and what reads it, for the help.
         problems: returns what the format cannot hold of a dataset.
         write: writes the files of one part into an empty folder, at the paths that they have in the export. A
-            path that starts with ``PIECES`` is not part of the export, but there for ``finish``.
+            path that starts with ``PIECES`` is only there for ``finish``.
         read: returns the values of the examples of a part from its files in that folder.
         finish: returns the files that follow from all parts; the folder is the export's directory.
-        package: the package that writes the files, by the name of its import, or empty.
-        install: its name for pip.
+        package: the package on whose release the bytes depend, or empty.
     """
 
     name: str
@@ -54,13 +52,6 @@ class Format(NamedTuple):
     read: Callable[[ExportRequest, ExportPart, Path], Iterator[Mapping[str, Values]]]
     finish: Callable[[ExportRequest, Sequence[WrittenPart], Path], Contents]
     package: str = ""
-    install: str = ""
-
-    def version(self) -> str:
-        """Return the release of the package, on which the bytes may depend, or an empty string."""
-        from importlib.metadata import version
-
-        return version(self.install) if self.package else ""
 
 
 # The folder with the journal of an export, and the one in it for pieces of files.
@@ -68,32 +59,12 @@ STATE = ".export"
 PIECES = f"{STATE}/pieces"
 
 
-def require_package(chosen: Format) -> None:
-    """Raise InputError if the package that writes a format is not installed."""
-    if chosen.package and find_spec(chosen.package) is None:
-        raise InputError("export-package-missing", chosen=chosen.name, install=chosen.install)
-
-
-def dtype_problems(request: ExportRequest, refused: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each numeric feature of a refused dtype.
-
-    Args:
-        request: what is exported.
-        refused: why, by dtype.
-    """
+def dtype_problems(request: ExportRequest, dtypes: Sequence[str], fault: str) -> list[Problem]:
+    """Return a problem for each numeric feature of a dtype that the format does not have."""
     return [
-        Problem(feature.name, refused[feature.dtype])
+        Problem(feature.name, f"is {feature.dtype}{fault}")
         for feature in request.schema.features
-        if feature.dtype in refused and not feature.is_encoded
-    ]
-
-
-def lists_of_text(request: ExportRequest) -> list[Problem]:
-    """Return a problem for each feature with several byte strings that are not all UTF-8."""
-    return [
-        Problem(feature.name, "is a list of byte strings, of which some are not UTF-8")
-        for feature in request.schema.features
-        if feature.name in request.binary and feature.shape != ()
+        if feature.dtype in dtypes and not feature.is_encoded
     ]
 
 

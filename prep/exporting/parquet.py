@@ -51,9 +51,7 @@ _GROUP_ROWS = 10_000
 
 def _problems(request: ExportRequest) -> list[Problem]:
     dtypes = ("bfloat16", "complex64", "complex128")
-    problems = dtype_problems(
-        request, {dtype: f"is {dtype}, which Parquet does not have" for dtype in dtypes}
-    )
+    problems = dtype_problems(request, dtypes, ", which Parquet does not have")
     names = Counter(map(_split_name, request.manifest.splits))
     for name in request.manifest.splits:
         if names[_split_name(name)] > 1:
@@ -253,6 +251,5 @@ PARQUET = Format(
     _write,
     _read,
     _finish,
-    "pyarrow",
     "pyarrow",
 )

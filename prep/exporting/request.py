@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.example import Decoded, Values
+from tfshards.prep.records.example import Values
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
@@ -127,19 +127,16 @@ def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Itera
         lengths.append(len(data))
         checksums.append(found.checksum)
         tick(len(data))
-        exported = {f.name: as_encoded(f, values[f.name]) for f in request.schema.features}
+        exported: dict[str, Values] = {
+            f.name: values[f.name][0] if f.shape == () or f.is_encoded or f.kind == "raw" else values[f.name]
+            for f in request.schema.features
+        }
         yield ExportedExample(part.first + found.number, data, exported)
     digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
     if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
         raise InputError(
             "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
         )
-
-
-def as_encoded(feature: Feature, values: Decoded) -> Values:
-    """Return a decoded value in the form that ``example_encoder`` takes: one value, or a list."""
-    is_one = feature.shape == () or feature.is_encoded or feature.kind == "raw"
-    return values[0] if is_one else values
 
 
 def array_of(feature: Feature, value: Values) -> np.ndarray:

@@ -35,7 +35,6 @@ from tfshards.prep.exporting.format import (
     Format,
     WrittenPart,
     dtype_problems,
-    lists_of_text,
     suffix_of,
 )
 from tfshards.prep.exporting.request import (
@@ -51,12 +50,14 @@ from tfshards.prep.sources.arrays.mapped import PARSING
 from tfshards.prep.views.table import labels_text
 from tfshards.schemas import Feature, Problem
 
-_NO_DTYPE = "has a dtype that NumPy files do not have"
-
 
 def _problems(request: ExportRequest) -> list[Problem]:
-    problems = dtype_problems(request, {"bfloat16": f"is bfloat16: it {_NO_DTYPE}"})
-    problems += lists_of_text(request)
+    problems = dtype_problems(request, ["bfloat16"], ": it has a dtype that NumPy files do not have")
+    problems += [
+        Problem(feature.name, "is a list of byte strings, of which some are not UTF-8")
+        for feature in request.schema.features
+        if feature.name in request.binary and feature.shape != ()
+    ]
     names = {feature.name: _member(request, feature, b"") for feature in request.schema.features}
     counts = Counter(names.values())
     for name, member in names.items():

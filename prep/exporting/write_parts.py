@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -138,7 +139,7 @@ def fingerprint(request: ExportRequest, part: ExportPart, chosen: Format) -> str
     content: Json = [
         _LAYOUT,
         chosen.name,
-        chosen.version(),
+        version(chosen.package) if chosen.package else "",
         request.manifest.name,
         dict(request.schema.to_json()),
         list[Json](sorted(request.binary)),
@@ -205,18 +206,16 @@ class _ValuesDigest:
         self._names = request.schema.names
         self._encode = example_encoder(request.schema)
         self._digest = hashlib.sha256()
-        self._count = 0
 
     def add(self, values: Mapping[str, Values]) -> None:
         parts = self._encode([values[name] for name in self._names])
         self._digest.update(sum(map(len, parts)).to_bytes(8, "little"))
         for part in parts:
             self._digest.update(part)
-        self._count += 1
 
     @property
-    def value(self) -> tuple[int, str]:
-        return self._count, self._digest.hexdigest()
+    def value(self) -> str:
+        return self._digest.hexdigest()
 
 
 def _digested(examples: Iterable[ExportedExample], digest: _ValuesDigest) -> Iterator[ExportedExample]:

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO, cast
 
-from tfshards.prep.progress.console import Console, console
+from tfshards.prep.progress.console import console
 from tfshards.schemas.sizes import size
 
 if TYPE_CHECKING:
@@ -24,11 +24,9 @@ _SMOOTHING = 0.1
 class Display:
     """Shows how much is done; a context manager that ends the bar."""
 
-    def __init__(
-        self, label: str, total: int, unit: Literal["examples", "bytes"], shown_on: Console | None = None
-    ) -> None:
-        """Show 0 of ``total`` on a console, by default the process's own."""
-        self._console = shown_on or console()
+    def __init__(self, label: str, total: int, unit: Literal["examples", "bytes"]) -> None:
+        """Show 0 of ``total`` on the console of the process."""
+        self._console = console()
         self._label, self._total, self._unit = label, total, unit
         self._reported = time.monotonic()
         self._bar = self._make_bar()

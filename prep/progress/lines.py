@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.progress.bars import Display
-from tfshards.prep.progress.console import WARNING, Console, console
+from tfshards.prep.progress.console import WARNING, console
 from tfshards.schemas.sizes import size
 
 _HOST = "127.0.0.1"
@@ -60,14 +60,12 @@ NOTHING = Written()
 class WorkProgress:
     """Shows reports in the main process."""
 
-    def __init__(self, label: str, num_examples: int, shown_on: Console | None = None) -> None:
-        """Open the port for a total of ``num_examples``, shown on the console of the process by default."""
-        self._console = shown_on or console()
+    def __init__(self, label: str, num_examples: int) -> None:
+        """Open the port for a total of ``num_examples``."""
         self._total = num_examples
         self._label = label
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((_HOST, 0))
-        self._socket.settimeout(_TICK_SECONDS)
         self.reporter: Reporter = Reporter(self._socket.getsockname()[1], secrets.token_hex(8))
         self._written = Written()
         # the state when the first progress was seen, from which the rate is measured
@@ -102,17 +100,17 @@ class WorkProgress:
         self._started = self._advanced = self._measured = time.monotonic()
         self._patience = STALL_SECONDS
         try:
-            with Display(self._label, self._total, "examples", self._console) as display:
+            with Display(self._label, self._total, "examples") as display:
                 while not self.has_ended:
-                    advance, stall = self._receive(), self._stall()
+                    advance, stall = self._wait(), self._stall()
                     # between two measurements, a bar would take the rate for 0
                     if advance or not self._measure:
                         display.advance(advance, size(self._written.num_bytes))
                     if stall:
-                        self._console.line(stall)
+                        console().line(stall)
                     if display.is_due:
                         self._report(display.report)
-                display.advance(self._drain() + self._take_measure(), size(self._written.num_bytes))
+                display.advance(self._receive(0) + self._take_measure(), size(self._written.num_bytes))
                 self._report(display.report_end)
         finally:
             self._socket.close()
@@ -135,16 +133,9 @@ class WorkProgress:
         where = self._where()
         return f"{self._label}: no progress for {seconds:.0f} s" + (f"; {where}" if where else "")
 
-    def _receive(self) -> int:
-        """Wait for a datagram for at most one tick; return by how many examples the build has advanced."""
-        advance = 0
-        try:
-            advance = self._count(self._socket.recv(256))
-        except TimeoutError:
-            pass
-        else:
-            advance += self._drain()
-        now = time.monotonic()
+    def _wait(self) -> int:
+        """Wait for reports for at most one tick; return by how many examples the build has advanced."""
+        advance, now = self._receive(_TICK_SECONDS), time.monotonic()
         if self._measure and now >= self._measured:
             advance += self._take_measure()
             after = time.monotonic()
@@ -163,16 +154,15 @@ class WorkProgress:
         self._written = Written(*map(max, self._written, self._measure()))
         return self._written.num_examples - before
 
-    def _drain(self) -> int:
-        self._socket.setblocking(False)
+    def _receive(self, seconds: float) -> int:
+        """Wait for a report, and return how many examples it and those that arrived with it add."""
         total = 0
-        try:
+        self._socket.settimeout(seconds)
+        with suppress(TimeoutError, BlockingIOError):
             while True:
                 total += self._count(self._socket.recv(256))
-        except BlockingIOError:
-            return total
-        finally:
-            self._socket.settimeout(_TICK_SECONDS)
+                self._socket.settimeout(0)
+        return total
 
     def _count(self, datagram: bytes) -> int:
         words = datagram.decode("ascii", "replace").split()
@@ -210,10 +200,10 @@ def to_stderr(line: str) -> None:
 class Meter:
     """Counts processed bytes from any thread; a context manager that removes its bar at the end."""
 
-    def __init__(self, label: str, num_bytes: int, shown_on: Console | None = None) -> None:
-        """Start at 0 of ``num_bytes``, shown on the console of the process by default."""
+    def __init__(self, label: str, num_bytes: int) -> None:
+        """Start at 0 of ``num_bytes``."""
         self._done, self._started = 0, time.monotonic()
-        self._display = Display(label, num_bytes, "bytes", shown_on)
+        self._display = Display(label, num_bytes, "bytes")
         self._lock = threading.Lock()
 
     def __enter__(self) -> Meter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,17 +101,14 @@ class RepairReport:
 
 
 def _lines(problems: Sequence[Problem]) -> list[str]:
-    shown: Counter[str] = Counter()
-    lines = []
+    by_place: dict[str, list[str]] = {}
     for problem in problems:
-        shown[problem.place] += 1
-        if shown[problem.place] <= _SHOWN_PER_FILE:
-            lines.append(str(problem))
-    lines += [
-        one_line(f"{place}: and {count - _SHOWN_PER_FILE:,} more problems")
-        for place, count in shown.items()
-        if count > _SHOWN_PER_FILE
-    ]
+        by_place.setdefault(problem.place, []).append(str(problem))
+    lines = []
+    for place, texts in by_place.items():
+        lines += texts[:_SHOWN_PER_FILE]
+        if len(texts) > _SHOWN_PER_FILE:
+            lines.append(one_line(f"{place}: and {len(texts) - _SHOWN_PER_FILE:,} more problems"))
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
@@ -54,48 +54,37 @@ def verify(
     if decode:
         # before anything is read, and not by many threads at once
         import_module("tfshards.prep.imaging.stored")
-    manifest = read_manifest(dataset)
-    folder = any_path(dataset)
+    manifest, folder = read_manifest(dataset), any_path(dataset)
     is_deep = deep or decode
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
+
+    def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
+        of_file, found = digest_problems(folder, shard, tick), companions(folder, shard)
+        if not is_deep:
+            return of_file + found.problems, None
+        if not (folder / shard.path).is_file():
+            return of_file + found.problems, NO_RECORDS
+        records = check_records(folder, shard, manifest, found, decoders if decode else None, tick)
+        reported = of_file + records.problems
+        if of_file and not records.problems:
+            how = "" if manifest.compression == "none" else ", or compressed differently"
+            message = f"its records are those that were written, but in a different order{how}"
+            reported.append(Problem(shard.path, message))
+        return reported + found.problems, records
+
     with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(num_jobs()) as decoders:
-        look = _looking(folder, manifest, deep=is_deep, decoders=decoders if decode else None)
         found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for shard, _ in found for problem in shard]
     problems += rejects_problems(folder, manifest)
-    problems += _of_views(folder, manifest)
+    of_views = view_problems(manifest, folder, kept_manifests(folder))
+    # views may be about to be written after a commit
+    if of_views and not is_locked(folder) and read_manifest(folder) == manifest:
+        problems += of_views
     records = [record for _, record in found if record]
     if len(records) == len(manifest.shards):
         problems += _repeated_keys(folder, manifest, records)
         problems += _other_labels(manifest, records)
     return VerificationReport(os.fspath(dataset), tuple(problems))
-
-
-def _of_views(folder: AnyPath, manifest: Manifest) -> list[Problem]:
-    """Return the problems of the views, unless they are about to be written after a commit."""
-    found = view_problems(manifest, folder, kept_manifests(folder))
-    return found if found and not is_locked(folder) and read_manifest(folder) == manifest else []
-
-
-def _looking(
-    folder: AnyPath, manifest: Manifest, *, deep: bool, decoders: ThreadPoolExecutor | None
-) -> Callable[[Shard, Tick], tuple[list[Problem], Records | None]]:
-    def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
-        of_file, found = digest_problems(folder, shard, tick), companions(folder, shard)
-        if not deep:
-            return of_file + found.problems, None
-        if not (folder / shard.path).is_file():
-            return of_file + found.problems, NO_RECORDS
-        records = check_records(folder, shard, manifest, found, decoders, tick)
-        reported = of_file + records.problems
-        if of_file and not records.problems:
-            how = "" if manifest.compression == "none" else ", or compressed differently"
-            reported.append(
-                Problem(shard.path, f"its records are those that were written, but in a different order{how}")
-            )
-        return reported + found.problems, records
-
-    return look
 
 
 def _repeated_keys(folder: AnyPath, manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -72,15 +72,11 @@ def with_views(manifest: Manifest) -> Manifest:
 
 
 def foreign_views(manifest: Manifest, root: AnyPath, known: Sequence[Manifest]) -> list[str]:
-    """Return the paths of views at which there is a file of somebody else.
+    """Return the paths of views of a new manifest at which there is a file of somebody else.
 
-    Args:
-        manifest: the manifest whose views are to be written.
-        root: folder of the dataset.
-        known: the manifests of this dataset so far; their views may be replaced.
+    The manifests of this dataset so far are ``known``; their views may be replaced.
     """
-    ours = _digests_of(known)
-    return [path for path in manifest.views if _found(path, manifest, root, ours) == "foreign"]
+    return [path for path, state in _states(manifest, root, known).items() if state == "foreign"]
 
 
 def refresh_views(
@@ -97,15 +93,15 @@ def refresh_views(
     Raises:
         OSError: a file cannot be written.
     """
-    contents, ours = view_files(manifest), _digests_of(earlier)
+    contents, states = view_files(manifest), _states(manifest, root, earlier)
     replaced = ("missing", "stale", *(["foreign"] if replaces_foreign else []))
     files = {
         path: contents[path]
         for path, digest in manifest.views.items()
-        if _found(path, manifest, root, ours) in replaced and bytes_digest(contents.get(path, b"")) == digest
+        if states[path] in replaced and bytes_digest(contents.get(path, b"")) == digest
     }
     write_files(root, files)
-    gone = _obsolete(manifest, root, earlier)
+    gone = [path for path, state in states.items() if state == "obsolete"]
     for path in gone:
         (root / path).unlink(missing_ok=True)
     for folder in sorted({(root / path).parent for path in gone}, key=str):
@@ -120,58 +116,47 @@ def refresh_views(
 
 def view_problems(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]) -> list[Problem]:
     """Return the problems of the views of the dataset in ``root``; see ``refresh_views``."""
-    ours = _digests_of(earlier)
-    found = {path: _found(path, manifest, root, ours) for path in manifest.views}
-    found |= dict.fromkeys(_obsolete(manifest, root, earlier), "stale")
-    return [Problem(path, _PROBLEMS[state]) for path, state in found.items() if state != "current"]
+    states = _states(manifest, root, earlier)
+    return [Problem(path, _PROBLEMS[state]) for path, state in states.items() if state != "current"]
 
 
-_State: TypeAlias = Literal["missing", "current", "stale", "foreign"]
+_State: TypeAlias = Literal["missing", "current", "stale", "obsolete", "foreign"]
 _PROBLEMS: Mapping[_State, str] = {
     "missing": "is missing",
     "stale": "does not belong to this generation of the dataset",
+    "obsolete": "does not belong to this generation of the dataset",
     "foreign": OTHER_BYTES,
 }
 
 
-def _found(path: str, manifest: Manifest, root: AnyPath, ours: Mapping[str, set[str]]) -> _State:
-    """Return what there is at the path of a view of a manifest.
+def _states(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]) -> dict[str, _State]:
+    """Return what there is at the path of each view, and at those of obsolete ones of earlier generations."""
+    ours: dict[str, set[str]] = {}
+    for one in earlier:
+        # an earlier release listed no views
+        for path, digest in (one.views or _digests(view_files(one))).items():
+            ours.setdefault(path, set()).add(digest)
+    states = {path: _state(path, manifest, root, ours.get(path, set())) for path in manifest.views}
+    for path in sorted({*ours} - {*manifest.views}):
+        if _state(path, manifest, root, ours[path]) == "stale":
+            states[path] = "obsolete"
+    return states
 
-    Args:
-        path: the path.
-        manifest: the manifest.
-        root: folder of the dataset.
-        ours: the digests that the view may have in other generations.
-    """
+
+def _state(path: str, manifest: Manifest, root: AnyPath, ours: set[str]) -> _State:
+    """Return what there is at a path; ``ours`` are the digests of the view in other generations."""
     try:
         content = read_whole(root / path, METADATA)
     except FileNotFoundError:
         return "missing"
     except OSError:
         return "foreign"
-    digest = bytes_digest(content)
+    digest, wanted = bytes_digest(content), manifest.views.get(path)
     # TFDS adds to it what it knows of the dataset, such as further file formats
-    if digest == manifest.views[path] or f"{MARK} Build {manifest.build_id}.".encode("ascii") in content:
+    is_ours = f"{MARK} Build {manifest.build_id}.".encode("ascii") in content
+    if wanted is not None and (digest == wanted or is_ours):
         return "current"
-    return "stale" if digest in ours.get(path, ()) or MARK.encode("ascii") in content else "foreign"
-
-
-def _obsolete(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]) -> list[str]:
-    """Return the paths of views of earlier generations that this one does not have."""
-    ours = _digests_of(earlier)
-    paths = sorted({*ours} - {*manifest.views})
-    nothing = replace(manifest, views=dict.fromkeys(paths, ""))
-    return [path for path in paths if _found(path, nothing, root, ours) in ("stale", "current")]
-
-
-def _digests_of(manifests: Iterable[Manifest]) -> dict[str, set[str]]:
-    """Return the digests that each view has in these generations."""
-    found: dict[str, set[str]] = {}
-    for manifest in manifests:
-        # an earlier release listed no views
-        for path, digest in (manifest.views or _digests(view_files(manifest))).items():
-            found.setdefault(path, set()).add(digest)
-    return found
+    return "stale" if digest in ours or MARK.encode("ascii") in content else "foreign"
 
 
 def _digests(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -136,12 +136,6 @@ def test_the_command_prints_the_table_or_json(photos, rows, capsys):
             ["--size", "none", "--crop", "center"],
             "--crop center needs images of a fixed size, such as --size 224x224",
         ),
-        (["--seconds", "0"], "--seconds 0 must be a number above 0, and at most 600"),
-        (["--batch-size", "0"], "--batch-size 0 must be at least 1"),
-        (
-            ["--batch-size", "25"],
-            "--batch-size 25 exceeds the 24 examples of split 'train'; use a smaller one",
-        ),
     ],
 )
 def test_wrong_flags_are_named_before_tensorflow_is_imported(arguments, message, photos, capsys, monkeypatch):
@@ -155,19 +149,6 @@ def test_the_flag_has_all_dtypes_of_images(photos, capsys):
     assert main(["bench", photos, "--dtype", "float"], VERBS) == 2
     choices = capsys.readouterr().err.partition("choose from ")[2].partition(")")[0]
     assert choices.replace("'", "").split(", ") == [*IMAGE_DTYPES]
-
-
-def test_the_split_is_checked_before_tensorflow_is_imported(tmp_path, capsys):
-    out = tmp_path / "out"
-    arrays = Arrays({"x": np.arange(8), "split": np.array(["train", "val"] * 4)}, split="split")
-    build(arrays, out, log=lambda _: None)
-    assert main(["bench", str(out)], VERBS) == 1
-    several = f"tfshards: {out} has several splits; name one with --split: 'train', 'val'\n"
-    assert capsys.readouterr().err == several
-    assert main(["bench", str(out), "--split", "vla"], VERBS) == 1
-    assert (
-        capsys.readouterr().err == f"tfshards: --split vla is not in {out}; its splits are 'train', 'val'\n"
-    )
 
 
 def test_a_size_for_a_dataset_without_images_is_refused(rows, capsys):

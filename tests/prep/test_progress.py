@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import io
-import itertools
 import os
 import pty
 import re
@@ -13,35 +12,21 @@ import struct
 import termios
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from tfshards.prep.progress import bars
 from tfshards.prep.progress import lines as progress
-from tfshards.prep.progress.console import Console
-from tfshards.prep.progress.lines import Reporter, WarningLine, WorkProgress, Written, as_warning
-from tfshards.schemas.sizes import size
+from tfshards.prep.progress.console import Console, reporting
+from tfshards.prep.progress.lines import Meter, Reporter, WarningLine, WorkProgress, Written, as_warning
 
 
-@pytest.mark.parametrize(
-    ("num_bytes", "shown"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (1536, "1.5 KiB"),
-        (1 << 20, "1.0 MiB"),
-        (int(2.25 * (1 << 30)), "2.2 GiB"),
-        (1 << 40, "1.0 TiB"),
-        (1 << 50, "1024.0 TiB"),
-    ],
-)
-def test_sizes_are_printed_with_units(num_bytes, shown):
-    assert size(num_bytes) == shown
-
-
-PREP = Path(progress.__file__).parent.parent
+@pytest.fixture
+def stream():
+    """The stream of the console of the process."""
+    stream = io.StringIO()
+    with reporting(Console(stream)):
+        yield stream
 
 
 def follow(shown: WorkProgress, work: object, *arguments: object) -> None:
@@ -55,10 +40,6 @@ def follow(shown: WorkProgress, work: object, *arguments: object) -> None:
     thread.join()
 
 
-def test_a_reporter_without_a_port_sends_nothing():
-    Reporter().report(1, 1)
-
-
 def test_a_report_without_a_receiver_is_not_an_error():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))
@@ -66,10 +47,9 @@ def test_a_report_without_a_receiver_is_not_an_error():
     Reporter(port, "token").report(1, 1)
 
 
-def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
+def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch, stream):
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
-    stream = io.StringIO()
-    shown = WorkProgress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400)
 
     def work() -> None:
         for _ in range(4):
@@ -84,45 +64,23 @@ def test_lines_show_examples_bytes_rate_and_time_left(monkeypatch):
     assert all(line.split(", ")[2].endswith(" examples/s") for line in lines)
 
 
-def test_before_the_first_report_the_time_left_is_unknown(monkeypatch):
+def test_before_the_first_report_the_time_left_is_unknown(monkeypatch, stream):
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
-    stream = io.StringIO()
-    follow(WorkProgress("photos", 400, Console(stream)), lambda: time.sleep(0.3))
+    follow(WorkProgress("photos", 400), lambda: time.sleep(0.3))
     assert (
         stream.getvalue().splitlines()[0] == "photos: 0 of 400 examples, 0 B, 0 examples/s, time left unknown"
     )
 
 
-def test_a_build_of_less_than_ten_seconds_prints_no_lines():
-    stream = io.StringIO()
-    shown = WorkProgress("photos", 400, Console(stream))
+def test_a_build_of_less_than_ten_seconds_prints_no_lines(stream):
+    shown = WorkProgress("photos", 400)
     follow(shown, lambda: shown.reporter.report(400, 1))
     assert stream.getvalue() == ""
 
 
-def test_a_bar_on_a_terminal_counts_to_the_end():
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    with os.fdopen(follower, "w") as terminal:
-        shown = WorkProgress("photos", 400, Console(terminal))
-
-        def work() -> None:
-            for _ in range(4):
-                shown.reporter.report(100, 1 << 20)
-                time.sleep(0.15)
-
-        follow(shown, work)
-    written = os.read(leader, 1 << 16).decode()
-    os.close(leader)
-    assert "photos:  25%" in written
-    assert "photos: 100%" in written
-    assert written.rstrip().endswith("4.0 MiB]")
-
-
-def test_foreign_packets_at_the_port_are_not_counted(monkeypatch):
+def test_foreign_packets_at_the_port_are_not_counted(monkeypatch, stream):
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
-    stream = io.StringIO()
-    shown = WorkProgress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400)
 
     def work() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -147,10 +105,10 @@ def fast(monkeypatch):
     monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.0)
 
 
-def test_a_measure_replaces_the_reports_of_workers(fast):
-    stream = io.StringIO()
-    shown = WorkProgress("photos", 400, Console(stream))
-    measures = iter([Written(0, 0), Written(100, 1 << 20), *[Written(300, 3 << 20)] * 1000])
+def test_a_measure_replaces_the_reports_of_workers(fast, stream):
+    shown = WorkProgress("photos", 400)
+    # a task that is repeated begins anew, and progress never goes back
+    measures = iter([Written(100, 1 << 20), Written(300, 3 << 20), *[Written(200, 0)] * 1000])
 
     def work() -> None:
         shown.reporter.report(7, 7)
@@ -158,13 +116,12 @@ def test_a_measure_replaces_the_reports_of_workers(fast):
 
     follow(shown, work, lambda: next(measures))
     lines = stream.getvalue().splitlines()
-    assert all(line.startswith(("photos: 0 of", "photos: 100 of", "photos: 300 of 400")) for line in lines)
+    assert all(line.startswith(("photos: 100 of", "photos: 300 of 400")) for line in lines)
     assert lines[-1].startswith("photos: 300 of 400 examples, 3.0 MiB, ")
 
 
-def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
-    stream = io.StringIO()
-    shown = WorkProgress("photos", 1000, Console(stream))
+def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast, stream):
+    shown = WorkProgress("photos", 1000)
     started = time.monotonic()
 
     def measure() -> Written:
@@ -178,25 +135,17 @@ def test_the_time_until_the_first_progress_does_not_count_for_the_rate(fast):
     assert 75 <= rate <= 125
 
 
-def test_progress_never_goes_back_when_a_task_is_repeated(fast):
-    stream = io.StringIO()
-    measures = iter([Written(200, 2), *[Written(100, 1)] * 1000])
-    follow(WorkProgress("photos", 400, Console(stream)), lambda: time.sleep(0.5), lambda: next(measures))
-    assert {line.split(",")[0] for line in stream.getvalue().splitlines()} == {"photos: 200 of 400 examples"}
-
-
-def test_an_error_of_the_measure_ends_the_progress(fast):
+def test_an_error_of_the_measure_ends_the_progress(fast, stream):
     def fail() -> Written:
         raise ValueError("a worker has failed")
 
     with pytest.raises(ValueError, match="a worker has failed"):
-        WorkProgress("photos", 400, Console(io.StringIO())).follow(fail)
+        WorkProgress("photos", 400).follow(fail)
 
 
-def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch):
+def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch, stream):
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)
-    stream = io.StringIO()
-    shown = WorkProgress("photos", 400, Console(stream))
+    shown = WorkProgress("photos", 400)
     follow(shown, lambda: time.sleep(1.0), None, lambda: "see the job 7")
     # after 0.2, 0.4 and 0.8 seconds, and not more often
     lines = stream.getvalue().splitlines()
@@ -204,38 +153,17 @@ def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch):
     assert all(re.fullmatch(r"photos: no progress for \d+ s; see the job 7", line) for line in lines)
 
 
-def test_a_job_that_makes_progress_is_not_reported(monkeypatch, fast):
-    monkeypatch.setattr(bars, "LINE_SECONDS", 1000.0)
-    monkeypatch.setattr(progress, "STALL_SECONDS", 1.0)
-    stream = io.StringIO()
-    numbers = itertools.count()
-    follow(
-        WorkProgress("photos", 400, Console(stream)),
-        lambda: time.sleep(1.5),
-        lambda: Written(next(numbers), 1),
-    )
-    assert stream.getvalue() == ""
-
-
 def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.3)
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    with os.fdopen(follower, "w") as terminal:
+    with os.fdopen(follower, "w") as terminal, reporting(Console(terminal)):
         measures = iter([Written(100, 1), *[Written(200, 2)] * 1000])
-        follow(
-            WorkProgress("photos", 400, Console(terminal)), lambda: time.sleep(0.9), lambda: next(measures)
-        )
+        follow(WorkProgress("photos", 400), lambda: time.sleep(0.9), lambda: next(measures))
     written = os.read(leader, 1 << 16).decode()
     os.close(leader)
     assert "photos: no progress for 0 s\r\n" in written
     assert "photos:  50%" in written
-
-
-def test_warnings_are_marked_in_one_place():
-    # a line that only starts with the word would pass for a status line
-    marked = [path for path in PREP.rglob("*.py") if re.search(r"""["']warning: """, path.read_text())]
-    assert marked == [PREP / "progress" / "console.py"]
 
 
 def test_a_warning_is_a_line_that_knows_its_text():
@@ -243,3 +171,32 @@ def test_a_warning_is_a_line_that_knows_its_text():
     assert line == "warning: little space"
     assert isinstance(line, WarningLine)
     assert line.text == "little space"
+
+
+def test_reading_on_a_terminal_shows_a_bar_that_is_erased_at_the_end():
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with reporting(Console(stream)), Meter("verify", 3 << 20) as bar:
+        bar.add(1 << 20)
+        bar.add(2 << 20)
+    assert "verify:" in stream.getvalue()
+    assert "/3.00M" in stream.getvalue()
+    assert stream.getvalue().endswith("\r")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "done", "line"),
+    [
+        (0.0, 1 << 20, r"verify: 1\.0 MiB of 4\.0 MiB, \S+ \S?i?B/s, \d+ s left\n"),
+        (0.0, 0, r"verify: 0 B of 4\.0 MiB, 0 B/s, time left unknown\n"),
+        (10.0, 1 << 20, ""),
+    ],
+)
+def test_long_reading_prints_lines_at_intervals(seconds, done, line, monkeypatch, stream):
+    monkeypatch.setattr(bars, "LINE_SECONDS", seconds)
+    with Meter("verify", 4 << 20) as lines:
+        lines.add(done)
+    assert re.fullmatch(line, stream.getvalue())
