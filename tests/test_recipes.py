@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,9 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from tests.tables import mostly_nightly
 from tfshards import loader, prep
+from tfshards.command import VERBS
 from tfshards.prep import build
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
@@ -21,13 +25,28 @@ from tfshards.schemas import read_manifest
 HOW_TO = (Path(__file__).parents[1] / "docs" / "how-to.md").read_text()
 
 
-def commands(question):
-    """The arguments of each command in the section that answers a question."""
-    _, _, section = HOW_TO.partition(f"\n### {question}\n")
-    section = section.partition("\n#")[0]
-    found = [shlex.split(line) for line in re.findall(r"^    tfshards (.+)$", section, re.M)]
-    assert found, question
-    return found
+def sections(text):
+    """Return the body of each section by its heading."""
+    parts = re.split(r"^#{2,3} (.+)$", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def commands(text):
+    """Return the words of each command in a text; without comments, redirections and options of Beam."""
+    shells = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S))
+    lines = [
+        *re.findall(r"^ {4}tfshards ((?:[^\n\\]|\\\n|\\.)+)$", text, re.M),
+        *re.findall(r"^tfshards ((?:[^\n\\]|\\\n|\\.)+)$", shells, re.M),
+    ]
+    found = [shlex.split(line.replace("\\\n", " "), comments=True) for line in lines]
+    return [[*itertools.takewhile(lambda word: word not in ("--", ">", "||"), words)] for words in found]
+
+
+def python(text):
+    """Return the lines of Python in a section of docs/how-to.md."""
+    blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", text, re.M)
+    code = [textwrap.dedent(block) for block in blocks if block.strip()]
+    return "\n".join(block for block in code if not block.lstrip().startswith(("tfshards", "pip ")))
 
 
 def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch):
@@ -48,7 +67,16 @@ def photos(*names):
     for number, name in enumerate(names):
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(path)
+        pixels = np.random.default_rng(number).integers(0, 256, (8, 12, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
+
+
+def run(line):
+    assert cli.main(shlex.split(line), VERBS) == 0, line
+
+
+def two_classes(folder="photos", count=90, start=0):
+    photos(*(f"{folder}/{('cat', 'dog')[n % 2]}/{n + start}.png" for n in range(count)))
 
 
 def digits():
@@ -63,10 +91,10 @@ def digits():
         np.save(f"{name}.npy", array)
 
 
-def two_datasets():
+def datasets_of_splits():
     for split in ("train", "test"):
         photos(*(f"{split}/cat/{number}.png" for number in range(3)))
-        assert cli.main(["build", "images", split, f"data/{split}"]) == 0
+        run(f"build images {split} data/{split}")
 
 
 def patients():
@@ -78,7 +106,7 @@ def patients():
 
 def hugging_face():
     photos(*(f"photos/{number}.png" for number in range(32)))
-    objects = {"bbox": [[0, 0, 4, 4]], "categories": [1]}
+    objects = {"bbox": [[0, 0, 12, 8]], "categories": [1]}
     rows = [{"file_name": f"{number}.png", "objects": objects} for number in range(32)]
     Path("photos/metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     names = {"names": ["oak", "elm"], "_type": "ClassLabel"}
@@ -138,7 +166,76 @@ def arrays():
     np.savez("DATA.npz", image=values["IMAGES"], label=values["LABELS"])
 
 
-# question -> what prepares the inputs, and the examples by split of the dataset that each command makes
+def class_files():
+    two_classes(count=4)
+    two_classes("new_photos", count=4)
+    Path("classes.txt").write_text("dog\ncat\n")
+
+
+def tables():
+    photos("photos/1.png", "photos/2.png")
+    Image.new("L", (12, 8)).save("photos/mask.png")
+    Path("photos/metadata.csv").write_text("file_name,label\n1.png,a\n2.png,b\n")
+    rows = {
+        "left": ["1.png", "2.png"],
+        "outline": ["mask.png"] * 2,
+        "species": ["a", "b"],
+        "comment": ["", ""],
+    }
+    pa.parquet.write_table(pa.table(rows), "rows.parquet")
+
+
+def dataset():
+    two_classes()
+    run("build images photos data/photos --split train=0.9 --split val=0.1")
+
+
+def large_dataset():
+    two_classes(count=720)
+    run("build images photos data/photos --split train=0.9 --split val=0.1")
+
+
+def dataset_and_table():
+    dataset()
+    Path("list.jsonl").write_text('{"file_name": "cat/0.png"}\n{"file_name": "dog/1.png"}\n')
+    run("build table list.jsonl data/list --root photos")
+
+
+def dataset_table_and_arrays():
+    dataset_and_table()
+    for name in ("IMAGES", "LABELS"):
+        np.save(f"{name}.npy", np.arange(6))
+    run("build arrays image=IMAGES.npy label=LABELS.npy data/arrays")
+    two_classes("photos", count=4, start=200)
+
+
+def options_in_a_file():
+    two_classes()
+    body = sections(HOW_TO)["How do I keep the options of a build in a file?"]
+    Path("build.toml").write_text(re.search(r"^```toml\n(.*?)^```$", body, re.M | re.S)[1])
+
+
+def two_datasets():
+    dataset()
+    two_classes("more", count=8, start=500)
+    run("build images more data/more --split train=0.5 --split val=0.5")
+
+
+def dataset_and_new_photos():
+    dataset()
+    two_classes("new_photos", count=40)
+
+
+def records():
+    np.save("digit.npy", np.arange(6) % 2)
+    np.save("debug.npy", np.arange(6))
+    run("build arrays digit.npy debug.npy data/digits --shards 2 --label ''")
+    Path("DIR").mkdir()
+    for number, path in enumerate(sorted(Path("data/digits").glob("*.tfrecord-*"))):
+        path.rename(f"DIR/part-{number}0.tfrecord")
+
+
+# question -> what prepares the inputs, and the examples by split of the datasets that the commands make
 RECIPES = {
     "How do I choose classes and splits?": (
         lambda: photos(*(f"photos/{kind}/{number}.png" for kind in ("cat", "dog") for number in range(10))),
@@ -187,23 +284,49 @@ RECIPES = {
         {"mnist": {"train": 6, "test": 3}, "digits": {"train": 6, "test": 3}},
     ),
     "How do I make one dataset of datasets that are its splits?": (
-        two_datasets,
+        datasets_of_splits,
         {"photos": {"train": 3, "test": 3}},
     ),
+    "How do I keep class numbers fixed?": (class_files, {}),
+    "How do I build from a table?": (tables, {}),
+    "How do I make images smaller while building?": (two_classes, {}),
+    "How do I deal with rejected files?": (dataset, {}),
+    "How do I remove duplicates?": (two_classes, {}),
+    "How do I keep the options of a build in a file?": (options_in_a_file, {}),
+    "How do I repeat a build?": (dataset_and_new_photos, {}),
+    "How do I rebuild a dataset that is in use?": (dataset, {}),
+    "How do I repair a damaged dataset?": (dataset_and_table, {}),
+    "How do I change the number of shards?": (large_dataset, {}),
+    "How do I merge datasets?": (two_datasets, {}),
+    "How do I add new examples?": (dataset_table_and_arrays, {}),
+    "How do I use TFRecord files written by another tool?": (records, {}),
+    "How do I know before I build?": (two_classes, {}),
+    "How do I find out what limits reading?": (large_dataset, {}),
 }
 
 
-@pytest.mark.parametrize("question", RECIPES)
+# the others are slow, or build again what these build
+EACH_TIME = [
+    "How do I keep the options of a build in a file?",
+    "How do I repeat a build?",
+    *(question for question, (_, made) in RECIPES.items() if made),
+]
+
+
+@pytest.mark.parametrize("question", mostly_nightly(RECIPES, EACH_TIME))
 def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, tmp_path, monkeypatch):
     prepare, made = RECIPES[question]
     monkeypatch.chdir(tmp_path)
     # Beam is not what these recipes are about
     monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
     prepare()
-    for arguments in commands(question):
-        # the commands of a recipe are alternatives
-        more = ["--overwrite"] if arguments[0] == "build" else []
-        assert cli.main([*arguments, *more]) == 0, arguments
+    found = commands(sections(HOW_TO)[question])
+    assert found
+    for number, words in enumerate(found):
+        # of commands for one dataset all but the first are alternatives
+        is_alternative = number > 0 and words[0] in ("build", "adopt") and "--config" not in words
+        more = ["--overwrite"] if is_alternative and "--overwrite" not in words else []
+        run(shlex.join([*words, *more]))
     for name, examples in made.items():
         splits = read_manifest(tmp_path / "data" / name).splits
         assert {split: held.num_examples for split, held in splits.items()} == examples
@@ -222,39 +345,3 @@ def test_the_recipe_of_boxes_runs(tmp_path, monkeypatch):
     # each box is the whole image
     assert batch["objects/bbox"].to_list() == [[[0, 0, 224, 224]]] * 32
     assert batch["objects/categories"].to_list() == [[1]] * 32
-
-
-def test_exports_run_as_printed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    photos("photos/cat/1.jpg", "photos/dog/2.jpg")
-    build(prep.ImageFolder("photos"), "data/photos", shards=1, log=lambda _: None)
-    Path("exported").mkdir()
-    for command in commands("How do I export the dataset to another format?"):
-        assert cli.main(command) == 0
-    assert pyarrow.parquet.read_table("exported/photos/data").num_rows == 2
-    assert sorted(path.name for path in Path("exported/unlabeled").glob("*.tar")) == [
-        "photos-train-000000.tar"
-    ]
-
-
-def test_the_recipes_of_editing_run_as_printed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    photos(*(f"photos/{('cat', 'dog')[number % 2]}/{number:03}.jpg" for number in range(8)))
-    Path("photos/cat/000-copy.jpg").write_bytes(Path("photos/cat/000.jpg").read_bytes())
-    build(prep.ImageFolder("photos"), "data/photos", engine="local", log=lambda _: None)
-    Path("labels.csv").write_text("key,label\ncat/002.jpg,dog\n")
-    questions = (
-        "How do I remove examples?",
-        "How do I delete a person's pictures?",
-        "How do I correct labels?",
-    )
-    for question in questions:
-        for command in commands(question):
-            if "audit" in command:
-                command += ["--distance", "none"]
-            assert cli.main(command) == 0, command
-    made = read_manifest("data/photos")
-    assert made.splits["train"].label_counts == {"cat": 3, "dog": 5}
-    assert prep.verify("data/photos", deep=True)
-    ((verb, *_),) = commands("How do I compare two datasets?")
-    assert verb == "diff"

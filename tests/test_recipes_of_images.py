@@ -1,18 +1,14 @@
 """The recipes of docs/how-to.md for masks and for images of 16 bits run as they are written."""
 
-import re
-import shlex
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.test_recipes import HOW_TO, commands, python, sections
 from tfshards import loader
 from tfshards.prep.cli.main import main
 from tfshards.schemas import read_manifest
 
-HOW_TO = (Path(__file__).parents[1] / "docs" / "how-to.md").read_text()
 DEEP = np.random.default_rng(0).integers(0, 4096, (20, 16, 1), dtype=np.uint16)
 CLASSES = (DEEP % 3).astype(np.uint8)
 PHOTO = np.repeat(CLASSES * 100, 3, axis=2)
@@ -20,10 +16,8 @@ PHOTO = np.repeat(CLASSES * 100, 3, axis=2)
 
 def recipe(heading):
     """Return the commands and the Python lines of a recipe."""
-    text = HOW_TO.partition(f"### {heading}\n")[2].partition("\n### ")[0]
-    lines = re.findall(r"^    (.+)$", text, re.M)
-    commands = [shlex.split(line)[1:] for line in lines if line.startswith("tfshards ")]
-    return commands, "\n".join(line for line in lines if not line.startswith("tfshards "))
+    text = sections(HOW_TO)[heading]
+    return commands(text), python(text)
 
 
 def write(path, pixels):

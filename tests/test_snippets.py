@@ -7,25 +7,22 @@ import itertools
 import re
 import shlex
 import shutil
-import textwrap
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from tests.tables import mostly_nightly
+from tests.test_recipes import HOW_TO, RECIPES, commands, dataset, photos, python, run, sections, two_classes
 from tfshards import loader
 from tfshards.command import VERBS
 from tfshards.prep import append, build, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.cli.parser import make_parser
+from tfshards.schemas import read_manifest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-HOW_TO = (ROOT / "docs" / "how-to.md").read_text()
 # page with Python -> the tests that run it
 PYTHON = {
     "README.md": "tests/test_readme.py",
@@ -35,30 +32,6 @@ PYTHON = {
     "storage.md": "tests/storage/test_storage_page.py",
 }
 TESTS = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
-
-
-def sections(text):
-    """Return the body of each section by its heading."""
-    parts = re.split(r"^#{2,3} (.+)$", text, flags=re.M)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def commands(text):
-    """Return the words of each command in a text; without comments, redirections and options of Beam."""
-    shells = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S))
-    lines = [
-        *re.findall(r"^ {4}tfshards ((?:[^\n\\]|\\\n|\\.)+)$", text, re.M),
-        *re.findall(r"^tfshards ((?:[^\n\\]|\\\n|\\.)+)$", shells, re.M),
-    ]
-    found = [shlex.split(line.replace("\\\n", " "), comments=True) for line in lines]
-    return [[*itertools.takewhile(lambda word: word not in ("--", ">", "||"), words)] for words in found]
-
-
-def python(text):
-    """Return the lines of Python in a section of docs/how-to.md."""
-    blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", text, re.M)
-    code = [textwrap.dedent(block) for block in blocks if block.strip()]
-    return "\n".join(block for block in code if not block.lstrip().startswith(("tfshards", "pip ")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -83,109 +56,6 @@ def test_the_python_of_each_page_has_a_test():
         assert f'"{page}"' in (ROOT / path).read_text()
 
 
-def photos(*names):
-    for number, name in enumerate(names):
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng(number).integers(0, 256, (8, 12, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(path)
-
-
-def run(line):
-    assert cli.main(shlex.split(line)) == 0, line
-
-
-def two_classes(folder="photos", count=90, start=0):
-    photos(*(f"{folder}/{('cat', 'dog')[n % 2]}/{n + start}.png" for n in range(count)))
-
-
-def class_files():
-    two_classes(count=4)
-    two_classes("new_photos", count=4)
-    Path("classes.txt").write_text("dog\ncat\n")
-
-
-def tables():
-    photos("photos/1.png", "photos/2.png")
-    Image.new("L", (12, 8)).save("photos/mask.png")
-    Path("photos/metadata.csv").write_text("file_name,label\n1.png,a\n2.png,b\n")
-    rows = {
-        "left": ["1.png", "2.png"],
-        "outline": ["mask.png"] * 2,
-        "species": ["a", "b"],
-        "comment": ["", ""],
-    }
-    pa.parquet.write_table(pa.table(rows), "rows.parquet")
-
-
-def dataset():
-    two_classes()
-    run("build images photos data/photos --split train=0.9 --split val=0.1")
-
-
-def large_dataset():
-    two_classes(count=720)
-    run("build images photos data/photos --split train=0.9 --split val=0.1")
-
-
-def dataset_and_table():
-    dataset()
-    Path("list.jsonl").write_text('{"file_name": "cat/0.png"}\n{"file_name": "dog/1.png"}\n')
-    run("build table list.jsonl data/list --root photos")
-
-
-def dataset_table_and_arrays():
-    dataset_and_table()
-    for name in ("IMAGES", "LABELS"):
-        np.save(f"{name}.npy", np.arange(6))
-    run("build arrays image=IMAGES.npy label=LABELS.npy data/arrays")
-    two_classes("photos", count=4, start=200)
-
-
-def options_in_a_file():
-    two_classes()
-    body = sections(HOW_TO)["How do I keep the options of a build in a file?"]
-    Path("build.toml").write_text(re.search(r"^```toml\n(.*?)^```$", body, re.M | re.S)[1])
-
-
-def two_datasets():
-    dataset()
-    two_classes("more", count=8, start=500)
-    run("build images more data/more --split train=0.5 --split val=0.5")
-
-
-def dataset_and_new_photos():
-    dataset()
-    two_classes("new_photos", count=40)
-
-
-def records():
-    np.save("digit.npy", np.arange(6) % 2)
-    np.save("debug.npy", np.arange(6))
-    run("build arrays digit.npy debug.npy data/digits --shards 2 --label ''")
-    Path("DIR").mkdir()
-    for number, path in enumerate(sorted(Path("data/digits").glob("*.tfrecord-*"))):
-        path.rename(f"DIR/part-{number}0.tfrecord")
-
-
-# question -> what prepares the inputs of its commands
-RECIPES = {
-    "How do I keep class numbers fixed?": class_files,
-    "How do I build from a table?": tables,
-    "How do I make images smaller while building?": two_classes,
-    "How do I deal with rejected files?": dataset,
-    "How do I remove duplicates?": two_classes,
-    "How do I keep the options of a build in a file?": options_in_a_file,
-    "How do I repeat a build?": dataset_and_new_photos,
-    "How do I rebuild a dataset that is in use?": dataset,
-    "How do I repair a damaged dataset?": dataset_and_table,
-    "How do I change the number of shards?": large_dataset,
-    "How do I merge datasets?": two_datasets,
-    "How do I add new examples?": dataset_table_and_arrays,
-    "How do I use TFRecord files written by another tool?": records,
-    "How do I know before I build?": two_classes,
-    "How do I find out what limits reading?": large_dataset,
-}
 # question -> whether its Python is run with a dataset; what follows "..." belongs to a program of the reader
 TRAINING = (
     "How do I decode and augment images?",
@@ -230,23 +100,6 @@ def test_every_recipe_is_run_or_says_why_not():
     for reason in NOT_RUN.values():
         for path in re.findall(r"(?:tests|examples)/[\w/.]+", reason):
             assert (ROOT / path).exists(), path
-
-
-@pytest.mark.parametrize(
-    "question",
-    mostly_nightly(RECIPES, ["How do I keep the options of a build in a file?", "How do I repeat a build?"]),
-)
-def test_the_commands_of_a_recipe_run_in_order(question, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
-    RECIPES[question]()
-    found = commands(sections(HOW_TO)[question])
-    assert found
-    for number, words in enumerate(found):
-        # of commands for one dataset all but the first are alternatives
-        is_alternative = number > 0 and words[0] in ("build", "adopt") and "--config" not in words
-        more = ["--overwrite"] if is_alternative and "--overwrite" not in words else []
-        assert cli.main([*words, *more], VERBS) == 0, words
 
 
 @pytest.mark.nightly
@@ -314,3 +167,64 @@ def test_the_python_of_the_reference_runs(tmp_path, monkeypatch, capsys):
     assert Path("photos.html").exists()
     assert any(Path("exported/photos").rglob("*.parquet"))
     assert verify("elsewhere")
+
+
+def test_the_recipe_of_looking_at_a_dataset_prints_classes_and_examples(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    classes = ["cat", *(f"class{number:02}" for number in range(24))]
+    photos(*(f"photos/{split}/{name}/0001.jpg" for split in ("train", "val") for name in classes))
+    run("build images photos data/photos")
+    printed = []
+    for words in commands(sections(HOW_TO)["How do I look at a dataset?"]):
+        capsys.readouterr()
+        # keys are relative to the source, here with the split
+        run(shlex.join(words).replace("cat/0001", "train/cat/0001"))
+        printed.append(capsys.readouterr().out)
+    few, every, by_key, by_number, first = printed
+    assert "\nand 5 more classes\n" in few
+    assert "class23" not in few.partition("and 5 more")[0]
+    assert all(f"\n{name} " in every for name in classes)
+    assert "\nkey: train/cat/0001.jpg\n" in by_key
+    assert Path("seen.jpg").read_bytes() == Path("photos/train/cat/0001.jpg").read_bytes()
+    assert by_number.startswith("split train, example 5, record 5 of ")
+    assert re.findall(r"^split val, example (\d),", first, re.M) == ["0", "1", "2"]
+
+
+def test_the_recipe_of_a_page_writes_pages_and_a_contact_sheet(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    photos(*(f"photos/cat/{number}.jpg" for number in range(5)))
+    run("build images photos data/photos")
+    capsys.readouterr()
+    for words in commands(sections(HOW_TO)["How do I get a page that shows a dataset?"]):
+        run(shlex.join(words))
+    files = capsys.readouterr().out.splitlines()
+    assert files == ["photos-report.html", "photos.html", "sheet.png", "photos-report.html"]
+    assert all(Path(file).stat().st_size > 10_000 for file in files if file.endswith(".html"))
+    with Image.open("sheet.png") as sheet:
+        assert sheet.width > 5 * 12
+
+
+def test_exports_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_classes(count=2)
+    run("build images photos data/photos")
+    Path("exported").mkdir()
+    for words in commands(sections(HOW_TO)["How do I export the dataset to another format?"]):
+        run(shlex.join(words))
+    assert len(list(Path("exported").glob("photos/data/*.parquet"))) == 1
+    assert len(list(Path("exported").glob("unlabeled/*.tar"))) == 1
+
+
+def test_the_recipes_of_editing_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    photos(*(f"photos/{('cat', 'dog')[number % 2]}/{number:03}.jpg" for number in range(8)))
+    shutil.copy("photos/cat/000.jpg", "photos/cat/000-copy.jpg")
+    run("build images photos data/photos")
+    Path("labels.csv").write_text("key,label\ncat/002.jpg,dog\n")
+    names = ("How do I remove examples?", "How do I delete a person's pictures?", "How do I correct labels?")
+    for words in (words for name in names for words in commands(sections(HOW_TO)[name])):
+        run(shlex.join([*words, *(["--distance", "none"] if "audit" in words else [])]))
+    assert read_manifest("data/photos").splits["train"].label_counts == {"cat": 3, "dog": 5}
+    assert verify("data/photos", deep=True)
+    ((verb, *_),) = commands(sections(HOW_TO)["How do I compare two datasets?"])
+    assert verb == "diff"

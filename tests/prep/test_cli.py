@@ -101,39 +101,6 @@ def test_every_option_reaches_the_build(small_folder, run):
     assert manifest.totals.rejected == 1
 
 
-def test_build_arrays_takes_files_by_name(array_files, run):
-    arguments = array_files(image=np.zeros((8, 4), np.uint8), target=np.arange(8) % 2)
-    options = [
-        "--shard-size",
-        "20B",
-        "--list",
-        "image",
-        "--group-by",
-        "target",
-        "--split",
-        "a=.5",
-        "--split",
-        "b=.5",
-    ]
-    status, out, _ = run(
-        "build", "arrays", arguments[0], arguments[1].replace("target=", "label="), "out", *options[:4]
-    )
-    assert status == 0
-    manifest = read_manifest("out")
-    assert [(f.name, f.kind) for f in manifest.schema.features] == [
-        ("image", "int"),
-        ("label", "label"),
-        ("key", "bytes"),
-    ]
-    assert len(manifest.shards) == 5
-    assert [line.split() for line in out.splitlines()[4:7]] == [["class", "train"], ["0", "4"], ["1", "4"]]
-    assert run("build", "arrays", *arguments, "grouped", *options[4:])[0] == 0
-    assert {name: split.num_examples for name, split in read_manifest("grouped").splits.items()} == {
-        "a": 4,
-        "b": 4,
-    }
-
-
 def test_overwrite_replaces_a_dataset_with_other_options(dataset, run):
     status, out, err = run("build", "images", "photos", "out", "--seed", 1)
     assert (status, out) == (1, "")
@@ -148,9 +115,7 @@ PLANS = {
         ["images", "photos"],
         ["--shards", "3", "--split", "train=0.7", "--split", "val=0.3", "--stratify", "--seed", "5"],
     ),
-    "images by bytes": (["images", "photos"], ["--shards", "3", "--balance", "bytes"]),
     "images by size": (["images", "photos"], ["--shard-size", "300B", "--name", "pets"]),
-    "arrays": (["arrays", "x.npy", "label=y.npy"], ["--shards", "3"]),
     "an archive": (
         ["arrays", "all.npz"],
         ["--shards", "3", "--group-by", "site", "--split", "a=.5", "--split", "b=.5"],
@@ -226,44 +191,18 @@ def test_a_plan_shows_shards_classes_steps_and_skipped_files(image_folder, run):
     assert lines[9:] == ["skipped: 1 hidden", "skipped: 1 not an image"]
 
 
-def test_many_classes_are_summed_up_and_all_of_them_listed_on_demand(tmp_path, run):
+def test_all_of_many_classes_are_listed_on_demand(run):
     # class 0 has 1 example, class 1 has 2 and so on, up to 50
     np.save("label.npy", np.repeat(np.arange(50), np.arange(1, 51)))
-    status, out, _ = run("plan", "arrays", "label.npy", "out")
-    assert status == 0
-    lines = [line.split() for line in out.splitlines()]
-    first = lines.index(["class", "train"])
-    assert lines[first + 1 : first + 11] == [[f"{49 - n}", f"{50 - n}"] for n in range(10)]
-    assert lines[first + 11] == ["and", "30", "more", "classes"]
-    assert lines[first + 12 : first + 22] == [[f"{9 - n}", f"{10 - n}"] for n in range(10)]
-    assert lines[first + 22 : first + 28] == [
-        ["examples", "of", "a", "class", "train"],
-        ["fewest", "1"],
-        ["25", "%", "13"],
-        ["median", "25"],
-        ["75", "%", "38"],
-        ["most", "50"],
-    ]
     assert run("build", "arrays", "label.npy", "out")[0] == 0
-    printed = run("info", "out")[1].splitlines()
-    at = printed.index("`tfshards info DATASET --all` lists every class")
-    assert printed[at - 28 : at] == out.splitlines()[first : first + 28]
-    status, out, _ = run("info", "out", "--all")
-    lines = [line.split() for line in out.splitlines()]
+    assert "`tfshards info DATASET --all` lists every class" in run("info", "out")[1].splitlines()
+    lines = [line.split() for line in run("info", "out", "--all")[1].splitlines()]
     first = lines.index(["class", "train"])
     assert lines[first + 1 : first + 51] == [[f"{n}", f"{n + 1}"] for n in range(50)]
     assert lines[first + 51][0] == "entries:"
-    status, _, err = run("info", "out", "--all", "--json")
-    assert (status, err) == (
-        2,
-        "tfshards: --all has no effect with --json, which lists every class; leave it out\n",
-    )
-
-
-def test_without_labels_there_are_no_classes(array_files, run):
-    (x,) = array_files(x=np.zeros((4, 2, 3)))
-    out = run("build", "arrays", x, "out")[1]
-    assert "features: x (raw, float64 2 x 3), key (bytes, bytes)\nno labels\n" in out
+    assert run("info", "out", "--all", "--json")[0] == 2
+    assert run("show", "out", 2, "--save", "saved.png")[0] == 2
+    assert not Path("saved.png").exists()
 
 
 def test_info_prints_the_dataset_and_its_rejects(image_folder, run):
@@ -277,14 +216,6 @@ def test_info_prints_the_dataset_and_its_rejects(image_folder, run):
         "  skipped: 1 not an image",
         f"  {next(Path('out').glob('rejected-*')).name} lists the rejected inputs",
     ]
-
-
-def test_json_is_one_document_on_standard_output(dataset, run):
-    text = (dataset / "dataset.json").read_text()
-    assert json.loads(run("info", "out", "--json")[1]) == json.loads(text)
-    assert json.loads(run("build", "images", "photos", "out", "--shards", 2, "--json")[1]) == json.loads(text)
-    assert json.loads(run("verify", "out", "--json")[1]) == []
-    assert json.loads(run("verify", "out", "--deep", "--json")[1]) == []
 
 
 def test_verify_exits_with_0_for_an_intact_dataset_and_with_1_otherwise(dataset, run):
@@ -310,18 +241,6 @@ def test_verify_prints_each_problem_of_a_manifest(dataset, run):
     assert out.endswith(" problems\n")
 
 
-def test_show_prints_the_example_with_a_key_and_saves_its_image(dataset, small_folder, run):
-    status, out, err = run("show", "out", "dog/05.png", "--save", "saved.png")
-    assert (status, err) == (0, "wrote the image to saved.png\n")
-    assert Path("saved.png").read_bytes() == (small_folder / "dog" / "05.png").read_bytes()
-    shard, image, label, key = out.splitlines()
-    assert re.fullmatch(
-        r"split train, example \d+, record \d of out-train-[0-9a-f]{8}\.tfrecord-0000[01]-of-00002", shard
-    )
-    assert image == f"image: PNG 4 x 4 (height x width), mode RGB, {Path('saved.png').stat().st_size} B"
-    assert (label, key) == ("label: 1 (dog)", "key: dog/05.png")
-
-
 def test_show_prints_why_a_key_was_rejected(image_folder, run):
     image_folder({"1.png": 1, "caf\udce9\n.jpg": b"text"})
     assert run("build", "images", "photos", "out", "--max-rejected", "50%")[0] == 0
@@ -334,247 +253,107 @@ def test_show_prints_why_a_key_was_rejected(image_folder, run):
     assert run("show", "out", "1.png")[0] == 0
 
 
+# tests of each option have its other mistakes
+IMAGES = "build images photos out"
 BEFORE_DISK = {
-    "no verb": ([], "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
-    "no such verb": (["biuld"], "argument COMMAND: invalid choice: 'biuld' (choose from"),
-    "no input": (["build"], "tfshards build: the following arguments are required: KIND"),
-    "no such input": (["build", "tables"], "argument KIND: invalid choice: 'tables' (choose from"),
+    "no verb": ("", "tfshards: the following arguments are required: COMMAND; see tfshards --help"),
+    "no such verb": ("biuld", "argument COMMAND: invalid choice: 'biuld' (choose from"),
+    "no input": ("build", "tfshards build: the following arguments are required: KIND"),
+    "no such input": ("build tables", "argument KIND: invalid choice: 'tables' (choose from"),
     "no output": (
-        ["build", "images", "photos"],
+        "build images photos",
         "tfshards build images: the following arguments are required: DATASET",
     ),
     "an option of Beam": (
-        ["build", "images", "photos", "out", "--runner=DirectRunner"],
+        f"{IMAGES} --runner=DirectRunner",
         "unrecognized arguments: --runner=DirectRunner; options of Apache Beam follow a bare --; see",
     ),
-    "another option of Beam": (
-        ["append", "photos", "out", "--direct_num_workers", "2"],
-        "options of Apache Beam follow a bare --",
+    "one word too many": (f"{IMAGES} more", "unrecognized arguments: more"),
+    "no such option": (f"{IMAGES} --shrads=3", "tfshards build images: unrecognized arguments: --shrads=3; "),
+    "an option of arrays": (f"{IMAGES} --list x", "unrecognized arguments: --list x"),
+    "an option of plan": (f"{IMAGES} --batch-size=3", "unrecognized arguments: --batch"),
+    "an option of build": ("plan images photos out --overwrite", "unrecognized arguments: --overwrite"),
+    "rejects of arrays": (
+        "plan arrays x.npy out --max-rejected 5%",
+        "unrecognized arguments: --max-rejected",
     ),
-    "one word too many": (["build", "images", "photos", "out", "more"], "unrecognized arguments: more"),
-    "no such option": (
-        ["build", "images", "photos", "out", "--shrads=3"],
-        "tfshards build images: unrecognized arguments: --shrads=3; options of Apache Beam",
-    ),
-    "an option of arrays": (
-        ["build", "images", "photos", "out", "--list", "x"],
-        "unrecognized arguments: --list x",
-    ),
-    "an option of plan": (
-        ["build", "images", "photos", "out", "--batch-size=3"],
-        "unrecognized arguments: --batch",
-    ),
-    "an option of build": (
-        ["plan", "images", "photos", "out", "--overwrite"],
-        "unrecognized arguments: --overwrite",
-    ),
-    "no such check": (
-        ["build", "images", "photos", "out", "--check=all"],
-        "argument --check: invalid choice: 'all'",
-    ),
-    "no such balance": (
-        ["build", "images", "photos", "out", "--balance=x"],
-        "argument --balance: invalid choice: 'x' (choose from",
-    ),
-    "no shards": (["build", "images", "photos", "out", "--shards=0"], "--shards 0 must be at least 1"),
-    "a word for shards": (
-        ["build", "images", "photos", "out", "--shards=many"],
-        "--shards many must be a number, or",
-    ),
-    "less than no shards": (
-        ["build", "images", "photos", "out", "--shards=-1"],
-        "--shards -1 must be a number, or",
-    ),
+    "no such choice": (f"{IMAGES} --balance=x", "argument --balance: invalid choice: 'x' (choose from"),
+    "a word for shards": (f"{IMAGES} --shards=many", "--shards many must be a number, or"),
     "shards twice": (
-        ["build", "images", "photos", "out", "--shards=1", "--shards=2"],
+        f"{IMAGES} --shards=1 --shards=2",
         "--shards 2 gives the number of every split a second time; give it once",
     ),
     "shards of a split twice": (
-        ["build", "images", "photos", "out", "--shards=a=1", "--shards=a=2"],
+        f"{IMAGES} --shards=a=1 --shards=a=2",
         "--shards a=2 gives the number of split 'a' a second time; give it once",
     ),
     "shards of a split without a name": (
-        ["build", "images", "photos", "out", "--shards==2"],
+        f"{IMAGES} --shards==2",
         "--shards =2 must be a number, or SPLIT=NUMBER",
     ),
-    "no shards of a split": (
-        ["build", "images", "photos", "out", "--shards=val=0"],
-        "--shards val=0 must be at least",
-    ),
-    "a size without a unit": (
-        ["build", "images", "photos", "out", "--shard-size=1XB"],
-        "--shard-size 1XB must be a size",
-    ),
-    "no size": (
-        ["build", "images", "photos", "out", "--shard-size=0"],
-        "--shard-size 0 must be at least 1 byte",
-    ),
+    "no shards of a split": (f"{IMAGES} --shards=val=0", "--shards val=0 must be at least"),
     "number and size": (
-        ["build", "images", "photos", "out", "--shards=2", "--shard-size=1MB"],
+        f"{IMAGES} --shards=2 --shard-size=1MB",
         "--shards and --shard-size exclude each other: give one",
     ),
-    "a split without a ratio": (
-        ["build", "images", "photos", "out", "--split=train"],
-        "--split train must be NAME=RATIO",
-    ),
-    "ratios that do not add up": (
-        ["build", "images", "photos", "out", "--split=train=0.9"],
-        "they must add up to 1",
-    ),
-    "strata without splits": (
-        ["build", "images", "photos", "out", "--stratify"],
-        "--stratify requires ratios, such as --split train=0.9 --split val=0.1",
-    ),
-    "groups without splits": (
-        ["build", "images", "photos", "out", "--group-by=folder"],
-        "--group-by requires ratios",
-    ),
-    "an expression that is none": (
-        ["build", "images", "photos", "out", "--split=train=1", "--group-by=(a"],
-        "--group-by '(a' is not a regular expression: missing )",
-    ),
-    "a share that is none": (
-        ["build", "images", "photos", "out", "--max-rejected=some"],
-        "--max-rejected some must be",
-    ),
-    "too large a share": (
-        ["build", "images", "photos", "out", "--max-rejected=101%"],
-        "--max-rejected 101% must lie between 0% and 100%\n",
-    ),
-    "a word for a seed": (
-        ["build", "images", "photos", "out", "--seed=x"],
-        "argument --seed: invalid int value: 'x'; see",
-    ),
-    "a negative seed": (
-        ["build", "images", "photos", "out", "--seed=-1"],
-        "--seed -1 must lie between 0 and 2^63 - 1",
-    ),
-    "a name that is none": (
-        ["build", "images", "photos", "out", "--name=a b"],
-        "--name 'a b' must be letters, digits",
-    ),
-    "an output that names nothing": (
-        ["build", "images", "photos", "a b"],
-        "the output's name 'a b' must be letters",
-    ),
-    "an output inside the input": (
-        ["build", "images", "photos", "photos/out"],
-        "is inside the input photos",
-    ),
-    "no batch": (["plan", "images", "photos", "out", "--batch-size=0"], "--batch-size 0 must be at least 1"),
-    "half a batch": (
-        ["plan", "images", "photos", "out", "--batch-size=.5"],
-        "argument --batch-size: invalid int value: '.5'",
-    ),
-    "an array of no kind": (
-        ["build", "arrays", "x.txt", "out"],
-        "x.txt: must be NAME=FILE.npy, FILE.npy or FILE.npz",
-    ),
-    "an array twice": (["build", "arrays", "x=a.npy", "b/x.npy", "out"], "two arrays are named 'x'"),
-    "a part twice": (["build", "arrays", "x=a.npy", "x=a.npy", "out"], "is a part of 'x' twice"),
+    "a split without a ratio": (f"{IMAGES} --split=train", "--split train must be NAME=RATIO"),
+    "a share that is none": (f"{IMAGES} --max-rejected=some", "--max-rejected some must be"),
+    "a word for a seed": (f"{IMAGES} --seed=x", "argument --seed: invalid int value: 'x'; see"),
+    "an output inside the input": ("build images photos photos/out", "is inside the input photos"),
+    "no batch": ("plan images photos out --batch-size=0", "--batch-size 0 must be at least 1"),
+    "an array of no kind": ("build arrays x.txt out", "x.txt: must be NAME=FILE.npy, FILE.npy or FILE.npz"),
     "an option that Beam lacks": (
-        ["build", "images", "photos", "out", "--", "--workers=2"],
+        f"{IMAGES} -- --workers=2",
         "Apache Beam: --workers=2 is not a pipeline option",
     ),
-    "no option of this verb": (["info", "out", "--deep"], "tfshards info: unrecognized arguments: --deep"),
-    "an option that steers a terminal": (
-        ["info", "out", "--\x1b[31m"],
-        "arguments: --\\x1b[31m; see tfshards info",
-    ),
+    "an option that steers a terminal": ("info out --\x1b[31m", "arguments: --\\x1b[31m; see tfshards info"),
     "an input without a name": (
         ["build", "images", "", "out"],
         "SOURCE is empty; give . for the working directory",
     ),
-    "a table without a name": (["plan", "table", "", "out"], "SOURCE is empty; give . for"),
-    "an output without a name": (["build", "arrays", "x.npy", ""], "DATASET is empty; give . for"),
     "a dataset without a name": (
         ["verify", ""],
         "tfshards: DATASET is empty; give . for the working directory",
     ),
-    "a share above 100 %": (
-        ["build", "images", "photos", "out", "--max-rejected=500%"],
-        "--max-rejected 500% must lie between 0% and 100%, such as 5%\n",
-    ),
-    "a percentage without its sign": (
-        ["build", "images", "photos", "out", "--max-rejected=5"],
-        "--max-rejected 5 must lie between 0% and 100%",
-    ),
-    "no such way with duplicates": (
-        ["build", "arrays", "x.npy", "out", "--duplicates=merge"],
-        "argument --duplicates: invalid choice: 'merge'",
-    ),
     "a map and a dataset with one": (
-        ["build", "images", "photos", "out", "--class-names=a", "--class-names-from=b"],
+        f"{IMAGES} --class-names=a --class-names-from=b",
         "argument --class-names-from: not allowed with argument --class-names",
     ),
     "options for Beam where it has no part": (
-        ["info", "out", "--", "--runner=X"],
+        "info out -- --runner=X",
         "only build and append accept pipeline options of Apache Beam after --",
     ),
-    "no dataset to show": (["show"], "tfshards show: the following arguments are required: DATASET"),
-    "no example to show": (["show", "out", "--first=0"], "--first 0 must be at least 1\n"),
+    "no example to show": ("show out --first=0", "--first 0 must be at least 1\n"),
     "several images to save": (
-        ["show", "out", "--first=2", "--save=x.png"],
+        "show out --first=2 --save=x.png",
         "--save writes one image, but --first 2 prints 2 examples; leave it out\n",
     ),
-    "no dataset to verify": (["verify"], "tfshards verify: the following arguments are required: DATASET"),
 }
-
 FROM_DISK = {
-    "no such folder": (["build", "images", "gone", "out"], "gone does not exist"),
-    "a file for a folder": (["build", "images", "photos/cat/00.png", "out"], "00.png is not a folder"),
+    "no such folder": ("build images gone out", "gone does not exist"),
     "too many shards": (
-        ["build", "images", "photos", "out", "--shards=64"],
+        f"{IMAGES} --shards=64",
         "tfshards: --shards 64 exceeds the 13 examples of split 'train'; use at most 13\n",
     ),
     "too many shards for one split": (
-        ["build", "images", "photos", "out", "--shards=6", "--split=train=0.8", "--split=val=0.2"],
+        f"{IMAGES} --shards=6 --split=train=0.8 --split=val=0.2",
         "--shards 6 exceeds the 3 examples of split 'val'; use at most 3, for example "
         "--shards train=6 --shards val=3\n",
     ),
-    "shards of no split": (
-        ["plan", "images", "photos", "out", "--shards=val=2"],
-        "names an unknown split; the only split is train",
-    ),
-    "no such array": (
-        ["build", "arrays", "gone.npy", "out"],
-        "gone.npy: cannot be read: No such file or directory",
-    ),
-    "no such list": (
-        ["build", "arrays", "x.npy", "out", "--list=y"],
-        "--list y is not the name of an array; the arrays are x",
-    ),
-    "groups of no array": (
-        ["plan", "arrays", "x.npy", "out", "--split=a=1", "--group-by=y"],
-        "--group-by y is not an array of scalars; these are x",
-    ),
+    "no such array": ("build arrays gone.npy out", "gone.npy: cannot be read: No such file or directory"),
     "an output that is a file": (
-        ["build", "images", "photos", "x.npy"],
-        "x.npy is a file; the last argument, DATASET, must be a folder",
+        "build images photos x.npy",
+        "x.npy is a file; the last argument, DATASET, must",
     ),
-    "an output of other files": (["build", "images", "photos", "other"], "other holds files but no dataset"),
-    "no dataset": (["info", "photos"], "photos is not a dataset: it has no dataset.json."),
-    "no directory": (["verify", "gone"], "tfshards: gone does not exist"),
-    "a file for a dataset": (
-        ["show", "x.npy", "1"],
-        "x.npy is a file; name the directory that holds dataset.json",
-    ),
+    "an output of other files": ("build images photos other", "other holds files but no dataset"),
+    "no dataset": ("info photos", "photos is not a dataset: it has no dataset.json."),
+    "a file for a dataset": ("show x.npy 1", "x.npy is a file; name the directory that holds dataset.json"),
     "no map of labels": (
-        ["build", "images", "photos", "out", "--class-names=gone.txt"],
+        f"{IMAGES} --class-names=gone.txt",
         "gone.txt: cannot be read: No such file or directory",
     ),
-    "no dataset with labels": (
-        ["plan", "images", "photos", "out", "--class-names-from=gone"],
-        "gone does not exist",
-    ),
-    "nothing to compare": (
-        ["build", "arrays", "label=x.npy", "out", "--duplicates=drop"],
-        "--duplicates compares images, or values other than the label, and the source has neither",
-    ),
-    "a folder that cannot be made": (
-        ["build", "images", "photos", "x.npy/out"],
-        "out: cannot be written: Not a dir",
-    ),
+    "no dataset with labels": ("plan images photos out --class-names-from=gone", "gone does not exist"),
+    "a folder that cannot be made": ("build images photos x.npy/out", "out: cannot be written: Not a dir"),
     "what steers a terminal": (["info", "a\x1b[31m\nb"], "tfshards: a\\x1b[31m\\nb does not exist"),
 }
 
@@ -591,7 +370,7 @@ def test_a_mistake_is_reported_in_a_few_lines(
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine").touch()
     before = contents(tmp_path)
-    status, out, err = run(*arguments)
+    status, out, err = run(*(arguments.split() if isinstance(arguments, str) else arguments))
     assert (status, out) == (expected, "")
     assert message in err
     assert err.startswith("tfshards")
@@ -616,18 +395,6 @@ def test_a_failed_build_is_reported_in_one_to_three_lines(image_folder, run):
     )
     assert lines[2].startswith("  '2.png' (unreadable): starts with ")
     assert len(lines) == 4
-
-
-def test_saving_an_image_of_a_dataset_without_images_is_an_error(array_files, run):
-    (x,) = array_files(x=np.arange(4))
-    assert run("build", "arrays", x, "out")[0] == 0
-    status, out, err = run("show", "out", 2, "--save", "saved.png")
-    assert (status, err) == (
-        2,
-        "tfshards: --save writes an image, but the dataset has no images; leave it out\n",
-    )
-    assert out == ""
-    assert not Path("saved.png").exists()
 
 
 def test_a_file_that_cannot_be_written_is_named(dataset, run):
@@ -698,16 +465,9 @@ def test_a_build_needs_no_network(tmp_path):
     assert read_manifest(tmp_path / "out").num_examples == 9
 
 
-def test_a_closed_standard_output_is_not_an_error(tmp_path, dataset):
-    command = " ".join([*COMMAND, "verify", str(dataset)])
-    done = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("rows", [4, 3000])
-def test_a_broken_pipe_is_not_reported(rows, tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(rows))
-    command = [*COMMAND, "plan", "arrays", tmp_path / "x.npy", tmp_path / "out", f"--shards={rows}", "--json"]
+def test_a_broken_pipe_is_not_reported(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3000))
+    command = [*COMMAND, "plan", "arrays", tmp_path / "x.npy", tmp_path / "out", "--shards=3000", "--json"]
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True)
@@ -797,13 +557,6 @@ def test_progress_is_plain_lines_without_a_terminal(tmp_path, run, monkeypatch):
     assert len({line.split()[1] for line in lines}) > 1, "the number of examples does not grow"
 
 
-def test_building_arrays_has_no_option_for_rejects(run, array_files):
-    array_files(x=np.arange(4))
-    status, _, err = run("plan", "arrays", "x.npy", "out", "--max-rejected", "5%")
-    assert status == 2
-    assert "unrecognized arguments: --max-rejected" in err
-
-
 def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback():
     code = """
 import sys, tfshards
@@ -816,10 +569,3 @@ tfshards._command()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ninterrupted\n")
-
-
-def test_the_function_of_the_installed_command_runs_it():
-    code = "import tfshards; tfshards._command()"
-    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("tfshards ")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.errors import raises
 from tests.prep.derived import build_quietly, write_images
 from tests.prep.exported import CLASSES, EVERYTHING, example, write_dataset, write_everything
 from tfshards.prep import ImageFolder
 from tfshards.prep.exporting.export import export
+from tfshards.prep.exporting.format import suffix_of
 from tfshards.prep.exporting.request import array_of
 from tfshards.prep.exporting.table import FORMATS
-from tfshards.schemas import Feature, FormatError, Schema
+from tfshards.schemas import Feature, FormatError, InputError, Schema
 
 export_quietly = partial(export, log=lambda _: None)
 
@@ -44,36 +45,6 @@ def same(feature, found, value):
     found = np.asarray(found)
     dtype = found.dtype if found.dtype == wanted.dtype else f"{found.dtype} instead of {wanted.dtype}"
     return (dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
-
-
-def test_array_record_holds_the_records_and_tfds_reads_them(every, tmp_path):
-    from array_record.python.array_record_data_source import ArrayRecordDataSource
-
-    from tfshards.prep.records.frames import read_records
-    from tfshards.schemas import read_manifest
-
-    root, _ = every
-    export_quietly(root, tmp_path / "out", to="array_record")
-    files = sorted(map(str, (tmp_path / "out").glob("every-train.array_record-*")))
-    assert len(files) == 3
-    with ArrayRecordDataSource(files) as source:
-        found = source.__getitems__(range(len(source)))
-    shards = read_manifest(root).splits["train"].shards
-    assert found == [data for shard in shards for _, data in read_records(root / shard.path, "none")]
-
-
-def test_tfds_reads_examples_of_an_array_record_by_number(tmp_path):
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow_datasets as tfds
-
-    build_quietly(ImageFolder(write_images(tmp_path / "photos", range(5))), tmp_path / "ds", shards=2)
-    export_quietly(tmp_path / "ds", tmp_path / "out", to="array_record")
-    builder = tfds.builder_from_directory(tmp_path / "out")
-    found = builder.as_data_source("train")
-    assert builder.info.features["label"].names == ["cat", "dog"]
-    keys = {found[number]["key"] for number in range(len(found))}
-    assert keys == {f"{('cat', 'dog')[number % 2]}/{number:03d}.png".encode() for number in range(5)}
-    assert found[3]["image"].shape[2] == 3
 
 
 def test_webdataset_reads_every_value(every, tmp_path):
@@ -134,23 +105,6 @@ def test_hugging_face_datasets_reads_the_parquet_export(every, tmp_path, hugging
                 assert array.tobytes() == wanted.tobytes(), feature.name
 
 
-def test_pyarrow_reads_the_types_of_parquet(every, tmp_path):
-    import pyarrow.parquet as pq
-
-    export_quietly(every[0], tmp_path / "out", to="parquet")
-    schema = pq.read_schema(tmp_path / "out" / "data" / "train-00000-of-00003.parquet")
-    assert {
-        name: str(schema.field(name).type) for name in ("grid", "boxes", "half", "big", "none", "key")
-    } == {
-        "grid": "fixed_size_list<element: fixed_size_list<element: uint16>[3]>[2]",
-        "boxes": "list<element: fixed_size_list<element: float>[4]>",
-        "half": "fixed_size_list<element: halffloat>[3]",
-        "big": "uint64",
-        "none": "fixed_size_list<element: list<element: int32>>[2]",
-        "key": "string",
-    }
-
-
 def test_a_folder_holds_the_images_as_files_and_everything_else_as_json(every, tmp_path, hugging_face):
     root, examples = every
     export_quietly(root, tmp_path / "out", to="folder")
@@ -188,35 +142,22 @@ def test_hugging_face_datasets_reads_a_folder_with_classes(tmp_path, hugging_fac
     assert again.splits["train"].label_counts == {"cat": 3, "dog": 3}
 
 
-def test_torchvision_layout(tmp_path):
-    build_quietly(ImageFolder(write_images(tmp_path / "photos", range(4))), tmp_path / "ds", shards=1)
-    export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
-    found = sorted(
-        path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.png")
-    )
-    assert found == [f"train/{('cat', 'dog')[number % 2]}/{number:03d}.png" for number in (0, 2, 1, 3)]
-
-
+IMAGE, KEY = EVERYTHING["image"], EVERYTHING["key"]
 REFUSED = [
     ("parquet", Feature("x", "raw", "complex64"), "x: is complex64, which Parquet does not have"),
-    ("parquet", Feature("x", "float", "bfloat16", (2,)), "x: is bfloat16, which Parquet does not have"),
     ("webdataset", Feature("x", "raw", "bfloat16"), "x: is bfloat16: it has a dtype that NumPy files do not"),
     ("folder", Feature("x", "raw", "complex64"), "x: is complex64, which JSON does not have"),
     ("folder", Feature("file_name", "bytes", "bytes"), "file_name: is a name that metadata.jsonl uses"),
     ("folder", Feature("train", "mask", "uint8", (None, None, 1)), "train: cannot name a folder next to"),
-    (
-        "webdataset",
-        Feature("Small", "int", "int8"),
-        "Small: has the same file name as another feature, 'small.npy'",
-    ),
+    ("folder", Feature("w", "bytes", "bytes", (2, 2)), "w: is an array of byte strings"),
+    ("webdataset", Feature("Small", "int", "int8"), "Small: has the same file name as another feature"),
 ]
 
 
 @pytest.mark.parametrize(("to", "feature", "message"), REFUSED)
 def test_a_feature_that_a_format_cannot_hold_is_refused_by_name(to, feature, message, tmp_path):
-    image = EVERYTHING["image"]
     others = (Feature("small", "int", "int8"),) if feature.name == "Small" else ()
-    write_dataset(tmp_path / "ds", Schema((image, feature, *others)), {"train": [[]]})
+    write_dataset(tmp_path / "ds", Schema((IMAGE, feature, *others)), {"train": [[]]})
     with pytest.raises(FormatError, match=rf"to='{to}' cannot hold all of .*(?s:.)*  {message}"):
         export_quietly(tmp_path / "ds", tmp_path / "out", to=to)
     # what is left can be exported
@@ -224,21 +165,80 @@ def test_a_feature_that_a_format_cannot_hold_is_refused_by_name(to, feature, mes
     assert made.num_examples == 0
 
 
-@pytest.mark.parametrize("to", ["webdataset", "array_record"])
-def test_complex_and_deep_values_are_kept(to, tmp_path):
-    schema = Schema(
-        (Feature("x", "raw", "complex64", (2,)), Feature("deep", "image", "uint16", (None, None, 1)))
+def test_classes_that_cannot_name_folders_and_datasets_without_images_are_refused(tmp_path):
+    for number, (schema, message) in enumerate(
+        (
+            (Schema((Feature("x", "int", "int64"),)), "features: hold no image"),
+            (
+                Schema((IMAGE, EVERYTHING["label"]), ("a/b", "..", "no-class", "", "metadata.jsonl")),
+                r"class_names\.a/b: cannot name a folder\n  class_names\.\.\.: cannot",
+            ),
+        )
+    ):
+        write_dataset(tmp_path / f"{number}", schema, {"train": [[]]})
+        with pytest.raises(FormatError, match=message):
+            export_quietly(tmp_path / f"{number}", tmp_path / "out", to="folder")
+
+
+def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
+    write_dataset(tmp_path / "ds", Schema((KEY,)), {"a-b": [[]], "a_b": [[]], "c-d": [[]]})
+    with pytest.raises(
+        FormatError, match=r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
+    ):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
+
+
+def test_keys_that_are_no_safe_paths_become_numbers(tmp_path):
+    unsafe = [b"../../x.png", b"/etc/x.png", b"a//b", b"", b".hidden", b"metadata.jsonl/x.png", b"x" * 300]
+    rows = [{"image": example(1)["image"], "key": key} for key in (*unsafe, b"fine/\xff.png")]
+    write_dataset(tmp_path / "ds", Schema((IMAGE, KEY)), {"train": [rows]})
+    made = export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+    numbered = [f"train/{number:09d}.png" for number in range(len(unsafe))]
+    assert sorted(made.files) == sorted([*numbered, "train/fine/\udcff.png", "train/metadata.jsonl"])
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_two_keys_with_one_path_are_refused(tmp_path, shards):
+    rows = [{"image": example(1)["image"], "key": key} for key in (b"train/x.png", b"x.png")]
+    parts = [rows] if shards == 1 else [[row] for row in rows]
+    write_dataset(tmp_path / "ds", Schema((IMAGE, KEY)), {"train": parts})
+    with raises(InputError, "export-same-path", path="train/x.png"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+
+
+@pytest.mark.parametrize("to", ["webdataset", "parquet"])
+def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path):
+    deep = io.BytesIO()
+    Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000).save(deep, "PNG")
+    values = {
+        "x": [float("nan"), float("inf"), -0.0],
+        "y": np.array(-np.inf, "<f8").tobytes(),
+        "deep": deep.getvalue(),
+        "words": [b"a", b"", b"\xc3\xa9", b"d"],
+    }
+    features = (
+        Feature("x", "float", "float32", (3,)),
+        Feature("y", "raw", "float64"),
+        Feature("deep", "image", "uint16", (None, None, 1)),
+        Feature("words", "bytes", "bytes", (2, 2)),
     )
-    file = io.BytesIO()
-    Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000).save(file, "PNG")
-    values = {"x": np.array([1 + 2j, 3], "<c8").tobytes(), "deep": file.getvalue()}
-    write_dataset(tmp_path / "ds", schema, {"train": [[values]]})
+    if to != "parquet":
+        features = (*features, Feature("z", "raw", "complex64", (2,)))
+        values["z"] = np.array([1 + 2j, 3], "<c8").tobytes()
+    write_dataset(tmp_path / "ds", Schema(features), {"train": [[values]]})
     assert export_quietly(tmp_path / "ds", tmp_path / "out", to=to).num_examples == 1
+
+
+def test_values_that_json_lacks_are_refused_by_example_and_name(tmp_path):
+    schema = Schema((IMAGE, Feature("x", "float", "float32")))
+    write_dataset(tmp_path / "ds", schema, {"train": [[{"image": example(1)["image"], "x": float("nan")}]]})
+    with raises(InputError, "export-not-finite", number=0, feature="x"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
 
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
-    features = tuple(each for each in EVERYTHING.features if each.name in ("image", "key", "caption"))
+    features = (IMAGE, KEY, EVERYTHING["caption"])
     rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
     rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
     write_dataset(tmp_path / "ds", Schema(features), {"train": [rows[:2], rows[2:]]})
@@ -249,16 +249,25 @@ def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
     again = export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
     assert again.num_kept == 2
     assert lines[-1].endswith("holds this export already, and its files are unchanged")
-    assert named == {
-        "array_record": set(),
+    expected = {
         "folder": set(),
         "webdataset": {"caption"},
-    }.get(to, {"key", "caption"})
+        "parquet": {"key", "caption"},
+    }
+    assert named == expected[to]
 
 
-@pytest.mark.parametrize("to", ["parquet", "array_record", "webdataset"])
-def test_values_that_are_not_finite_are_kept(to, tmp_path):
-    schema = Schema((Feature("x", "float", "float32", (3,)), Feature("y", "raw", "float64")))
-    values = {"x": [float("nan"), float("inf"), -0.0], "y": np.array(-np.inf, "<f8").tobytes()}
-    write_dataset(tmp_path / "ds", schema, {"train": [[values]]})
-    assert export_quietly(tmp_path / "ds", tmp_path / "out", to=to).num_examples == 1
+def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
+    schema = Schema((Feature("x", "bytes", "bytes", (None,)),))
+    write_dataset(tmp_path / "ds", schema, {"train": [[{"x": [b"a", b"\xff"]}]]})
+    with pytest.raises(FormatError, match="x: is a list of byte strings, of which some are not UTF-8"):
+        export_quietly(tmp_path / "ds", tmp_path / "out", to="webdataset")
+    assert export_quietly(tmp_path / "ds", tmp_path / "parquet", to="parquet").num_examples == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "suffix"),
+    [(b"\xff\xd8\xff\xe0", "jpg"), (b"II*\0", "tif"), (b"BM\0\0", "bmp"), (b"what", "bin")],
+)
+def test_the_suffix_of_an_image_follows_from_its_content(head, suffix):
+    assert suffix_of(head) == suffix

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from functools import cache
 from inspect import signature
 
 import pytest
 
 from tfshards import prep
 from tfshards.prep.cli.flags import flags_of, with_flags
+from tfshards.prep.cli.option_files import subcommands
 from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.schemas.manifest import manifest_text
@@ -44,43 +46,21 @@ CALLED = {
 }
 # arguments that exist only on the command line, or that are positional
 ONLY_HERE = {
-    "json",
-    "quiet",
-    "verbose",
-    "progress",
-    "log_file",
-    "jobs",
-    "batch_size",
-    "estimate",
-    "keys",
-    "keys_of",
-    "save",
-    "key",
-    "first",
-    "fail_on",
-    "class_names_from",
-    "source",
-    "sources",
-    "as_splits",
-    "config",
-    "shell",
-    "dataset",
+    *("json", "quiet", "verbose", "progress", "log_file", "jobs", "config"),
+    *("batch_size", "estimate", "class_names_from", "source", "sources", "dataset", "as_splits", "shell"),
+    *("keys", "keys_of", "fail_on", "key", "first", "save"),
 }
 
 
+@cache
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of each verb, and of each of its kinds if it has any."""
     found = {}
     for name in VERBS:
-        own = commands(make_parser(VERBS))[name]
-        kinds = commands(own)
+        own = subcommands(make_parser(VERBS))[name]
+        kinds = subcommands(own)
         found |= {f"{name} {kind}": parser for kind, parser in kinds.items()} if kinds else {name: own}
     return found
-
-
-def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(actions[0].choices) if actions else {}
 
 
 def parameters(called) -> set[str]:
@@ -92,30 +72,20 @@ def parameters(called) -> set[str]:
     )
 
 
-def test_every_verb_is_in_the_table_of_functions_that_it_calls():
+def test_every_argument_is_stored_under_the_parameter_that_it_sets_and_printed_as_its_flag():
     assert set(parsers()) == set(CALLED)
-
-
-@pytest.mark.parametrize(("verb", "parser"), parsers().items(), ids=parsers().keys())
-def test_every_argument_is_stored_under_the_parameter_that_it_sets_and_printed_as_its_flag(verb, parser):
-    known = set().union(*map(parameters, CALLED[verb]), ONLY_HERE)
-    for action in parser._actions:
-        if isinstance(action, argparse._HelpAction):
-            continue
-        assert action.dest in known, action
-        flag = action.option_strings[-1] if action.option_strings else action.metavar
-        assert with_flags(f"{action.dest}=3 must be x", parser) == f"{flag} 3 must be x"
-        assert with_flags(f"leave out {action.dest}=", parser) == f"leave out {flag}"
-
-
-@pytest.mark.parametrize(("verb", "parser"), parsers().items(), ids=parsers().keys())
-def test_every_argument_has_a_help_and_the_dataset_is_called_dataset(verb, parser):
-    for action in parser._actions:
-        assert action.help, action
-        assert action.metavar not in ("OUT", "SRC", "NEW", "DIR") or action.dest in ("root", "directory"), (
-            action
-        )
-    assert flags_of(parser).get("dataset", "DATASET") == ("OTHER" if verb == "diff" else "DATASET")
+    for verb, parser in parsers().items():
+        known = set().union(*map(parameters, CALLED[verb]), ONLY_HERE)
+        for action in parser._actions:
+            assert action.help, action
+            if isinstance(action, argparse._HelpAction):
+                continue
+            assert action.dest in known, action
+            assert action.metavar not in ("OUT", "SRC", "NEW", "DIR") or action.dest in ("root", "directory")
+            flag = action.option_strings[-1] if action.option_strings else action.metavar
+            assert with_flags(f"{action.dest}=3 must be x", parser) == f"{flag} 3 must be x"
+            assert with_flags(f"leave out {action.dest}=", parser) == f"leave out {flag}"
+        assert flags_of(parser).get("dataset", "DATASET") == ("OTHER" if verb == "diff" else "DATASET")
 
 
 @pytest.mark.parametrize(

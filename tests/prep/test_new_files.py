@@ -53,23 +53,18 @@ def test_files_in_a_dataset_are_refused(command, folder, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_of_another_kind_is_kept(command, folder, capsys):
-    path = folder / "mine.png"
-    for mine in (b"mine\n", (folder / "photos" / "a" / "1.png").read_bytes() + b"\0", b'"key"\nmine'):
-        path.write_bytes(mine)
-        assert main(command.format(path.name).split()) == 1
-        message = f"mine.png is not {COMMANDS[command]} that tfshards wrote; move it away, or name a file for"
-        assert message in capsys.readouterr().err
-        assert path.read_bytes() == mine
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_of_the_same_kind_or_without_content_is_replaced(command, folder):
+def test_a_file_of_the_same_kind_or_without_content_is_replaced_and_others_are_kept(command, folder, capsys):
     path = folder / "made.png"
     path.touch()
     for _ in range(2):
         assert main(command.format(path.name).split()) == 0
         assert path.stat().st_size or COMMANDS[command] == "a list of keys"
+    for mine in (b"mine\n", (folder / "photos" / "a" / "1.png").read_bytes() + b"\0", b'"key"\nmine'):
+        path.write_bytes(mine)
+        assert main(command.format(path.name).split()) == 1
+        message = f"made.png is not {COMMANDS[command]} that tfshards wrote; move it away, or name a file for"
+        assert message in capsys.readouterr().err
+        assert path.read_bytes() == mine
 
 
 def test_keys_that_were_edited_are_replaced_and_lists_of_people_are_not(folder):

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -125,35 +124,3 @@ def test_tfds_converts_a_dataset_in_place_and_reads_both_formats(photos, tmp_pat
     assert verify(root, deep=True)
     examples = tfds.builder_from_directory(root).as_dataset(split="train").as_numpy_iterator()
     assert Counter(example["key"] for example in examples) == KEYS
-
-
-def test_tfds_converts_into_another_folder_from_a_relative_path(photos, tmp_path, monkeypatch):
-    import tensorflow_datasets as tfds
-
-    monkeypatch.chdir(photos)
-    converted(Path("."), tmp_path / "out")
-    for path in photos.glob("*.labels.txt"):
-        # TFDS copies only JSON
-        shutil.copy(path, tmp_path / "out")
-    builder = tfds.builder_from_directory(tmp_path / "out")
-    source = builder.as_data_source("train")
-    assert Counter(source[number]["key"] for number in range(len(source))) == KEYS
-
-
-def test_tfds_converts_ours_from_an_absolute_path_if_it_converts_its_own_names(photos, tmp_path):
-    """It looks for the new shards in the old folder, finds none, and writes no metadata."""
-    own = tmp_path / "own"
-    own.mkdir()
-    info = json.loads((photos / "dataset_info.json").read_text())
-    info["splits"][0]["filepathTemplate"] = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-    (own / "dataset_info.json").write_text(json.dumps(info))
-    for number, shard in enumerate(read_manifest(photos).shards):
-        shutil.copy(photos / shard.path, own / f"data-train.tfrecord-{number:05d}-of-00003")
-    outcomes = []
-    for source in (own, photos):
-        out = tmp_path / f"from-{source.name}"
-        out.mkdir()
-        converted(source, out)
-        assert len(list(out.glob("*.array_record-*"))) == 3
-        outcomes.append((out / "dataset_info.json").exists())
-    assert outcomes[0] == outcomes[1]

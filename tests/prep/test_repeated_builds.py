@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.tables import mostly_nightly
-from tests.test_recipes import RECIPES, commands
+from tests.test_recipes import HOW_TO, RECIPES, commands, sections
 from tfshards.prep import build
 from tfshards.prep.cli import main as cli
 from tfshards.prep.cli.parser import make_parser
@@ -49,22 +49,20 @@ def test_a_folder_of_images_is_built_again(options, small_folder, contents, caps
             assert word in line
 
 
-def kinds_of_builds(question):
-    return any(arguments[0] == "build" for arguments in commands(question))
+def builds(question):
+    return [words for words in commands(sections(HOW_TO)[question]) if words[0] == "build"]
 
 
 @pytest.mark.parametrize(
     "question",
     mostly_nightly(
-        [question for question in RECIPES if kinds_of_builds(question)],
+        [question for question, (_, made) in RECIPES.items() if made and builds(question)],
         ["How do I build from arrays?", "How do I build from COCO or YOLO?"],
     ),
 )
 def test_the_builds_of_a_recipe_are_repeated(question, contents):
     RECIPES[question][0]()
-    for arguments in commands(question):
-        if arguments[0] != "build":
-            continue
+    for arguments in builds(question):
         run(*arguments, "--overwrite")
         args = make_parser(VERBS).parse_args(arguments)
         source = args.source if isinstance(args.source, list) else [args.source]

@@ -9,8 +9,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,63 +116,49 @@ NUMERIC = [
     for dtype in sorted(KINDS[kind].dtypes)
     if (kind, dtype) != ("raw", "uint32")
 ]
+SHAPES = {"scalar": (), "vector": (3,), "matrix": (2, 3), "empty": (2, 0)}
 
 
-@pytest.mark.parametrize(("kind", "dtype"), NUMERIC)
-def test_every_dtype_of_every_kind_is_read_exactly_in_every_shape(kind, dtype, tmp_path):
-    shapes = {"scalar": (), "vector": (3,), "matrix": (2, 3), "empty": (2, 0)}
-    schema = Schema(tuple(Feature(name, kind, dtype, shape) for name, shape in shapes.items()))
-    example = {name: values_of(dtype, shape) for name, shape in shapes.items()}
-    dataset(tmp_path, schema, {"train": [[example, example]]})
-    read = opened(tmp_path)
-    assert len(read) == 2
-    for name, value in example.items():
-        got = read[1][name]
-        assert (got.dtype, got.shape, got.tobytes()) == (value.dtype, value.shape, value.tobytes())
-
-
-@pytest.mark.parametrize(("kind", "dtype"), [row for row in NUMERIC if KINDS[row[0]].lists])
-def test_lists_of_any_length_are_read_exactly(kind, dtype, tmp_path):
-    feature = Feature("x", kind, dtype, (None,))
-    lists = [values_of(dtype, (length,)) for length in (3, 0, 6, 1)]
-    dataset(tmp_path, Schema((feature,)), {"train": [[{"x": value} for value in lists]]})
-    assert json.loads((tmp_path / FEATURES_NAME).read_text())["featuresDict"]["features"]["x"]["tensor"][
-        "shape"
-    ] == {"dimensions": ["-1"]}
-    read = [example["x"] for example in opened(tmp_path)]
-    assert [(got.dtype, got.tobytes()) for got in read] == [(value.dtype, value.tobytes()) for value in lists]
-
-
-def test_lists_of_byte_strings_are_read_with_their_labels(tmp_path):
-    schema = Schema(
-        (Feature("words", "bytes", "bytes", (None,)), Feature("tags", "label", "int64", (None,))), ("a", "b")
-    )
-    examples = [{"words": [b"", b"\xff\0", b"c"], "tags": [1, 0]}, {"words": [], "tags": []}]
-    dataset(tmp_path, schema, {"train": [examples]})
-    read = [{name: got.tolist() for name, got in example.items()} for example in opened(tmp_path)]
-    assert read == examples
-
-
-@pytest.mark.nightly
-def test_bfloat16_opens_in_a_process_that_has_not_imported_tensorflow_yet(tmp_path):
-    schema = Schema((Feature("x", "raw", "bfloat16", (2,)),))
-    dataset(tmp_path, schema, {"train": [[{"x": values_of("bfloat16", (2,))}]]})
-    code = (
-        "import sys, tensorflow_datasets as tfds;"
-        "print(next(tfds.builder_from_directory(sys.argv[1]).as_dataset(split='train').as_numpy_iterator()))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert "dtype=bfloat16" in done.stdout, done.stderr
+def test_every_dtype_of_every_kind_is_read_exactly_in_every_shape(tmp_path):
+    features, examples = [], [{}, {}]
+    for kind, dtype in NUMERIC:
+        for name, shape in SHAPES.items():
+            features.append(Feature(f"{kind}_{dtype}_{name}", kind, dtype, shape))
+            for example in examples:
+                example[features[-1].name] = values_of(dtype, shape)
+        if KINDS[kind].lists:
+            features.append(Feature(f"{kind}_{dtype}_list", kind, dtype, (None,)))
+            for example, length in zip(examples, (0, 6), strict=True):
+                example[features[-1].name] = values_of(dtype, (length,))
+    dataset(tmp_path, Schema(tuple(features)), {"train": [examples]})
+    for found, wanted in zip(opened(tmp_path), examples, strict=True):
+        for name, value in wanted.items():
+            got = found[name]
+            assert (got.dtype, got.shape, got.tobytes()) == (value.dtype, value.shape, value.tobytes()), name
 
 
 def test_byte_strings_that_are_not_text_are_read_unchanged(tmp_path):
-    schema = Schema((Feature("key", "bytes", "bytes"), Feature("parts", "bytes", "bytes", (2,))))
-    example = {"key": b"caf\xe9/\xff\0.jpg\0", "parts": [b"", b"\x80\0"]}
-    dataset(tmp_path, schema, {"train": [[example]]})
-    builder = tfds.builder_from_directory(tmp_path)
-    (read,) = builder.as_dataset(split="train").as_numpy_iterator()
-    assert (read["key"], read["parts"].tolist()) == (example["key"], example["parts"])
+    schema = Schema(
+        (
+            Feature("key", "bytes", "bytes"),
+            Feature("parts", "bytes", "bytes", (2,)),
+            Feature("words", "bytes", "bytes", (None,)),
+            Feature("tags", "label", "int64", (None,)),
+        ),
+        ("a", "b"),
+    )
+    example = {
+        "key": b"caf\xe9/\xff\0.jpg\0",
+        "parts": [b"", b"\x80\0"],
+        "words": [b"", b"c"],
+        "tags": [1, 0],
+    }
+    dataset(tmp_path, schema, {"train": [[example, {**example, "words": [], "tags": []}]]})
+    one, other = opened(tmp_path)
+    assert {name: value.tolist() for name, value in one.items()} == example
+    assert (other["words"].tolist(), other["tags"].tolist()) == ([], [])
     # with the data sources of TFDS, without TensorFlow
+    builder = tfds.builder_from_directory(tmp_path)
     without_tf = builder.info.features.deserialize_example_np(record(schema, example))
     assert without_tf["key"] == example["key"]
 
@@ -185,23 +169,15 @@ def test_byte_strings_that_are_not_text_are_read_unchanged(tmp_path):
         pytest.param(3, [("RGB", "JPEG"), ("L", "JPEG"), ("RGB", "PNG"), ("P", "PNG")], id="color"),
         pytest.param(1, [("L", "JPEG"), ("L", "PNG"), ("RGB", "JPEG")], id="grey"),
         pytest.param(4, [("RGBA", "PNG"), ("RGB", "PNG")], id="alpha"),
+        pytest.param(None, [("RGBA", "PNG"), ("RGB", "JPEG"), ("L", "PNG")], id="unknown"),
     ],
 )
 def test_images_of_either_encoding_have_the_channels_of_the_schema(channels, encoded, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (None, None, channels)),))
     files = [encode(mode, file_format) for mode, file_format in encoded]
     dataset(tmp_path, schema, {"train": [[{"image": file} for file in files]]})
-    read = opened(tmp_path)
-    assert len(read) == len(files)
-    for example, file in zip(read, files, strict=True):
-        np.testing.assert_array_equal(example["image"], tf.io.decode_image(file, channels=channels))
-
-
-def test_images_of_unknown_channels_keep_their_own(tmp_path):
-    schema = Schema((Feature("image", "image", "uint8", (None, None, None)),))
-    files = [encode("RGBA", "PNG"), encode("RGB", "JPEG"), encode("L", "PNG")]
-    dataset(tmp_path, schema, {"train": [[{"image": file} for file in files]]})
-    assert [example["image"].shape[2] for example in opened(tmp_path)] == [4, 3, 1]
+    for example, file in zip(opened(tmp_path), files, strict=True):
+        np.testing.assert_array_equal(example["image"], tf.io.decode_image(file, channels=channels or 0))
 
 
 def encode(mode: str, file_format: str) -> bytes:
@@ -237,43 +213,18 @@ def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
     assert [int(e["image"][0]) for e in opened(tmp_path, "val-2")] == [7]
 
 
-def test_a_split_without_examples_is_left_out_so_that_all_others_read_at_once(tmp_path):
-    dataset(tmp_path, LABELED, {"train": [labeled(2)], "val": [labeled(0)]})
-    assert {name: len(ds) for name, ds in tfds.builder_from_directory(tmp_path).as_dataset().items()} == {
-        "train": 2
-    }
-
-
 def test_as_supervised_delivers_the_image_and_its_label(tmp_path):
     schema = Schema((*LABELED.features, Feature("key", "bytes", "bytes")), LABELED.class_names)
     dataset(tmp_path, schema, {"train": [[{**labeled(1, 5)[0], "key": b"5"}]]})
     ((image, label),) = tfds.builder_from_directory(tmp_path).as_dataset(split="train", as_supervised=True)
     assert (image.numpy().tolist(), int(label)) == ([5, 5], 1)
-
-
-def test_two_inputs_are_not_supervised(tmp_path):
-    schema = Schema((*LABELED.features, Feature("mask", "raw", "uint8", (1,))), LABELED.class_names)
-    dataset(tmp_path, schema, {"train": [[{**labeled(1)[0], "mask": np.uint8([1])}]]})
-    assert tfds.builder_from_directory(tmp_path).info.supervised_keys is None
+    two = Schema((*LABELED.features, Feature("mask", "raw", "uint8", (1,))), LABELED.class_names)
+    assert b"supervisedKeys" not in tfds_files(replace(SOUND, schema=two))[INFO_NAME]
 
 
 CLASS_NAMES = (
-    *("cat", "Straßenbahn", "日本 猫", "#", "0"),
-    *(
-        "",
-        " ",
-        " cat",
-        "cat ",
-        "\u3000cat",
-        "two\nlines",
-        "cat\r",
-        "\x1c",
-        "\u2028",
-        "\ufeffcat",
-        "a\0b",
-        "ca\udce9",
-    ),
-    *("\\x20cat", "\\empty", "a\\nb", "a\\\nb"),
+    *("cat", "Straßenbahn", "日本 猫", "#", "0", "", " ", " cat", "cat ", "\u3000cat", "two\nlines", "cat\r"),
+    *("\x1c", "\u2028", "\ufeffcat", "a\0b", "ca\udce9", "\\x20cat", "\\empty", "a\\nb", "a\\\nb"),
 )
 
 
@@ -299,8 +250,6 @@ def test_a_line_of_labels_is_the_name_as_a_python_literal():
     ("name", "shown"),
     [
         ("photos", "photos"),
-        ("my-photos", "my_photos"),
-        ("CIFAR10", "cifar10"),
         ("ImageNet.v2-SMALL", "image_net_v2_small"),
         ("9lives", "dataset_9lives"),
     ],
@@ -314,7 +263,7 @@ def test_any_valid_name_opens_under_the_nearest_name_that_tfds_allows(name, show
     assert len(opened(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("name", ["a/b", "a.b", "a b", "ä", "..", "tfds_id"])
+@pytest.mark.parametrize("name", ["a/b", "a b", "ä", ".."])
 def test_any_name_of_a_feature_is_read_and_has_its_class_names(name, tmp_path):
     schema = Schema((Feature(name, "label", "int64"), Feature("a", "int", "int64")), ("cat", "dog"))
     dataset(tmp_path, schema, {"train": [[{name: 1, "a": 5}]]})
@@ -348,10 +297,6 @@ UNSAYABLE = {
         r"splits\.val\.2: TFDS allows",
     ),
     "split named all": (replace(SOUND, splits={"all": SOUND.splits["train"]}), "reserves 'all'"),
-    "split without a letter": (
-        replace(SOUND, splits={"__": SOUND.splits["train"]}),
-        "splits.__: TFDS allows",
-    ),
     "no examples": (
         replace(SOUND, splits={"train": Split((replace(SOUND.shards[0], num_examples=0),))}),
         "splits: hold no examples",
@@ -360,7 +305,6 @@ UNSAYABLE = {
         with_shards("a.tfrecord"),
         r"splits\.train\.shards: TFDS requires names that differ only in 00000-of-00064",
     ),
-    "shards numbered short": (with_shards("a.tfrecord-0-of-1"), "shards: TFDS requires"),
     "shards not in order": (
         with_shards("a.tfrecord-00001-of-00002", "a.tfrecord-00000-of-00002"),
         "shards: TFDS requires",
@@ -370,7 +314,6 @@ UNSAYABLE = {
         "shards: TFDS requires",
     ),
     "shards with braces": (with_shards("{a}.tfrecord-00000-of-00001"), "shards: TFDS requires"),
-    "shards without a type": (with_shards("a-00000-of-00001"), "shards: TFDS requires"),
 }
 
 
@@ -455,19 +398,6 @@ def test_the_files_of_a_dataset_that_tfds_made_are_not_changed(tmp_path):
     assert sorted(foreign_views(with_views(SOUND), tmp_path, [])) == [INFO_NAME, FEATURES_NAME]
     write_view(SOUND, tmp_path)
     assert {name: (tmp_path / name).read_text() for name in theirs} == theirs
-
-
-def test_the_view_is_made_without_tensorflow_and_tfds():
-    code = (
-        "import sys; import tfshards.prep.views.tfds; "
-        "print([m for m in ('tensorflow', 'tensorflow_datasets') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_a_valid_manifest_has_no_problems():
-    assert tfds_problems(SOUND) == []
 
 
 def grow(root: Path, manifest: Manifest, build_id: str, splits: dict[str, list[list[dict]]]) -> Manifest:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -73,18 +70,6 @@ def test_an_interrupted_verb_reports_whether_it_can_be_resumed(run, tmp_path):
     assert run("count", dataset, "--", "stop") == (130, "", "\ninterrupted\n")
     resumes = "\ninterrupted; run the same command to resume\n"
     assert run("again", dataset, "--", "stop") == (130, "", resumes)
-
-
-def test_info_imports_no_heavy_package(array_files, tmp_path):
-    (x,) = array_files(x=list(range(5)))
-    assert main(["build", "arrays", x, str(tmp_path / "numbers")]) == 0
-    code = (
-        "import sys; from tfshards.prep.cli.main import main; status = main(['info', 'numbers']); "
-        "heavy = {'apache_beam', 'pyarrow', 'tensorflow', 'keras', 'pandas'} & set(sys.modules); "
-        "sys.exit(f'{status} {heavy}' if status or heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("order", [["numbers", "--repair", "x.npy"], ["--repair", "x.npy", "numbers"]])

@@ -20,7 +20,6 @@ from PIL import Image
 
 from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, verify
-from tfshards.prep.imaging.stored import decoded_fault
 from tfshards.prep.records.example import ParsedExample, decode_example, example_encoder
 from tfshards.prep.records.frames import frame, masked_crc32c, read_records
 from tfshards.prep.records.shard_file import scan_shard
@@ -171,7 +170,7 @@ OTHER_INDEX = r"^index/.*00000-of-00002\.idx: its bytes have changed: the digest
 OTHER_LABELS = r"^index/.*00000-of-00002\.labels: its bytes have changed: the digest differs$"
 OTHER_SIZE = r"00000-of-00002: has \d+ bytes, but the manifest lists \d+$"
 
-# fault -> found by comparing sizes and digests, found by reading all records
+# fault -> found by comparing sizes and digests, found by reading all records if it is something else
 FAULTS = {
     "a flipped bit in data": (
         flip_a_bit,
@@ -198,12 +197,12 @@ FAULTS = {
     "a missing shard": (
         lambda root: first_shard(root).unlink(),
         [r"00000-of-00002: cannot be read: No such file or directory$"],
-        [r"cannot be read: No such file or directory$"],
+        None,
     ),
     "a pipe instead of a shard": (
         lambda root: (first_shard(root).unlink(), os.mkfifo(root / read_manifest(root).shards[0].path)),
         [r"00000-of-00002: cannot be read: is not a regular file$"],
-        [r"00000-of-00002: cannot be read: is not a regular file$"],
+        None,
     ),
     "an empty shard": (
         lambda root: first_shard(root).write_bytes(b""),
@@ -221,46 +220,29 @@ FAULTS = {
     "a missing index": (
         lambda root: index_of_first(root).unlink(),
         [r"^index/.*00000-of-00002\.idx: cannot be read: No such file or directory$"],
-        [r"^index/.*00000-of-00002\.idx: cannot be read: No such file or directory$"],
-    ),
-    "a pipe instead of an index": (
-        lambda root: (index_of_first(root).unlink(), os.mkfifo(index_of_first(root))),
-        [r"^index/.*\.idx: cannot be read: is not a regular file$"],
-        [r"^index/.*\.idx: cannot be read: is not a regular file$"],
+        None,
     ),
     "an index of letters": (
         lambda root: index_of_first(root).write_text("0 abc\n"),
         [r"^index/.*\.idx: line 1: is '0 abc', must be two integers and a newline$"],
-        [r"^index/.*\.idx: line 1"],
+        None,
     ),
     "an index that is not text": (
         lambda root: index_of_first(root).write_bytes(b"0 \xff\n"),
         [r"^index/.*\.idx: holds characters other than digits and spaces$"],
-        [r"^index/.*\.idx: holds characters other"],
+        None,
     ),
     "an index of fewer records": (
         lambda root: index_of_first(root).write_text("0 20\n"),
         [r"^index/.*\.idx: has 1 records of 20 bytes, but the manifest lists 5 of \d+$"],
-        [r"has 1 records of 20 bytes"],
-    ),
-    "an empty index": (
-        lambda root: index_of_first(root).write_text(""),
-        [r"^index/.*\.idx: has 0 records of 0 bytes, but the manifest lists 5 of \d+$"],
-        [r"has 0 records of 0 bytes"],
+        None,
     ),
     "an index that is far too long": (
         lambda root: index_of_first(root).write_text("0" * 1000),
         [r"^index/.*\.idx: cannot be read: has 1000 bytes; an index of 5 records has at most 190$"],
-        [r"^index/.*\.idx: cannot be read: has 1000 bytes"],
+        None,
     ),
-    "an index of other places": (wrong_index, [OTHER_INDEX], [OTHER_INDEX]),
-    "an index with other line ends": (
-        lambda root: index_of_first(root).write_bytes(
-            index_of_first(root).read_bytes().replace(b"\n", b"\r")
-        ),
-        [r"^index/.*\.idx: line 1: is '0 .*', must be two integers and a newline$"],
-        [r"^index/.*\.idx: line 1: is '0 .*', must be two integers and a newline$"],
-    ),
+    "an index of other places": (wrong_index, [OTHER_INDEX], None),
     "a manifest and an index of other places": (
         wrong_index_in_both,
         [],
@@ -269,19 +251,9 @@ FAULTS = {
     "missing labels": (
         lambda root: labels_of_first(root).unlink(),
         [r"^index/.*00000-of-00002\.labels: cannot be read: No such file or directory$"],
-        [r"^index/.*00000-of-00002\.labels: cannot be read: No such file or directory$"],
+        None,
     ),
-    "a pipe instead of labels": (
-        lambda root: (labels_of_first(root).unlink(), os.mkfifo(labels_of_first(root))),
-        [r"^index/.*\.labels: cannot be read: is not a regular file$"],
-        [r"^index/.*\.labels: cannot be read: is not a regular file$"],
-    ),
-    "labels that are too many": (
-        lambda root: labels_of_first(root).write_bytes(bytes(1000)),
-        [r"^index/.*\.labels: cannot be read: has 1000 bytes; a file of labels of 5 records has at most 40$"],
-        [r"^index/.*\.labels: cannot be read: has 1000 bytes; a file of labels of 5 records has at most 40$"],
-    ),
-    "labels of other classes": (swap_labels_beside, [OTHER_LABELS], [OTHER_LABELS]),
+    "labels of other classes": (swap_labels_beside, [OTHER_LABELS], None),
     "a manifest and labels of other classes": (
         swap_labels_in_both,
         [],
@@ -314,7 +286,7 @@ FAULTS = {
 def test_every_fault_is_found_and_named(fault, shallow, deep, dataset):
     fault(dataset)
     assert_found(verify(dataset), shallow)
-    assert_found(verify(dataset, deep=True), deep)
+    assert_found(verify(dataset, deep=True), shallow if deep is None else deep)
 
 
 def assert_found(report: VerificationReport, patterns: list[str]) -> None:
@@ -411,8 +383,6 @@ RECORDS = {
     ),
     "too few bytes": (with_value("raw", b"abc"), r"the feature 'raw' has 3 bytes instead of 4$"),
     "too few numbers": (with_value("numbers", [1]), r"the feature 'numbers' has 1 values instead of 2$"),
-    "too many reals": (with_value("reals", [1.0] * 3), r"the feature 'reals' has 3 values instead of 2$"),
-    "no words": (with_value("words", []), r"the feature 'words' has 0 values instead of 2$"),
     "half a row": (
         with_value("pairs", [1, 2, 3]),
         r"the feature 'pairs' has 3 values, which are not rows of 2$",
@@ -422,7 +392,6 @@ RECORDS = {
         r"the feature 'numbers' is a list of float instead of int$",
     ),
     "no such class": (with_value("label", 2), r"the label 2 is not one of the 2 classes$"),
-    "a class below -1": (with_value("label", -2), r"the label -2 is not one of the 2 classes$"),
 }
 
 
@@ -451,23 +420,11 @@ LISTS = Schema(
 )
 
 
-def test_lists_of_any_length_are_valid(tmp_path):
-    records = [
-        record(LISTS, [[1, 2, 3], [0.5], [b"", b"b"], [1, 0, 1], b"1"]),
-        record(LISTS, [[], [], [], [], b"2"]),
-    ]
-    assert verify(dataset_of(tmp_path, records, LISTS), deep=True)
-
-
 @pytest.mark.parametrize(
     ("dtype", "least", "most"),
     [
         ("bool", 0, 1),
         ("int8", -128, 127),
-        ("uint8", 0, 255),
-        ("int16", -32_768, 32_767),
-        ("uint16", 0, 65_535),
-        ("int32", -(1 << 31), (1 << 31) - 1),
         ("uint32", 0, (1 << 32) - 1),
     ],
 )
@@ -622,19 +579,6 @@ def test_a_record_that_is_cut_off_is_named(tmp_path, quiet_build):
         path.write_bytes(data[: offsets[6] + cut])
         (found,) = of_records(verify(tmp_path / "out", deep=True))
         assert re.fullmatch(rf"record 6: .*{fault}", found)
-
-
-def test_a_removed_record_is_found_by_the_index(rows):
-    root, compression = rows
-    path = first_shard(root)
-    records = [data for _, data in read_records(path, compression)]
-    del records[3]
-    frames = b"".join(part for record in records for part in frame(record))
-    path.write_bytes(frames if compression == "none" else gzip.compress(frames))
-    report = verify(root, deep=True)
-    (found,) = of_records(report)
-    assert re.fullmatch(r"record 3, key '\d': has \d+ bytes with its frame, but the index lists \d+", found)
-    assert report.problems[-1].message == "holds 9 records, but the manifest lists 10"
 
 
 def test_a_damaged_header_unknown_to_the_index_is_skipped(rows):
@@ -807,14 +751,6 @@ def test_pixels_are_decoded_and_compared_with_the_schema(data, shape, fault, tmp
     assert len(found) == (2 if fault else 0)
     for text, name in zip(found, named, strict=False):
         assert re.fullmatch(f"{name}: {fault}", text)
-
-
-def test_too_many_pixels_are_not_decoded(tmp_path):
-    feature = Feature("image", "image", "uint8", (None, None, 3))
-    assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 199) == (
-        "the image 'image' has 20 x 10 pixels; at most 199 are decoded"
-    )
-    assert decoded_fault(image_bytes("RGB", (20, 10)), feature, 200) is None
 
 
 @pytest.mark.parametrize(
