@@ -22,14 +22,7 @@ def add_options(
     helps: Mapping[str, str] | None = None,
     without: Collection[str] = (),
 ) -> None:
-    """Add a flag for each option of a dataclass.
-
-    Args:
-        parser: the parser of a verb, or a group of its arguments.
-        record: the dataclass.
-        helps: help texts that replace those of the dataclass, by the name of the field.
-        without: names of fields that this verb does not have.
-    """
+    """Add a flag for each option of a dataclass."""
     for name, declared in options_of(record).items():
         if name in without:
             continue
@@ -58,11 +51,7 @@ def _details(record: type[Record], name: str, declared: Option) -> dict[str, Any
 
 
 def values_of(args: argparse.Namespace, record: type[Record]) -> dict[str, Any]:
-    """Return the options that the command line gives, by the names of their fields.
-
-    Raises:
-        OptionsError: a text is not a value of its option.
-    """
+    """Return the options that the command line gives, by the names of their fields."""
     given = {name: getattr(args, name, None) for name in options_of(record)}
     return {
         name: value if isinstance(value, (bool, int)) else options_of(record)[name].value_of(value)
@@ -130,11 +119,7 @@ def add_shards(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def shard_counts_of(texts: Sequence[str]) -> ShardCounts:
-    """Return the numbers of shards in texts such as ``64``, for every split, and ``val=8``, for one.
-
-    Raises:
-        OptionsError: a text is not of that form, or gives a number twice.
-    """
+    """Return the numbers of shards in texts such as ``64``, for every split, and ``val=8``, for one."""
     default: list[int] = []
     by_split: dict[str, int] = {}
     for text in texts:

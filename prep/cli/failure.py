@@ -31,18 +31,7 @@ _NO_THREAD = "can't start new thread"
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that ends a command.
-
-    Attributes:
-        status: exit status of the command.
-        kind: stable name of the kind of error, such as ``input``.
-        message: text of the error.
-        path: path of the file or folder that it is about, if the error has it.
-        remedy: what to do, if the error states it.
-        prefix: start of the text on standard error.
-        code: code of an error of tfshards, such as ``split-unknown``; empty for other errors, which have only
-            a kind.
-    """
+    """An error that ends a command."""
 
     status: int
     kind: str
@@ -67,13 +56,7 @@ class Failure:
 
 
 def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure:
-    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program.
-
-    Args:
-        error: the error.
-        parser: the parser of the verb, whose flags replace the parameters that messages name.
-        expanded: the command line with the options of files.
-    """
+    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program."""
     if isinstance(error, UsageError):
         message = expanded.with_origin(str(error))
         return Failure(2, "options", message, prefix=f"{error.prog}: ", code="usage")

@@ -14,10 +14,6 @@ from tfshards.schemas.summary import table
 _HEAD = ("build", "committed (UTC)", "examples", "made by", "")
 
 
-def _add_generations(parser: argparse.ArgumentParser) -> None:
-    add_dataset(parser)
-
-
 def _run_generations(args: argparse.Namespace) -> Result:
     found = generations(args.dataset)
     return Result(
@@ -27,15 +23,13 @@ def _run_generations(args: argparse.Namespace) -> Result:
 
 
 def _row(generation: Generation) -> tuple[str, ...]:
-    state = "current" if generation.is_current else ""
-    if generation.num_damaged:
-        state = f"{generation.num_damaged:,} damaged"
+    state = f"{generation.num_damaged:,} damaged" if generation.num_damaged else ""
     return (
         generation.build_id,
         f"{generation.committed_at:%Y-%m-%d %H:%M:%S}",
         f"{generation.num_examples:,}",
         generation.made_by,
-        state,
+        state or ("current" if generation.is_current else ""),
     )
 
 
@@ -53,7 +47,7 @@ def _run_restore(args: argparse.Namespace) -> Result:
 GENERATIONS = Verb(
     "generations",
     "list the dataset and the generations that it has replaced, until prune removes them",
-    _add_generations,
+    add_dataset,
     _run_generations,
 )
 RESTORE = Verb(

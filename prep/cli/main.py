@@ -38,12 +38,7 @@ from tfshards.schemas.storage import is_remote
 
 
 def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
-    """Run one command and return its exit status.
-
-    Args:
-        arguments: the command line without the name of the program; by default the process's own.
-        verbs: the table of verbs.
-    """
+    """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     own, beam_args = given[:end], given[end + 1 :]

@@ -51,13 +51,7 @@ def add_from(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Expanded:
-    """A command line with the options of files.
-
-    Attributes:
-        arguments: all arguments.
-        origins: where each option that was not on the command line comes from, by its flag.
-        line: line that reports what was taken from a dataset; empty if nothing was.
-    """
+    """A command line with the options of files, and by flag where each of these comes from."""
 
     arguments: list[str]
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -131,12 +125,7 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
 
 
 def _read_config(path: str) -> dict[str, object]:
-    """Return the content of a TOML file.
-
-    Raises:
-        InputError: the file cannot be read.
-        OptionsError: it is not valid TOML.
-    """
+    """Return the content of a TOML file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:  # pragma: no cover
@@ -190,9 +179,6 @@ def arguments_of(action: argparse.Action, value: object, place: str) -> list[str
         action: the argument.
         value: its value; where the flag is repeatable also a list, or a table if the flag is ``NAME=VALUE``.
         place: file and key, for messages.
-
-    Raises:
-        OptionsError: the value has another type.
     """
     if action.nargs == 0 and isinstance(value, bool):
         return [action.option_strings[-1]] if value else []
@@ -228,11 +214,7 @@ def _shown(value: object) -> str:
 
 
 def _read_build(dataset: str) -> Manifest:
-    """Return the manifest of a dataset that one build made from its source.
-
-    Raises:
-        InputError: there is no dataset, or the manifest records no options of a build.
-    """
+    """Return the manifest of a dataset that one build made from its source."""
     manifest = read_manifest(dataset)
     kind = manifest.options.get("source")
     if kind not in KINDS:
@@ -243,14 +225,7 @@ def _read_build(dataset: str) -> Manifest:
 def _recorded(
     manifest: Manifest, dataset: str, inputs: Sequence[str], keys: Mapping[str, argparse.Action]
 ) -> dict[str, object]:
-    """Return the options of a build that are not the defaults, by their keys in a file of options.
-
-    Args:
-        manifest: manifest of the dataset, see ``_read_build``.
-        dataset: folder of the dataset, whose class names the new one is to have.
-        inputs: the source of the new dataset and, for a table, the folder of its images if it is given.
-        keys: the arguments by their keys.
-    """
+    """Return the options of a build that are not the defaults, by their keys in a file of options."""
     given = manifest.options
     recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False, log=lambda _: None)
     options: dict[str, object] = {

@@ -106,11 +106,7 @@ def _sentence(text: str) -> str:
 
 
 class UsageError(OptionsError):
-    """The command line is not one that a parser accepts.
-
-    Attributes:
-        prog: the program and its verb.
-    """
+    """The command line is not one that a parser accepts."""
 
     def __init__(self, prog: str, message: str) -> None:
         super().__init__("usage", message=message, prog=prog)

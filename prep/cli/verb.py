@@ -28,13 +28,7 @@ class HasJson(Protocol):
 
 @dataclass(frozen=True)
 class Result:
-    """What a verb prints to standard output, of which ``main`` prints one form, and the exit status.
-
-    Attributes:
-        text: returns the text for people, or its parts.
-        to_json: returns the value for programs.
-        status: exit status of the command.
-    """
+    """What a verb prints to standard output, of which ``main`` prints one form, and the exit status."""
 
     text: Callable[[], str | Iterator[str]]
     to_json: Callable[[], Json | dict[str, Json] | list[Json]]

@@ -236,13 +236,7 @@ def _without_shared(origin: Origin, other: Origin) -> Origin:
 
 @dataclass(frozen=True, eq=False)
 class _Examples:
-    """The examples of a dataset, numbered in the order of its shards.
-
-    Attributes:
-        origin: the dataset.
-        rows: shape ``(num_examples,)`` of ``_DTYPE``.
-        has_labels: whether both datasets have labels.
-    """
+    """The examples of a dataset, numbered in the order of its shards."""
 
     origin: Origin
     rows: npt.NDArray[np.void]

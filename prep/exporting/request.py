@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.example import Values
+from tfshards.prep.records.example import Decoded, Values
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
@@ -20,15 +20,7 @@ from tfshards.schemas.storage import AnyPath
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is exported.
-
-    Attributes:
-        root: folder of the dataset.
-        manifest: its manifest.
-        schema: the exported features, in the order of the dataset.
-        binary: names of features of byte strings of which some are not UTF-8, so that a format that
-            distinguishes text from bytes stores all of them as bytes.
-    """
+    """What is exported; byte strings of the features in ``binary`` are not all UTF-8, and stored as bytes."""
 
     root: AnyPath
     manifest: Manifest
@@ -49,16 +41,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class ExportPart:
-    """The examples of one shard, which are written to files of their own.
-
-    Attributes:
-        number: number of the part in the export, from 0.
-        split: name of its split.
-        index: number of its shard in the split, from 0.
-        count: number of shards of the split.
-        first: number of its first example in the split, from 0.
-        shard: the shard.
-    """
+    """The examples of one shard; ``index`` and ``first``, its first example, count in the split."""
 
     number: int
     split: str
@@ -74,14 +57,7 @@ class ExportPart:
 
 
 class ExportedExample(NamedTuple):
-    """One example.
-
-    Attributes:
-        number: its number in the split, from 0.
-        data: the bytes of its record.
-        values: the value of each exported feature: bytes or a number for a scalar, bytes for an image, a mask
-            and kind ``raw``, else a list of its elements.
-    """
+    """One example: a value is bytes for an image, a mask and kind ``raw``, one element, or a list of them."""
 
     number: int
     data: bytes
@@ -93,11 +69,7 @@ class NotTextError(Exception):
 
 
 def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None) -> ExportRequest:
-    """Return what is exported of a dataset: all features, or those in ``select``.
-
-    Raises:
-        OptionsError: ``select`` is empty, or names a feature that the dataset does not have.
-    """
+    """Return what is exported of a dataset: all features, or those in ``select``."""
     if select is None:
         return ExportRequest(root, manifest, manifest.schema)
     names = ", ".join(map(repr, manifest.schema.names))
@@ -111,12 +83,7 @@ def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None
 
 
 def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Iterator[ExportedExample]:
-    """Yield the examples of a part in order, after checking each record and, at the end, all together.
-
-    Raises:
-        RecordError: a record is damaged, or does not match the schema.
-        InputError: the shard holds other records than the manifest lists.
-    """
+    """Yield the examples of a part in order, after checking each record and, at the end, all together."""
     path, manifest = request.root / part.shard.path, request.manifest
     lengths, checksums = [], []
     for found in read_frames(path, manifest.compression):
@@ -127,16 +94,19 @@ def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Itera
         lengths.append(len(data))
         checksums.append(found.checksum)
         tick(len(data))
-        exported: dict[str, Values] = {
-            f.name: values[f.name][0] if f.shape == () or f.is_encoded or f.kind == "raw" else values[f.name]
-            for f in request.schema.features
-        }
+        exported = {f.name: as_encoded(f, values[f.name]) for f in request.schema.features}
         yield ExportedExample(part.first + found.number, data, exported)
     digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
     if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
         raise InputError(
             "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
         )
+
+
+def as_encoded(feature: Feature, values: Decoded) -> Values:
+    """Return a decoded value in the form that ``example_encoder`` takes: one value, or a list."""
+    is_one = feature.shape == () or feature.is_encoded or feature.kind == "raw"
+    return values[0] if is_one else values
 
 
 def array_of(feature: Feature, value: Values) -> np.ndarray:
@@ -165,11 +135,7 @@ def value_of(feature: Feature, array: np.ndarray) -> Values:
 
 
 def text_of(request: ExportRequest, feature: Feature, value: bytes) -> str | bytes:
-    """Return a byte string as text, or as it is if the feature is stored as bytes.
-
-    Raises:
-        NotTextError: the byte string is not UTF-8; the feature must become one of ``request.binary``.
-    """
+    """Return a byte string as text, or as it is if the feature is stored as bytes."""
     if feature.name in request.binary:
         return value
     try:

@@ -107,63 +107,67 @@ def _file_name(request: ExportRequest, part: ExportPart) -> str:
     return f"{request.manifest.name}-{part.split}-{part.index:06d}.tar"
 
 
-def _member(request: ExportRequest, feature: Feature, content: bytes) -> str:
-    """Return the name of the file of a feature, after the name of the example and a dot."""
-    name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
-    first_image = next((each for each in request.schema.features if each.kind == "image"), None)
+def _form(request: ExportRequest, feature: Feature) -> str:
+    """Return how a feature is stored, which is also the last suffix of its files, except for images."""
     if feature.is_encoded:
-        suffix = suffix_of(content) if content else "png"
-        return suffix if feature is first_image else f"{name}.{suffix}"
+        return "image"
     if feature is request.schema.label:
         return "cls"
     if feature.kind != "bytes":
-        return f"{name}.npy"
+        return "npy"
     if feature.shape != ():
-        return f"{name}.json"
+        return "json"
     if feature.name == "key":
         return "key"
-    return f"{name}.{'bin' if feature.name in request.binary else 'txt'}"
+    return "bin" if feature.name in request.binary else "txt"
+
+
+def _member(request: ExportRequest, feature: Feature, content: bytes) -> str:
+    """Return the name of the file of a feature, after the name of the example and a dot."""
+    name, form = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower()), _form(request, feature)
+    if form == "image":
+        first_image = next((each for each in request.schema.features if each.kind == "image"), None)
+        form = suffix_of(content) if content else "png"
+        return form if feature is first_image else f"{name}.{form}"
+    return form if form in ("cls", "key") else f"{name}.{form}"
 
 
 def _content(request: ExportRequest, feature: Feature, value: Values) -> bytes:
-    if feature.is_encoded:
-        return cast("bytes", value)
-    if feature is request.schema.label:
+    form = _form(request, feature)
+    if form == "cls":
         return str(value).encode("ascii")
-    if feature.kind != "bytes":
+    if form == "npy":
         file = io.BytesIO()
         np.lib.format.write_array(file, array_of(feature, value), allow_pickle=False)
         return file.getvalue()
-    if feature.shape == ():
-        if feature.name != "key":
-            # whether it is UTF-8 decides the name of the file
-            text_of(request, feature, cast("bytes", value))
-        return cast("bytes", value)
-    texts = [text_of(request, feature, each) for each in cast("Sequence[bytes]", value)]
-    return json.dumps(texts, ensure_ascii=False).encode("utf-8")
+    if form == "json":
+        texts = [text_of(request, feature, each) for each in cast("Sequence[bytes]", value)]
+        return json.dumps(texts, ensure_ascii=False).encode("utf-8")
+    if form == "txt":
+        # whether it is UTF-8 decides the name of the file
+        text_of(request, feature, cast("bytes", value))
+    return cast("bytes", value)
 
 
 def _values(request: ExportRequest, files: Mapping[str, bytes]) -> dict[str, Values]:
     values: dict[str, Values] = {}
     for feature in request.schema.features:
-        member = _member(request, feature, b"")
-        if feature.is_encoded:
+        member, form = _member(request, feature, b""), _form(request, feature)
+        if form == "image":
             head = member.rpartition("png")[0]
-            # of damaged content, the suffix is another one; then the values differ
+            # the suffix of damaged content differs; then the values do, too
             found = (content for name, content in files.items() if name == f"{head}{suffix_of(content)}")
             values[feature.name] = next(found, b"")
-            continue
-        content = files[member]
-        if feature is request.schema.label:
-            values[feature.name] = int(content)
-        elif feature.kind != "bytes":
+        elif form == "cls":
+            values[feature.name] = int(files[member])
+        elif form == "npy":
             with PARSING:
-                array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+                array = np.lib.format.read_array(io.BytesIO(files[member]), allow_pickle=False)
             values[feature.name] = value_of(feature, array)
-        elif feature.shape == ():
-            values[feature.name] = content
+        elif form == "json":
+            values[feature.name] = [text.encode("utf-8") for text in json.loads(files[member])]
         else:
-            values[feature.name] = [text.encode("utf-8") for text in json.loads(content)]
+            values[feature.name] = files[member]
     return values
 
 

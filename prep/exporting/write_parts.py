@@ -36,14 +36,7 @@ _SYNCED_FILES = 16
 
 @dataclass(frozen=True)
 class Journal:
-    """What is known of an export.
-
-    Attributes:
-        identity: what is exported; another export is not mixed with it.
-        binary: the features of byte strings that are not all UTF-8.
-        parts: the fingerprint and the files of finished parts, by number.
-        files: the files that follow from all parts; None if the export is not finished.
-    """
+    """What is known of an export: finished parts with their fingerprints and, at the end, other files."""
 
     identity: Json
     binary: frozenset[str] = frozenset()
@@ -63,11 +56,7 @@ class Journal:
 
 
 def read_journal(directory: Path, identity: Json) -> Journal:
-    """Return what earlier runs have written to a directory; lines that are damaged do not count.
-
-    Raises:
-        InputError: the directory holds something else than this export.
-    """
+    """Return what earlier runs have written to a directory; lines that are damaged do not count."""
     if not (directory / JOURNAL).is_file():
         if any(path.name != STATE for path in directory.iterdir()):
             raise InputError("export-not-empty", directory=directory)
@@ -119,14 +108,7 @@ def _line(entry: Json) -> bytes:
 
 
 class Target(NamedTuple):
-    """Where an export is written.
-
-    Attributes:
-        directory: the directory of the export.
-        format: its format.
-        owners: the number of the part that has written a path, of all parts that are finished.
-        lock: guards ``owners`` and the end of the journal.
-    """
+    """Where an export is written; ``owners`` has the part of each path, guarded by ``lock``."""
 
     directory: Path
     format: Format
@@ -158,14 +140,7 @@ def is_unchanged(directory: Path, file: WrittenFile) -> bool:
 
 
 def write_part(target: Target, request: ExportRequest, part: ExportPart, tick: Tick) -> WrittenPart:
-    """Write the files of one part.
-
-    Raises:
-        RecordError: a record of the dataset is damaged.
-        InputError: a file that was read back differs from the records, or belongs to another part as well.
-        NotTextError: a byte string is not UTF-8.
-        OSError: a file cannot be written.
-    """
+    """Write the files of one part."""
     folder = target.directory / STATE / f"part-{part.number:05d}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

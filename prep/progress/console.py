@@ -29,12 +29,7 @@ WARNING = "warning: "
 
 
 class Console:
-    """Prints reports to a stream as text or, one per line, as JSON, and appends them to a file.
-
-    Attributes:
-        has_events: whether reports are printed as JSON, without a bar.
-        bar: the bar that is shown, above which lines are printed.
-    """
+    """Prints reports to a stream as text or, one per line, as JSON, and appends them to a file."""
 
     def __init__(
         self,
@@ -45,15 +40,7 @@ class Console:
         has_events: bool = False,
         log_file: TextIO | None = None,
     ) -> None:
-        """Create a console.
-
-        Args:
-            stream: where to print; standard error by default.
-            is_quiet: print only warnings and errors.
-            is_verbose: also print details, such as the log of Apache Beam and tracebacks.
-            has_events: print each report as a JSON object on a line.
-            log_file: receives every report with its time, details included.
-        """
+        """Create a console."""
         self._stream, self._log_file = stream, log_file
         self._is_quiet, self._is_verbose = is_quiet, is_verbose
         self.has_events: bool = has_events

@@ -29,12 +29,7 @@ Log: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Reporter:
-    """Sends reports from a worker; it is pickled and sent to the worker's process.
-
-    Attributes:
-        port: port of the main process on this machine; 0 to report nothing.
-        token: identifies the datagrams of this build.
-    """
+    """Sends reports from a worker; it is pickled and sent to the worker's process."""
 
     port: int = 0
     token: str = ""
@@ -88,13 +83,7 @@ class WorkProgress:
     def follow(
         self, measure: Callable[[], Written] | None = None, where: Callable[[], str] | None = None
     ) -> None:
-        """Show progress until ``end`` is called.
-
-        Args:
-            measure: returns what all workers have written; without it their reports are added up. What it
-                raises ends the call.
-            where: returns where to look if there is no progress.
-        """
+        """Show progress until ``end`` is called."""
         self._measure = measure
         self._where = where or str
         self._started = self._advanced = self._measured = time.monotonic()

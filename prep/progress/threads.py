@@ -38,14 +38,13 @@ def available_cores(quota: Path = _QUOTA) -> int:
 
 
 _NUM_CORES = available_cores()
-# the innermost limit of ``limited_jobs``, which holds in every thread
-_limits: list[int] = []
-_may_compute: list[threading.Semaphore] = []
+# the limits of ``limited_jobs``, of which the innermost holds in every thread
+_limits: list[tuple[int, threading.Semaphore]] = []
 
 
 def num_jobs() -> int:
     """Return how many processes, or threads that compute, may work at the same time."""
-    return _limits[-1] if _limits else _NUM_CORES
+    return _limits[-1][0] if _limits else _NUM_CORES
 
 
 def is_limited() -> bool:
@@ -56,7 +55,7 @@ def is_limited() -> bool:
 @contextmanager
 def computing() -> Iterator[None]:
     """Wait until a thread may compute; without a limit the system shares the cores among all threads."""
-    with _may_compute[-1] if _may_compute else nullcontext():
+    with _limits[-1][1] if _limits else nullcontext():
         yield
 
 
@@ -67,8 +66,7 @@ def num_writers(*, is_remote: bool = False) -> int:
     """
     if _limits:
         return min(num_jobs(), 12 if is_remote else 4)
-    local = max(2, min(4, num_jobs()))
-    return 3 * local if is_remote else local
+    return max(2, min(4, num_jobs())) * (3 if is_remote else 1)
 
 
 @contextmanager
@@ -91,9 +89,8 @@ def limited_jobs(number: int | None) -> Iterator[None]:
         return
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise OptionsError("jobs-range", number=number)
-    may_compute = threading.Semaphore(number)
-    _limits.append(number)
-    _may_compute.append(may_compute)
+    limit = (number, threading.Semaphore(number))
+    _limits.append(limit)
     arrow = find_spec("pyarrow") and import_module("pyarrow")
     of_arrow = arrow.cpu_count() if arrow else 0
     try:
@@ -101,8 +98,7 @@ def limited_jobs(number: int | None) -> Iterator[None]:
             arrow.set_cpu_count(number)
         yield
     finally:
-        _limits.remove(number)
-        _may_compute.remove(may_compute)
+        _limits.remove(limit)
         if arrow:
             arrow.set_cpu_count(of_arrow)
 

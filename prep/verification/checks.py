@@ -93,14 +93,7 @@ _TICK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Records:
-    """The keys, labels and faults of the records of one shard.
-
-    Attributes:
-        problems: the problems, in the order of the records.
-        keys: shape ``(n,)``, the 16-byte hash of the key of each sound record.
-        numbers: int64 of shape ``(n,)``, the numbers of those records.
-        labels: how often each label occurs; None if not all records could be read.
-    """
+    """The keys, labels and faults of the records of one shard."""
 
     problems: list[Problem]
     keys: KeyHashes
@@ -119,16 +112,7 @@ def check_records(
     decoders: ThreadPoolExecutor | None,
     tick: Tick,
 ) -> Records:
-    """Return the keys and labels of the records of one shard, and every problem with them.
-
-    Args:
-        folder: the dataset's folder.
-        shard: the shard.
-        manifest: the dataset's manifest.
-        companions: the shard's index and labels, which the records are compared with.
-        decoders: threads that decode images; None to decode none.
-        tick: called with the number of bytes of the file that were read since the last call.
-    """
+    """Return the keys and labels of the records of one shard, and every problem with them."""
     check = _ShardCheck(shard, manifest, companions, decoders)
     done = end = number = 0
     try:

@@ -32,16 +32,7 @@ _POSITION = re.compile(r"(?:(.+):)?([0-9]+)")
 
 @dataclass(frozen=True)
 class Found:
-    """One example of a dataset.
-
-    Attributes:
-        schema: the schema of the dataset.
-        split: the split that holds it.
-        number: its number in the split, in stored order, from 0.
-        shard: the path of its shard.
-        record: the number of its record in the shard.
-        values: the values of each feature, as the record holds them.
-    """
+    """One example of a dataset."""
 
     schema: Schema
     split: str
@@ -71,11 +62,6 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
     """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
 
     A number alone is a key, not a position, if the keys of the dataset are row numbers.
-
-    Raises:
-        InputError: ``root`` is not a dataset, or has no such example; if its input was rejected, with the
-            reason.
-        RecordError: a record that was read is damaged, or does not match the schema.
     """
     manifest = read_manifest(root)
     position = _POSITION.fullmatch(what)
@@ -98,17 +84,7 @@ def find(root: str | os.PathLike[str], what: str) -> Found:
 
 
 def examples(root: str | os.PathLike[str], split: str | None = None, start: int = 0) -> Iterator[Found]:
-    """Yield the examples of a split, or of all splits one after another, in stored order.
-
-    Args:
-        root: folder of the dataset.
-        split: name of the split; None for all.
-        start: number of the first example of each split; those before it are read, but not parsed.
-
-    Raises:
-        InputError: ``root`` is not a dataset, or has no such split.
-        RecordError: a record that was read is damaged, or does not match the schema.
-    """
+    """Yield the examples of a split, or of all splits one after another, in stored order."""
     manifest = read_manifest(root)
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))

@@ -31,13 +31,7 @@ def labels_files(manifest: Manifest) -> dict[str, bytes]:
 
 
 class View(NamedTuple):
-    """A view of a dataset.
-
-    Attributes:
-        tool: the tool that reads the files.
-        files: returns the content of each file by its path; empty if the tool cannot read the dataset.
-        problems: returns why the tool cannot read the dataset.
-    """
+    """A view of a dataset."""
 
     tool: str
     files: Callable[[Manifest], Mapping[str, bytes]]
@@ -82,17 +76,7 @@ def foreign_views(manifest: Manifest, root: AnyPath, known: Sequence[Manifest]) 
 def refresh_views(
     manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest], *, replaces_foreign: bool = False
 ) -> None:
-    """Write the views of a dataset that are missing or stale, and remove those that no longer apply.
-
-    Args:
-        manifest: the manifest, which is committed.
-        root: folder of the dataset.
-        earlier: manifests of earlier generations, whose views may still be there.
-        replaces_foreign: also replace files that are no view of any generation, such as damaged ones.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write the views of a dataset that are missing or stale, and remove those that no longer apply."""
     contents, states = view_files(manifest), _states(manifest, root, earlier)
     replaced = ("missing", "stale", *(["foreign"] if replaces_foreign else []))
     files = {

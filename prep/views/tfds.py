@@ -33,25 +33,28 @@ _MAX_FILE_NAME = 255
 
 def tfds_problems(manifest: Manifest) -> list[Problem]:
     """Return why TFDS cannot read the dataset; empty if it can."""
-    problems = []
-    for feature in manifest.schema.features:
-        fault = _feature_fault(feature, manifest.schema)
-        if fault:
-            problems.append(Problem(f"schema.features.{feature.name}", fault))
+    schema, problems = manifest.schema, []
+    for feature in schema.features:
+        place = f"schema.features.{feature.name}"
+        if feature.kind == "raw" and feature.dtype == "uint32":
+            # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
+            text = "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
+            problems.append(Problem(place, text))
+        if _is_named(feature, schema) and len(labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
+            problems.append(Problem(place, "cannot name a labels file: it is longer than 244 bytes"))
     for name, split in manifest.splits.items():
         if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
-            message = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
-            problems.append(Problem(f"splits.{name}", message))
+            text = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
+            problems.append(Problem(f"splits.{name}", text))
         if not _runs(split):
-            message = (
+            text = (
                 "TFDS requires names that differ only in 00000-of-00064, with '.tfrecord' once, and without "
                 "'{', '}' and '%'"
             )
-            problems.append(Problem(f"splits.{name}.shards", message))
+            problems.append(Problem(f"splits.{name}.shards", text))
     if manifest.compression != "none":
-        problems.append(
-            Problem("compression", f"is {manifest.compression}; TFDS reads only uncompressed shards")
-        )
+        text = f"is {manifest.compression}; TFDS reads only uncompressed shards"
+        problems.append(Problem("compression", text))
     if not manifest.num_examples:
         problems.append(Problem("splits", "hold no examples; TFDS cannot read an empty dataset"))
     return problems
@@ -72,7 +75,7 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
         "pythonClassName": f"{_PACKAGE}.features_dict.FeaturesDict",
         "featuresDict": {"features": features},
     }
-    labels = _labels_text(schema.class_names).encode("utf-8")
+    labels = "".join(f"{_line(name)}\n" for name in schema.class_names).encode("utf-8")
     shared = {
         **{labels_name(feature.name): labels for feature in schema.features if _is_named(feature, schema)},
         FEATURES_NAME: _to_bytes(top),
@@ -89,39 +92,26 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
 
 def tfds_note(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> str | None:
     """Return how TFDS opens the dataset if ``tfds.builder_from_directory`` does not, or None."""
-    if not tfds_problems(manifest) and len(_parts(manifest)) > 1:
-        parts, glob = str(any_path(root) / PARTS_NAME / "*"), "tf.io.gfile" if is_remote(root) else "glob"
-        return (
-            "TensorFlow Datasets opens this dataset, whose shards several builds wrote, by "
-            f"tfds.builder_from_directories(sorted({glob}.glob({parts!r}))); after 'tfshards reshard' also "
-            "by tfds.builder_from_directory"
-        )
-    return None
+    if tfds_problems(manifest) or len(_parts(manifest)) == 1:
+        return None
+    parts, glob = str(any_path(root) / PARTS_NAME / "*"), "tf.io.gfile" if is_remote(root) else "glob"
+    return (
+        "TensorFlow Datasets opens this dataset, whose shards several builds wrote, by "
+        f"tfds.builder_from_directories(sorted({glob}.glob({parts!r}))); after 'tfshards reshard' also "
+        "by tfds.builder_from_directory"
+    )
 
 
-def _labels_text(class_names: tuple[str, ...]) -> str:
-    r"""Return one line per class; lines are unique and not blank, so that TFDS counts all of them.
+def _line(name: str) -> str:
+    r"""Return a class name as a line that is unique and not blank, so that TFDS counts all of them.
 
     TFDS strips each line and drops empty ones: a space at either end is written as ``\x20``, the empty name
     as ``\empty``.
     """
-    return "".join(f"{_line(name)}\n" for name in class_names)
-
-
-def _line(name: str) -> str:
     inner = name.strip(" ")
     start = len(name) - len(name.lstrip(" "))
     end = len(name) - len(inner) - start
     return r"\x20" * start + escaped(inner) + r"\x20" * end if name else r"\empty"
-
-
-def _feature_fault(feature: Feature, schema: Schema) -> str | None:
-    if feature.kind == "raw" and feature.dtype == "uint32":
-        # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
-        return "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
-    if _is_named(feature, schema) and len(labels_name(feature.name).encode("utf-8")) > _MAX_FILE_NAME:
-        return "cannot name a labels file: it is longer than 244 bytes"
-    return None
 
 
 def _is_named(feature: Feature, schema: Schema) -> bool:
