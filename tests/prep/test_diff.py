@@ -88,21 +88,19 @@ def test_shards_of_both_datasets_are_not_read(origin, copy):
 
 
 def test_equal_shards_in_other_splits_are_examples_that_moved(tmp_path):
-    for name, split in (("a", "val"), ("b", "test")):
-        source = Arrays({"x": np.arange(4), "part": np.array(["train"] * 3 + [split])}, split="part")
-        build(source, tmp_path / name, shards=1, engine="local", log=quiet)
-    one, other = (read_manifest(tmp_path / name).splits for name in "ab")
-    assert one["train"].shards[0].digest == other["train"].shards[0].digest
+    roots = [
+        made(tmp_path, name, {"x": range(4), "part": ["train"] * 3 + [split]}, split="part")
+        for name, split in (("a", "val"), ("b", "test"))
+    ]
+    one, other = (read_manifest(root).splits for root in roots)
     assert one["val"].shards[0].digest == other["test"].shards[0].digest
-    found = diff(tmp_path / "a", tmp_path / "b")
+    found = diff(*roots)
     assert found.moved == (("3", "val", "test"),)
     assert (found.num_same, found.added, found.removed) == (3, (), ())
 
 
 def test_equal_records_may_have_other_classes(tmp_path):
-    source = Arrays({"x": np.arange(4), "y": np.arange(4) // 2 * 3}, label="")
-    build(source, tmp_path / "built", shards=1, engine="local", log=quiet)
-    (shard,) = read_manifest(tmp_path / "built").shards
+    (shard,) = read_manifest(made(tmp_path, "built", {"x": range(4), "y": [0, 0, 3, 3]}, label="")).shards
     for label in "xy":
         folder = tmp_path / label
         folder.mkdir()
@@ -153,24 +151,23 @@ def test_examples_that_changed_or_moved(origin, tmp_path):
     assert {"seed", "splits"} <= names(found)
 
 
+def made(tmp_path, name, arrays, **options):
+    source = Arrays({key: np.array(value) for key, value in arrays.items()}, **options)
+    build(source, tmp_path / name, shards=1, engine="local", log=quiet)
+    return tmp_path / name
+
+
 def test_classes_are_compared_by_name(tmp_path):
-    x = np.arange(4)
-    for name, class_names, label in (
-        ("a", ["cat", "dog"], [0, 1, 1, 0]),
-        ("b", ["dog", "cat"], [1, 0, 1, 1]),
-    ):
-        source = Arrays({"x": x, "label": np.array(label)}, class_names=class_names)
-        build(source, tmp_path / name, engine="local", log=quiet)
-    found = diff(tmp_path / "a", tmp_path / "b")
+    one = made(tmp_path, "a", {"x": range(4), "label": [0, 1, 1, 0]}, class_names=["cat", "dog"])
+    other = made(tmp_path, "b", {"x": range(4), "label": [1, 0, 1, 1]}, class_names=["dog", "cat"])
+    found = diff(one, other)
     assert found.relabeled == (("2", "dog", "cat"),)
     assert found.num_same == 3
 
 
 def test_only_the_features_of_both_are_compared(tmp_path):
-    x = np.arange(4)
-    build(Arrays({"x": x, "z": x}), tmp_path / "a", engine="local", log=quiet)
-    build(Arrays({"x": x, "label": x % 2}), tmp_path / "b", engine="local", log=quiet)
-    found = diff(tmp_path / "a", tmp_path / "b")
+    one = made(tmp_path, "a", {"x": range(4), "z": range(4)})
+    found = diff(one, made(tmp_path, "b", {"x": range(4), "label": [0, 1, 0, 1]}))
     assert found.has_same_examples
     assert names(found) == {"features"}
 
@@ -184,13 +181,12 @@ def test_options_of_merged_datasets_are_those_of_all_builds(origin, copy):
 
 
 def test_options_that_only_one_build_has_are_none_in_the_other(origin, tmp_path):
-    build(Arrays({"x": np.arange(4)}), tmp_path / "rows", engine="local", log=quiet)
-    assert any(line.endswith("-> none") for line in repr(diff(origin, tmp_path / "rows")).splitlines())
+    rows = made(tmp_path, "rows", {"x": range(4)})
+    assert any(line.endswith("-> none") for line in repr(diff(origin, rows)).splitlines())
 
 
 def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
-    build(Arrays({"x": np.arange(4)}), tmp_path / "keyless", engine="local", log=quiet)
-    without_keys(tmp_path / "keyless")
+    without_keys(made(tmp_path, "keyless", {"x": range(4)}))
     with raises(InputError, "diff-no-keys"):
         diff(origin, tmp_path / "keyless")
     with raises(InputError, "path-missing"):

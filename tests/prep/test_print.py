@@ -60,7 +60,7 @@ def test_long_names_are_cut_in_the_middle_unless_all_are_asked_for():
 def test_quantiles_are_those_of_each_split_and_left_out_without_classes():
     counts = {"train": {f"c{n:03}": n for n in range(100)}, "val": {"c005": 3}, "test": {}}
     lines = class_lines(counts)
-    assert lines[1].split() == ["c099", "99", "0", "0"]
+    assert lines[1].split() == ["c099", "99", "0", "-"]
     rows = [line.split()[-3:] for line in lines[-5:]]
     assert rows == [["0", "0", "-"], ["25", "0", "-"], ["50", "0", "-"], ["74", "0", "-"], ["99", "3", "-"]]
 

@@ -148,7 +148,7 @@ def test_byte_strings_that_are_not_text_are_read_unchanged(tmp_path):
         ("a", "b"),
     )
     example = {
-        "key": b"caf\xe9/\xff\0.jpg\0",
+        "key": b"caf\xe9/\xff.jpg",
         "parts": [b"", b"\x80\0"],
         "words": [b"", b"c"],
         "tags": [1, 0],
@@ -289,36 +289,26 @@ def with_shards(*paths: str) -> Manifest:
     return replace(SOUND, splits={"train": Split(tuple(shard(path) for path in paths))})
 
 
-UNSAYABLE = {
-    "raw uint32": (with_feature(Feature("x", "raw", "uint32")), r"features\.x: is raw uint32"),
-    "labels file too long": (with_feature(Feature("x" * 245, "label", "int8")), "longer than 244 bytes"),
-    "split with a dot": (
-        replace(SOUND, splits={"val.2": SOUND.splits["train"]}),
-        r"splits\.val\.2: TFDS allows",
-    ),
-    "split named all": (replace(SOUND, splits={"all": SOUND.splits["train"]}), "reserves 'all'"),
-    "no examples": (
+ONE = SOUND.splits["train"]
+UNSAYABLE = [
+    (with_feature(Feature("x", "raw", "uint32")), r"features\.x: is raw uint32"),
+    (with_feature(Feature("x" * 245, "label", "int8")), "longer than 244 bytes"),
+    (replace(SOUND, splits={"val.2": ONE}), r"splits\.val\.2: TFDS allows"),
+    (replace(SOUND, splits={"all": ONE}), "reserves 'all'"),
+    (
         replace(SOUND, splits={"train": Split((replace(SOUND.shards[0], num_examples=0),))}),
-        "splits: hold no examples",
+        "hold no examples",
     ),
-    "shards without numbers": (
-        with_shards("a.tfrecord"),
-        r"splits\.train\.shards: TFDS requires names that differ only in 00000-of-00064",
-    ),
-    "shards not in order": (
-        with_shards("a.tfrecord-00001-of-00002", "a.tfrecord-00000-of-00002"),
-        "shards: TFDS requires",
-    ),
-    "shards of two names": (
-        with_shards("a.tfrecord-00000-of-00002", "b.tfrecord-00001-of-00002"),
-        "shards: TFDS requires",
-    ),
-    "shards with braces": (with_shards("{a}.tfrecord-00000-of-00001"), "shards: TFDS requires"),
-}
+    (with_shards("a.tfrecord"), r"train\.shards: TFDS requires names that differ only in 00000-of-00064"),
+    (with_shards("a.tfrecord-00001-of-00002", "a.tfrecord-00000-of-00002"), "shards: TFDS requires"),
+    (with_shards("a.tfrecord-00000-of-00002", "b.tfrecord-00001-of-00002"), "shards: TFDS requires"),
+    (with_shards("{a}.tfrecord-00000-of-00001"), "shards: TFDS requires"),
+    (with_shards("a-00000-of-00001"), "shards: TFDS requires"),
+]
 
 
-@pytest.mark.parametrize(("manifest", "message"), UNSAYABLE.values(), ids=UNSAYABLE.keys())
-def test_a_dataset_that_tfds_cannot_read_has_a_reason_and_no_files(manifest, message, tmp_path):
+@pytest.mark.parametrize(("manifest", "message"), UNSAYABLE)
+def test_a_dataset_that_tfds_cannot_read_has_a_reason_and_no_files(manifest, message):
     (problem,) = tfds_problems(manifest)
     assert re.search(message, str(problem))
     assert tfds_files(manifest) == {}

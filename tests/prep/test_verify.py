@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -18,16 +17,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.records.example import ParsedExample, decode_example, example_encoder
-from tfshards.prep.records.frames import frame, masked_crc32c, read_records
+from tfshards.prep.records.frames import frame, read_records
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import (
     Feature,
     FormatError,
-    InputError,
     Manifest,
     Schema,
     Shard,
@@ -319,13 +316,6 @@ def test_a_manifest_that_counts_missing_records_is_found_by_reading(dataset):
     assert_found(verify(dataset, deep=True), [r"holds 5 records, but the manifest lists 6$", *companions])
 
 
-def test_a_directory_without_a_manifest_is_not_a_dataset(tmp_path):
-    with raises(InputError, "path-missing"):
-        verify(tmp_path / "gone")
-    with raises(InputError, "dataset-missing", manifest="dataset.json"):
-        verify(tmp_path)
-
-
 SCHEMA = Schema(
     (
         Feature("raw", "raw", "int16", (2,)),
@@ -470,11 +460,6 @@ def test_many_faults_of_a_shard_are_listed_in_twenty_lines_and_counted(tmp_path)
     assert repr(report) == str(report)
 
 
-def test_keys_that_are_not_bytes_are_not_compared(tmp_path):
-    schema = Schema((Feature("key", "int", "int64"),))
-    assert verify(dataset_of(tmp_path, [record(schema, [1])] * 2, schema), deep=True)
-
-
 def test_labels_without_names_are_counted_by_number(tmp_path, quiet_build):
     quiet_build(Arrays({"label": np.array([3, 5, 3])}), tmp_path / "out")
     assert verify(tmp_path / "out", deep=True)
@@ -542,84 +527,6 @@ def test_a_record_without_a_key_is_named_by_its_number(rows):
     assert [found["record"] for found in report.to_json() if "record" in found] == [0, 4]
 
 
-def test_without_an_index_nothing_is_found_after_a_damaged_header(rows):
-    root, compression = rows
-    keys = change_records(root, compression, {(2, -1): 1, (3, 1): 1, (6, -1): 1})
-    index_of_first(root).write_text("")
-    assert of_records(verify(root, deep=True)) == [
-        f"record 2, its key reads {keys[2]!r}: {DAMAGED_DATA}",
-        f"record 3: {DAMAGED_LENGTH}; the records after it cannot be located",
-    ]
-
-
-def test_a_length_beyond_the_file_takes_no_memory_and_the_next_record_is_found(rows):
-    root, compression = rows
-    path = first_shard(root)
-    frames = path.read_bytes() if compression == "none" else gzip.decompress(path.read_bytes())
-    header = struct.pack("<Q", 1 << 40)
-    frames = header + struct.pack("<I", masked_crc32c(header)) + frames[12:]
-    path.write_bytes(frames if compression == "none" else gzip.compress(frames))
-    (found,) = of_records(verify(root, deep=True))
-    assert re.fullmatch(
-        r"record 0, key '\d': states 1099511627776 bytes of data, more than a record can have; "
-        "its data are sound",
-        found,
-    )
-
-
-def test_a_record_that_is_cut_off_is_named(tmp_path, quiet_build):
-    quiet_build(Arrays({"number": np.arange(10)}), tmp_path / "out", shards=1)
-    path = first_shard(tmp_path / "out")
-    offsets = [offset for offset, _ in read_records(path, "none")]
-    data = path.read_bytes()
-    for cut, fault in (
-        (5, "the file ends 5 bytes into the frame's header"),
-        (20, "states .* than the file has"),
-    ):
-        path.write_bytes(data[: offsets[6] + cut])
-        (found,) = of_records(verify(tmp_path / "out", deep=True))
-        assert re.fullmatch(rf"record 6: .*{fault}", found)
-
-
-def test_a_damaged_header_unknown_to_the_index_is_skipped(rows):
-    root, compression = rows
-    path = first_shard(root)
-    records = [data for _, data in read_records(path, compression)]
-    # the longer of two neighbors comes first, so that the other starts where the index has no record
-    one = next(number for number in range(1, 7) if len(records[number]) < len(records[number + 1]))
-    records[one], records[one + 1] = records[one + 1], records[one]
-    frames = [bytearray(b"".join(frame(record))) for record in records]
-    frames[one + 1][0] ^= 1
-    frames[8][-1] ^= 1
-    path.write_bytes(b"".join(frames) if compression == "none" else gzip.compress(b"".join(frames)))
-    key, last = (decode_example(records[number])["key"][0].decode() for number in (one, 8))
-    size, other = len(frames[one]), len(frames[one + 1])
-    assert of_records(verify(root, deep=True)) == [
-        f"record {one}, key {key!r}: has {size} bytes with its frame, but the index lists {other}",
-        f"record {one + 1}: {DAMAGED_LENGTH}",
-        f"record 8, its key reads {last!r}: {DAMAGED_DATA}",
-    ]
-
-
-def test_all_data_after_damaged_compressed_data_is_one_problem(tmp_path, quiet_build):
-    noise = np.random.default_rng(0).integers(0, 256, (50, 1000), dtype=np.uint8)
-    quiet_build(Arrays({"x": noise}), tmp_path / "out", shards=1, options=Options(compression="gzip"))
-    path = first_shard(tmp_path / "out")
-    sound = path.read_bytes()
-    data = bytearray(sound)
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    *_, found = of_records(verify(tmp_path / "out", deep=True))
-    assert re.fullmatch(
-        r"record \d+: the compressed data are damaged: .*; the records after it "
-        "cannot be located",
-        found,
-    )
-    path.write_bytes(sound[:-4])
-    (found,) = of_records(verify(tmp_path / "out", deep=True))
-    assert re.search("^record 50: .* damaged: Compressed file ended before", found)
-
-
 @pytest.mark.parametrize("rows", ["gzip"], indirect=True)
 def test_compressed_data_are_read_no_further_than_the_size_in_the_manifest(rows):
     root, _ = rows
@@ -627,17 +534,6 @@ def test_compressed_data_are_read_no_further_than_the_size_in_the_manifest(rows)
     path.write_bytes(path.read_bytes() + gzip.compress(bytes(50_000_000)))
     (found,) = of_records(verify(root, deep=True))
     assert re.fullmatch(r"record 10: the records should end at byte \d+, but more bytes follow", found)
-    records = [data for _, data in read_records_safely(path)]
-    frames = b"".join(part for record in records[:-1] for part in frame(record))
-    header = struct.pack("<Q", len(records[-1]))
-    path.write_bytes(gzip.compress(frames + header + struct.pack("<I", masked_crc32c(header)) + b"short"))
-    (found,) = of_records(verify(root, deep=True))
-    assert re.fullmatch(r"record 9: states \d+ bytes of data, more than the file has", found)
-
-
-def read_records_safely(path: Path) -> list[tuple[int, bytes]]:
-    """The ten intact records at the beginning of a compressed shard."""
-    return list(itertools.islice(read_records(path, "gzip"), 10))
 
 
 @pytest.mark.parametrize("rows", ["gzip"], indirect=True)
@@ -721,16 +617,6 @@ IMAGES = {
         image_bytes("RGB", (4, 3)),
         (3, 5, 3),
         "the image 'image' has 3 x 4 pixels, but the schema requires 3 x 5",
-    ),
-    "another height, of any width": (
-        image_bytes("RGB", (4, 3)),
-        (5, None, 3),
-        r"the image 'image' has 3 x 4 pixels, but the schema requires 5 x \?",
-    ),
-    "a cut JPEG": (
-        image_bytes("RGB", (64, 64), "JPEG")[:-60],
-        (None, None, 3),
-        r"the image 'image' cannot be decoded: OSError: .*truncated.*",
     ),
     "no image": (
         b"junk",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.prep.adoption import adopt as adopted_files
 from tfshards.prep.cli.main import main
-from tfshards.prep.records.frames import frame, read_frames
 from tfshards.schemas import BuildError, InputError, read_manifest
 from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.storage import RemotePath, any_path
@@ -78,18 +76,6 @@ def damage(root, name: str, at: int) -> None:
     data = bytearray((root / name).read_bytes())
     data[at] ^= 1
     (root / name).write_bytes(bytes(data))
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_the_frames_of_a_shard_in_a_bucket_are_those_on_a_disk(tmp_path, bucket, compression):
-    data = b"".join(part for record in (b"one", b"", b"three") for part in frame(record))
-    paths = tmp_path / "shard", any_path(f"{bucket.url}/shard")
-    # whole, without the last byte, and without the last record
-    for content in (data, data[:-1], data[:35]):
-        for path in paths:
-            path.write_bytes(gzip.compress(content) if compression == "gzip" else content)
-        local, remote = (list(read_frames(path, compression)) for path in paths)
-        assert local == remote
 
 
 @pytest.mark.parametrize("what", ["shard", "index", "labels", "missing", "short", "rejects"])
