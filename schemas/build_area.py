@@ -132,13 +132,16 @@ def staged_folders(dataset: AnyPath) -> list[AnyPath]:
 def check_owned(dataset: AnyPath) -> None:
     """Raise InputError if the folder ``.build`` of a dataset, or something in it, is not of tfshards."""
     area = dataset / AREA_NAME
-    if not isinstance(area, Path) or not os.path.lexists(area):
-        return
-    if area.is_symlink() or not area.is_dir():
+    if isinstance(area, Path):
+        _check_area(area)
+        for path in _entries(dataset):
+            if not is_owned(path):
+                raise foreign(path)
+
+
+def _check_area(area: Path) -> None:
+    if os.path.lexists(area) and (area.is_symlink() or not area.is_dir()):
         raise foreign(area)
-    for path in sorted(area.iterdir()):
-        if not is_owned(path):
-            raise foreign(path)
 
 
 def foreign(path: AnyPath) -> InputError:
@@ -175,8 +178,7 @@ def remove(folder: Path) -> None:
 def staged_folder(dataset: Path) -> Iterator[Path]:
     """Yield a folder on the file system of a dataset, which is removed at the end."""
     area = dataset / AREA_NAME
-    if os.path.lexists(area) and (area.is_symlink() or not area.is_dir()):
-        raise foreign(area)
+    _check_area(area)
     folder = area / f"staged-{secrets.token_hex(4)}"
     try:
         try:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 # Maximum number of problems in the text of a FormatError; a damaged list of shards may have thousands.
 MAX_LISTED = 20
@@ -76,16 +77,15 @@ def texts() -> Mapping[str, str]:
 class _Formatter(string.Formatter):
     """Formats the values in texts; see ``texts``."""
 
-    def format_field(self, value: object, format_spec: str) -> str:
-        if format_spec in ("list", "reprs"):
-            assert isinstance(value, Iterable)
-            return ", ".join(map(str if format_spec == "list" else repr, value))
-        if format_spec == "size":
-            assert isinstance(value, (int, float))
-            return size(value)
-        if format_spec.startswith("count "):
-            assert isinstance(value, int)
-            return counted(value, format_spec.removeprefix("count "))
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 -- as in the base class
+        kind, _, noun = format_spec.partition(" ")
+        match kind:
+            case "list" | "reprs":
+                return ", ".join(map(str if kind == "list" else repr, value))
+            case "size":
+                return size(value)
+            case "count":
+                return counted(value, noun)
         return str(super().format_field(value, format_spec))
 
 

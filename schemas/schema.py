@@ -32,6 +32,8 @@ ITEM_SIZES: Mapping[str, int] = {
     "complex64": 8,
     "complex128": 16,
 }
+# Those of them that neither JSON nor Parquet has.
+UNCOMMON_DTYPES = ("bfloat16", "complex64", "complex128")
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from PIL import Image
 
-from tfshards.prep import verify
+from tfshards.prep import ImageFolder, Options, Table, build, verify
 from tfshards.schemas import read_manifest
-from tfshards.schemas.index import index_path, labels_path, parse_index, parse_labels
-from tfshards.schemas.manifest_file import file_problems
-from tfshards.schemas.schema import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "format.md"
 
@@ -238,230 +238,47 @@ def read_value(feature, stored, place):
     return value.reshape(shape)
 
 
-# A dataset written manually from the same page
+# Tests of the reader; tests/test_contract.py has every dtype and shape
 
 
-def extremes(dtype):
-    """Return values of the dtype, shape (2, 3), in which every lost bit shows."""
-    numpy_dtype = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
-    if dtype == "bool":
-        return np.array([[True, False, True], [False, False, True]])
-    if "int" in dtype:
-        limits = np.iinfo(dtype)
-        return np.array([[limits.min, limits.max, 0], [1, 2, 100]], dtype=dtype)
-    numbers = np.array([[0.1, -0.0, np.inf], [-np.inf, np.nan, 3]], dtype=numpy_dtype)
-    return numbers + np.array(1j, numpy_dtype) * 2 if "complex" in dtype else numbers
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_images_and_masks_are_read_as_they_were_drawn(tmp_path, compression):
+    random, drawn = np.random.default_rng(0), {}
+    for number in range(5):
+        for name, shape in (("images", (4, 5 + number, 3)), ("masks", (4, 5 + number))):
+            pixels = random.integers(0, 255, shape, np.uint8)
+            path = tmp_path / "photos" / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+            drawn[name, b"images/%d.png" % number] = pixels
+    (tmp_path / "photos" / "images" / "without mask.png").write_bytes(b"")
+    source, options = (
+        ImageFolder(tmp_path / "photos", mask_dir="masks"),
+        Options(compression=compression, max_rejected="50%"),
+    )
+    build(source, tmp_path / "data", shards=2, options=options, log=lambda line: None)
+    examples = read_dataset(tmp_path / "data")["train"]
+    assert len(examples) == 5
+    for example in examples:
+        key = example["key"].item()
+        assert np.array_equal(example["image"], drawn["images", key])
+        assert np.array_equal(example["mask"][:, :, 0], drawn["masks", key])
 
 
-TENSORS = [
-    (kind, dtype)
-    for kind, dtypes in {
-        "label": ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"],
-        "int": ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"],
-        "float": ["float16", "bfloat16", "float32"],
-        "raw": ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-        + ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"],
-    }.items()
-    for dtype in dtypes
-]
-PIXELS = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
-
-
-def objects(values, shape):
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array.reshape(shape)
-
-
-def features_and_values(key):
-    """Yield ``(name, kind, dtype, shape, value, stored)`` for each feature of one example."""
-    for kind, dtype in TENSORS:
-        value = extremes(dtype)
-        whole, scalar, empty = value, value[1, 2], value[:, :0]
-        for suffix, part in (("", whole), ("_scalar", scalar), ("_empty", empty)):
-            part = np.asarray(part)
-            # True is stored as 1
-            numbers = part.astype(np.int64) if dtype == "bool" else part
-            stored = [part.tobytes()] if kind == "raw" else numbers.ravel().tolist()
-            yield f"{kind}_{dtype}{suffix}", kind, dtype, list(part.shape), part, stored
-    yield "key", "bytes", "bytes", [], objects([key], ()), [key]
-    for kind, dtype in TENSORS:
-        if kind != "raw":
-            # the number of elements is in the key, and differs between examples
-            part = extremes(dtype).ravel()[: key[-5] % 4 if key else 0]
-            numbers = part.astype(np.int64) if dtype == "bool" else part
-            yield f"{kind}_{dtype}_list", kind, dtype, [None], part, numbers.tolist()
-    rows = np.arange(4 * (key[-5] % 3 if key else 0)).reshape(-1, 4)
-    yield "boxes", "float", "float32", [None, 4], (rows / 2).astype(np.float32), (rows / 2).ravel().tolist()
-    yield "pairs", "int", "int8", [None, 2], rows.reshape(-1, 2).astype(np.int8), rows.ravel().tolist()
-    letters = [key[:1], b""][: key[-5] % 3 if key else 0]
-    yield "letters", "bytes", "bytes", [None], objects(letters, (len(letters),)), letters
-    strings = [b"", b"\x00\xff", b"c", b"d"]
-    yield "words", "bytes", "bytes", [2, 2], objects(strings, (2, 2)), strings
-    gray = PIXELS[:, :, :1]
-    encoded = tf.io.encode_png(PIXELS).numpy()
-    yield "image", "image", "uint8", [None, None, 3], PIXELS, [encoded]
-    yield "fixed", "image", "uint8", [4, 5, None], PIXELS, [encoded]
-    repeated = np.repeat(gray, 3, axis=2)
-    deep = PIXELS.astype(np.uint16) * 999
-    yield "deep", "image", "uint16", [None, None, 3], deep, [tf.io.encode_png(deep).numpy()]
-    wide = PIXELS.astype(np.uint16) * 257
-    yield "wide", "image", "uint16", [4, 5, 3], wide, [encoded]
-    yield "mask", "mask", "uint8", [None, None, 1], gray, [tf.io.encode_png(gray).numpy()]
-    yield "objects", "mask", "uint16", [4, 5, 1], deep[:, :, 1:2], [tf.io.encode_png(deep[:, :, 1:2]).numpy()]
-    yield "grey", "image", "uint8", [None, None, 3], repeated, [tf.io.encode_png(gray).numpy()]
-
-
-def serialised(key):
-    example = tf.train.Example()
-    for name, kind, _, _, _, stored in features_and_values(key):
-        # An empty list is set as well.
-        values = getattr(example.features.feature[name], LISTS[kind])
-        values.SetInParent()
-        values.value.extend(stored)
-    return example.SerializeToString(deterministic=True)
-
-
-KEYS = {"train": [[b"a/1.png", b"caf\xe9/2.png"], [b"b/3.png"]], "val": [[b"c/4.png"], []]}
-
-
-def write_dataset(root, compression="none"):
-    """Write the dataset of all kinds and dtypes, whose examples have the keys above."""
-    (root / "index").mkdir(parents=True)
-    splits = {}
-    for split, shards in KEYS.items():
-        written = []
-        for number, keys in enumerate(shards):
-            name = f"all-{split}-00c0ffee.tfrecord-{number:05d}-of-{len(shards):05d}"
-            records = [serialised(key) for key in keys]
-            with tf.io.TFRecordWriter(str(root / name)) as writer:
-                for record in records:
-                    writer.write(record)
-            lengths = [len(record) + 16 for record in records]
-            lines = [f"{sum(lengths[:i])} {length}\n" for i, length in enumerate(lengths)]
-            (root / "index" / f"{name}.idx").write_text("".join(lines), encoding="ascii")
-            # labels of the first scalar of kind label, which is int8
-            labels = struct.pack("<q", int(extremes("int8")[1, 2])) * len(keys)
-            (root / "index" / f"{name}.labels").write_bytes(labels)
-            if compression == "gzip" and keys:
-                data = (root / name).read_bytes()
-                # two members
-                (root / name).write_bytes(gzip.compress(data[:99]) + gzip.compress(data[99:]))
-            numbers = sum(number_of(len(record), masked_crc(record)) for record in records)
-            others = {
-                "record_bytes": sum(lengths),
-                "index_digest": digest_of("".join(lines).encode("ascii")),
-                "labels_digest": digest_of(labels),
-                "examples_digest": f"{numbers % 2**64:016x}",
-            }
-            written.append({"path": name, "num_examples": len(keys)} | stated(root / name) | others)
-        count = sum(map(len, shards))
-        splits[split] = {"num_examples": count, "label_counts": {"100": count}, "shards": written}
-    features = [
-        {"name": name, "kind": kind, "dtype": dtype, "shape": shape}
-        for name, kind, dtype, shape, _, _ in features_and_values(b"")
-    ]
-    reasons = {"rejected": {"damaged": 1}}
-    manifest = {
-        "format_version": 1,
-        "requires": "tfshards>=0.1",
-        "name": "all",
-        "build_id": "00c0ffee",
-        "schema": {"features": features, "class_names": []},
-        "compression": compression,
-        "splits": splits,
-        "totals": {
-            "entries": 5,
-            "accepted": 4,
-            "rejected": 1,
-            "skipped": 0,
-            "reasons": reasons,
-            "conversions": {},
-        },
-        "options": {"by": "hand"},
-        "split_cuts": {},
+def test_lists_of_any_length_are_read_as_the_table_has_them(tmp_path):
+    rows = {
+        "tags": [[1, 2], [], [3]],
+        "words": [["a"], [], ["b", "c"]],
+        "boxes": [[[1.0, 2.0, 3.0, 4.0]], [], [[5.0, 6.0, 7.0, 8.0]] * 2],
     }
-    rejected = {"key": "na\udcefve.png", "reason": "damaged", "detail": "ends early", "size": 9}
-    text = json.dumps(rejected) + "\n"
-    (root / "rejected-00c0ffee.jsonl").write_text(text, encoding="ascii")
-    write_manifest(root, manifest | {"rejects_digest": digest_of(text.encode("ascii")), "inputs_digest": ""})
-
-
-def write_manifest(root, manifest):
-    """Write the manifest with its new digest."""
-    unsigned = {name: value for name, value in manifest.items() if name != "digest"}
-    text = json.dumps(unsigned | {"digest": "sha256:" + "0" * 64})
-    (root / "dataset.json").write_bytes(with_digest(text.encode("ascii")))
-
-
-def stated(path):
-    """Return the description of a plain shard in the manifest, except for its records."""
-    data = path.read_bytes()
-    sizes = {"num_bytes": len(data), "record_bytes": len(data)}
-    return sizes | {"digest": digest_of(data), "last_bytes": data[-8:].hex()}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    root = tmp_path_factory.mktemp("format") / "all"
-    write_dataset(root)
-    return root
-
-
-# Tests of the reader
-
-
-def test_every_kind_and_dtype_is_read_exactly(written):
-    splits = read_dataset(written)
-    assert {name: len(examples) for name, examples in splits.items()} == {"train": 3, "val": 1}
-    for split, shards in KEYS.items():
-        for example, key in zip(splits[split], (key for keys in shards for key in keys), strict=True):
-            rows = list(features_and_values(key))
-            assert list(example) == [name for name, *_ in rows]
-            for name, _, _, _, value, _ in rows:
-                assert (name, example[name].dtype, example[name].shape) == (name, value.dtype, value.shape)
-                # not ==, since NaN != NaN and -0.0 == 0.0
-                assert (
-                    name,
-                    example[name].tolist() if value.dtype == object else example[name].tobytes(),
-                ) == (
-                    name,
-                    value.tolist() if value.dtype == object else value.tobytes(),
-                )
-
-
-def test_compressed_shards_are_read_like_plain_ones(written, tmp_path):
-    write_dataset(tmp_path / "all", "gzip")
-    found, plain = read_dataset(tmp_path / "all"), read_dataset(written)
-    keys = {name: [example["key"].tolist() for example in found[name]] for name in found}
-    assert keys == {name: [example["key"].tolist() for example in plain[name]] for name in plain}
-    assert read_manifest(tmp_path / "all").compression == "gzip"
-
-
-def test_a_record_of_inputs_is_no_part_of_a_dataset(tmp_path):
-    write_dataset(tmp_path / "all")
-    (tmp_path / "all" / "inputs-00c0ffee.npz").write_bytes(b"no archive")
-    assert {name: len(examples) for name, examples in read_dataset(tmp_path / "all").items()} == {
-        "train": 3,
-        "val": 1,
-    }
-    assert verify(tmp_path / "all", deep=True)
-
-
-def test_no_kind_or_dtype_is_left_out():
-    encoded = {(kind, dtype) for kind in ("image", "mask") for dtype in ("uint8", "uint16")}
-    written = set(TENSORS) | encoded | {("bytes", "bytes")}
-    assert written == {(name, dtype) for name, kind in KINDS.items() for dtype in kind.dtypes}
-
-
-def test_the_validator_accepts_a_dataset_written_from_the_page(written):
-    manifest = read_manifest(written)
-    assert file_problems(manifest, written) == []
-    for shard in manifest.shards:
-        index = parse_index((written / index_path(shard.path)).read_text(encoding="ascii"), shard.path)
-        assert (len(index.lengths), index.num_bytes) == (shard.num_examples, shard.record_bytes)
-        labels = (written / labels_path(shard.path)).read_bytes()
-        assert parse_labels(labels, shard.num_examples, shard.path).tolist() == [100] * shard.num_examples
+    boxes = pa.array(rows["boxes"], pa.list_(pa.list_(pa.float32(), 4)))
+    pq.write_table(pa.table(rows | {"boxes": boxes}), tmp_path / "t.parquet")
+    build(Table(tmp_path / "t.parquet"), tmp_path / "data", shards=2, log=lambda line: None)
+    for example in read_dataset(tmp_path / "data")["train"]:
+        number = int(example["key"].item())
+        assert [word.decode() for word in example["words"]] == rows["words"][number]
+        assert example["tags"].tolist() == rows["tags"][number]
+        assert example["boxes"].tolist() == rows["boxes"][number]
 
 
 def code_block(language):
@@ -483,7 +300,7 @@ def write_the_page_s_example(root):
 
 def test_the_example_of_the_page_is_a_dataset(tmp_path):
     shard = write_the_page_s_example(tmp_path)
-    assert file_problems(read_manifest(tmp_path), tmp_path) == []
+    assert verify(tmp_path, deep=True)
     [example] = read_dataset(tmp_path)["train"]
     assert example["x"].dtype == np.int16
     assert {name: value.tolist() for name, value in example.items()} == {

@@ -33,7 +33,7 @@ from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.files import local_path
-from tfshards.schemas.new_file import check_new_file
+from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.storage import is_remote
 
 

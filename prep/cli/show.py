@@ -12,7 +12,7 @@ from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.files import local_path, write_atomically
 from tfshards.schemas.manifest import manifest_text
-from tfshards.schemas.new_file import check_new_file
+from tfshards.schemas.manifest_file import check_new_file
 
 if TYPE_CHECKING:
     from tfshards.prep.verification.show import Found

@@ -32,6 +32,7 @@ from tfshards.prep.imaging.formats import format_named, format_of
 from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, InputError, Problem
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.storage.untrusted import open_regular
 
 # The 255 bytes that file systems allow, without a suffix that is added.
@@ -43,8 +44,7 @@ _BLOCK = 1 << 20
 
 
 def _problems(request: ExportRequest) -> list[Problem]:
-    dtypes = ("bfloat16", "complex64", "complex128")
-    problems = dtype_problems(request, dtypes, ", which JSON does not have")
+    problems = dtype_problems(request, UNCOMMON_DTYPES, ", which JSON does not have")
     features = request.schema.features
     if not any(feature.kind == "image" for feature in features):
         problems.append(Problem("features", "hold no image; parquet and webdataset store other values"))

@@ -37,6 +37,7 @@ from tfshards.prep.exporting.request import (
 from tfshards.prep.records.example import Values
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.schema import UNCOMMON_DTYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,8 +51,7 @@ _GROUP_ROWS = 10_000
 
 
 def _problems(request: ExportRequest) -> list[Problem]:
-    dtypes = ("bfloat16", "complex64", "complex128")
-    problems = dtype_problems(request, dtypes, ", which Parquet does not have")
+    problems = dtype_problems(request, UNCOMMON_DTYPES, ", which Parquet does not have")
     names = Counter(map(_split_name, request.manifest.splits))
     for name in request.manifest.splits:
         if names[_split_name(name)] > 1:

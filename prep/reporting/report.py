@@ -52,7 +52,7 @@ from tfshards.prep.reporting.overview import (
 from tfshards.prep.reporting.pictures import Shown, contact_sheet, is_sheet, side_of
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.files import write_atomically
-from tfshards.schemas.new_file import check_new_file
+from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 

@@ -21,6 +21,7 @@ from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import rejects_name
+from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
@@ -146,7 +147,7 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
     if feature.is_encoded:
         return {"image": _image_text(_only_bytes(values)), "num_bytes": len(_only_bytes(values))}
-    if feature.kind == "raw" and feature.dtype in ("bfloat16", "complex64", "complex128"):
+    if feature.kind == "raw" and feature.dtype in UNCOMMON_DTYPES:
         return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
     found: list[Json] = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
     if feature.kind == "raw":

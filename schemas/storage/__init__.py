@@ -17,14 +17,13 @@ from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.untrusted import read_range, version_of
-from tfshards.schemas.storage.writing import Sink, copy_file, link_file, open_sink, write_new
+from tfshards.schemas.storage.writing import copy_file, link_file, open_sink, write_new
 
 __all__ = [
     "AnyPath",
     "ChangedError",
     "RemotePath",
     "RemoteStatus",
-    "Sink",
     "any_path",
     "check_expanded",
     "copy_file",

@@ -90,10 +90,6 @@ class RemotePath:
         """The client of its bucket."""
         return store_of(self.scheme, self.bucket)
 
-    def with_name(self, name: str) -> RemotePath:
-        """Return the path of another object in the same folder."""
-        return self.parent / name
-
     def relative_to(self, folder: RemotePath) -> PurePosixPath:
         """Return the part of the key below a folder, or raise ValueError if the folder does not hold it."""
         return PurePosixPath(str(self)).relative_to(str(folder))
@@ -108,8 +104,6 @@ class RemotePath:
         """Return what the store knows about the object."""
         with as_os_errors(self):
             return status_of(self.store.head(self.key))
-
-    lstat = stat
 
     def exists(self) -> bool:
         """Return whether there is such an object, or a folder with objects."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.listing import s3_errors
@@ -24,20 +24,7 @@ _PART = 8 << 20
 _PARTS_IN_FLIGHT = 4
 
 
-class Sink(Protocol):
-    """A file that is being written."""
-
-    def write(self, buffers: Sequence[bytes]) -> None:
-        """Append buffers, at most 1024 of them."""
-
-    def finish(self) -> None:
-        """Make the file durable, so that it survives a power failure, and close it."""
-
-    def abandon(self) -> None:
-        """Close the file, and remove it."""
-
-
-def open_sink(path: AnyPath) -> Sink:
+def open_sink(path: AnyPath) -> _LocalSink | _Upload:
     """Return a new file; on a disk it must not exist yet, and in a store it appears when it is finished."""
     return _LocalSink(path) if isinstance(path, Path) else _Upload(path)
 
@@ -84,6 +71,7 @@ class _LocalSink:
         self._file = path.open("xb", buffering=0)
 
     def write(self, buffers: Sequence[bytes]) -> None:
+        """Append buffers, at most 1024 of them."""
         num_bytes = sum(map(len, buffers))
         written = os.writev(self._file.fileno(), buffers)
         # the rest of a write that a signal or a nearly full disk cut short

@@ -237,12 +237,6 @@ def test_a_truncated_text_is_reported(data):
         parse_manifest(text[:end], "d.json")
 
 
-def test_a_manifest_knows_all_shards_and_examples():
-    manifest = photos()
-    assert [shard.num_examples for shard in manifest.shards] == [10, 10, 3]
-    assert (manifest.num_examples, manifest.splits["train"].num_bytes) == (23, 2000)
-
-
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_options_that_are_not_json_are_not_written(number):
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -254,7 +248,7 @@ def test_options_that_are_not_json_are_not_written(number):
 
 @given(manifests())
 @example(photos())
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_any_value_of_a_wrong_type_is_reported_once_with_its_place(manifest):
     text = manifest.to_text()
     for place in places(json.loads(text)):
@@ -271,7 +265,7 @@ def test_any_value_of_a_wrong_type_is_reported_once_with_its_place(manifest):
 
 @given(manifests())
 @example(photos())
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_any_missing_field_is_reported_once_with_its_place(manifest):
     text = manifest.to_text()
     for place in places(json.loads(text)):
@@ -284,7 +278,7 @@ def test_any_missing_field_is_reported_once_with_its_place(manifest):
 
 @given(manifests())
 @example(photos())
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_only_the_unknown_field_is_reported_with_its_place(manifest):
     text = manifest.to_text()
     for place in [(), *places(json.loads(text))]:
@@ -413,13 +407,10 @@ def test_the_id_of_the_content_depends_on_the_bytes_of_every_shard():
 
 def test_the_id_of_the_content_depends_neither_on_names_of_files_nor_on_skipped_entries():
     manifest = photos()
-    renamed = {
-        name: dataclasses.replace(
-            split,
-            shards=tuple(dataclasses.replace(one, path=f"{one.path}-x") for one in split.shards),
-        )
-        for name, split in manifest.splits.items()
-    }
+    renamed = {}
+    for name, split in manifest.splits.items():
+        shards = tuple(dataclasses.replace(one, path=f"{one.path}-x") for one in split.shards)
+        renamed[name] = dataclasses.replace(split, shards=shards)
     totals = dataclasses.replace(manifest.totals, entries=31, skipped=6)
     other = dataclasses.replace(manifest, splits=renamed, build_id="00000000", totals=totals)
     assert other.content_id() == manifest.content_id()
@@ -572,21 +563,19 @@ def test_a_newer_format_is_reported_with_the_release_that_reads_it_and_nothing_e
     assert problems_of(newer) == [("format_version", expected)]
 
 
-@pytest.mark.parametrize("path", ["shard-{}", "same"], ids=["sound", "every path and class repeated"])
-def test_a_manifest_of_20_000_shards_is_read_quickly(path):
-    shards = tuple(shard(path.format(index), 1) for index in range(20_000))
+def test_a_manifest_of_20_000_equal_shards_and_classes_is_read_quickly():
+    shards = (shard("same", 1),) * 20_000
     names = tuple(f"class {index}" for index in range(20_000))
     split = Split(shards, dict.fromkeys(names, 1))
     top = Manifest("a", "0" * 8, Schema((LABEL,), names), {"all": split}, Totals(20_000, 20_000))
     top = signed(top)
-    if path == "same":
-        top["schema"]["class_names"] += names
+    top["schema"]["class_names"] += names
     text = json.dumps(top)
     start = time.process_time()
     found = problems_of(json.loads(text))
     # 0.4 s; half a minute if every shard or class were compared with all others
     assert time.process_time() - start < 4
-    assert len(found) == (0 if path == "shard-{}" else 20_001)
+    assert len(found) == 20_001
 
 
 # The file
@@ -599,17 +588,16 @@ def test_a_manifest_that_was_written_is_read(tmp_path):
     assert (tmp_path / "dataset.json").read_bytes() == GOLDEN.read_bytes()
 
 
-def test_the_error_of_a_faulty_file_names_it(tmp_path):
-    (tmp_path / MANIFEST_NAME).write_text("{}", encoding="ascii")
-    with pytest.raises(
-        FormatError, match=rf"^{tmp_path}/dataset.json: 13 problems\n  format_version: is miss"
-    ):
-        read_manifest(tmp_path)
-
-
-def test_a_file_that_is_not_utf8_is_reported(tmp_path):
-    (tmp_path / MANIFEST_NAME).write_bytes(b'{"name": "\xff"}')
-    with pytest.raises(FormatError, match=rf"^{tmp_path}/dataset.json: 1 problem\n.*is not UTF-8: .*0xff"):
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"{}", "13 problems\n  format_version: is miss"),
+        (b'{"name": "\xff"}', "1 problem\n.*is not UTF-8: .*0xff"),
+    ],
+)
+def test_the_error_of_a_faulty_file_names_it(tmp_path, data, found):
+    (tmp_path / MANIFEST_NAME).write_bytes(data)
+    with pytest.raises(FormatError, match=f"^{tmp_path}/dataset.json: {found}"):
         read_manifest(tmp_path)
 
 

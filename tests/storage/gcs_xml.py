@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith(_OWN):
             self._pass_on(body)
         elif not key and self.command == "GET":
-            self._list_uploads(bucket) if "uploads" in query else self._list(bucket, query)
+            self._list(bucket, query)
         elif "uploads" in query or "uploadId" in query:
             self._upload_in_parts(bucket, key, query, body)
         elif self.command == "PUT" and "x-goog-copy-source" in self.headers:
@@ -140,15 +140,6 @@ class _Handler(BaseHTTPRequestHandler):
                 f"<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><ETag>{version.get('ETag', '')}</ETag>"
             )
             self._send_xml("CompleteMultipartUploadResult", content, version)
-
-    def _list_uploads(self, bucket: str) -> None:
-        with _LOCK:
-            found = [(name, upload) for name, upload in _UPLOADS.items() if upload.bucket == bucket]
-        rows = [
-            f"<Upload><Key>{escape(each.key)}</Key><UploadId>{name}</UploadId></Upload>"
-            for name, each in found
-        ]
-        self._send_xml("ListMultipartUploadsResult", "".join(rows))
 
     def _list(self, bucket: str, query: Mapping[str, str]) -> None:
         names = {"prefix": "prefix", "delimiter": "delimiter", "continuation-token": "pageToken"}

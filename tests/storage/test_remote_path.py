@@ -56,7 +56,6 @@ def test_a_path_has_the_parts_of_pathlib():
     assert (path.name, path.stem, path.suffix) == ("photos.train.tfrecord", "photos.train", ".tfrecord")
     assert str(path.parent) == "s3://bucket/data"
     assert [str(each) for each in path.parents] == ["s3://bucket/data", "s3://bucket"]
-    assert str(path.with_name("x")) == "s3://bucket/data/x"
     assert path.relative_to(any_path("s3://bucket")).as_posix() == "data/photos.train.tfrecord"
     assert any_path("s3://bucket/a/") / "b//c/./d" == any_path("s3://bucket/a/b/c/d")
     assert any_path("S3://bucket/a/").parent.parent == any_path("s3://bucket")
@@ -156,7 +155,6 @@ def test_what_exists_is_what_exists_locally(folder, local):
     assert not folder.parent.is_file()
     folder.remove_tree()
     assert list(folder.parent.walk()) == []
-    folder.rmdir()
 
 
 @each_store
@@ -167,6 +165,7 @@ def test_odd_names_come_back_as_they_were(folder):
     assert [path.read_text() for path in folder.iterdir()] == [path.name for path in folder.iterdir()]
 
 
+@pytest.mark.nightly
 def test_a_thousand_and_one_objects_are_listed(folder):
     with ThreadPoolExecutor(16) as pool:
         for number in range(1001):
@@ -289,12 +288,6 @@ def test_uploads_that_were_not_finished_are_aborted(folder, bucket):
     assert abort_uploads(any_path("gs://bucket/x")) == 0
     with pytest.raises(OSError, match=r"unfinished uploads cannot be removed: .*NoSuchBucket"):
         abort_uploads(any_path("s3://no-such-bucket/x"))
-
-
-def test_objects_are_copied_in_the_store(folder):
-    (folder / "a").write_bytes(b"content")
-    (folder / "a").copy_to(folder / "b/c")
-    assert (folder / "b/c").read_bytes() == b"content"
 
 
 def test_errors_are_those_of_files(folder, bucket, monkeypatch):
