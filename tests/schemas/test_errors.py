@@ -25,5 +25,5 @@ def test_a_format_error_holds_all_problems_but_lists_only_the_first():
 )
 def test_an_error_can_be_pickled(error):
     back = pickle.loads(pickle.dumps(error))
-    assert (type(back), str(back), back.values) == (type(error), str(error), error.values)
+    assert (type(back), str(back), back.code) == (type(error), str(error), error.code)
     assert isinstance(back, TfshardsError)
