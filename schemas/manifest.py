@@ -141,8 +141,10 @@ class Manifest:
             reader.note("inputs_digest", fault)
         views = _read_views(reader)
         reader.text("digest", digest_fault)
-        if compression == "none":
-            _note_compressed(reader, splits)
+        for shard in (shard for split in splits.values() for shard in split.shards):
+            if compression == "none" and shard.record_bytes != shard.num_bytes:
+                found = f"has {shard.num_bytes} bytes, but records of {shard.record_bytes} bytes"
+                reader.note("splits", f"the shard {shown(shard.path)} {found} without compression")
         if schema is None or len(reader.problems) > known:
             return None
         return cls(
@@ -226,20 +228,7 @@ def _read_views(reader: ObjectReader) -> dict[str, str]:
     return {path: views.text(path, digest_fault) for path in views.value}
 
 
-def _note_compressed(reader: ObjectReader, splits: Mapping[str, Split]) -> None:
-    for split in splits.values():
-        for shard in split.shards:
-            if shard.record_bytes != shard.num_bytes:
-                found = f"has {shard.num_bytes} bytes, but records of {shard.record_bytes} bytes"
-                reader.note("splits", f"the shard {shown(shard.path)} {found} without compression")
-
-
-def _compression_fault(compression: str) -> str | None:
-    if compression in COMPRESSIONS:
-        return None
-    return f"is {shown(compression)}, must be {' or '.join(COMPRESSIONS)}"
-
-
+_compression_fault = matching("|".join(COMPRESSIONS), " or ".join(COMPRESSIONS))
 _build_id_fault = matching(ID_PATTERN, f"{ID_DIGITS} lower-case hex digits")
 
 

@@ -81,13 +81,9 @@ class RemoteReader(io.RawIOBase):
             self._blocks.pop(gone).cancel()
         for each in wanted:
             if each not in self._blocks:
-                self._blocks[each] = in_background(self._fetch, each)
+                end = min((each + 1) * _BLOCK, self.status.st_size)
+                self._blocks[each] = in_background(self._read_range, each * _BLOCK, end)
         return self._blocks[number].result()
-
-    def _fetch(self, number: int) -> bytes:
-        start = number * _BLOCK
-        end = min(start + _BLOCK, self.status.st_size)
-        return self._read_range(start, end)
 
 
 def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
