@@ -139,8 +139,10 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
 
 def _no_dataset(root: AnyPath, error: OSError) -> InputError:
     is_missing = isinstance(error, FileNotFoundError)
-    if not isinstance(root, Path) and (not is_missing or "bucket" in (error.strerror or "")):
+    if not isinstance(root, Path) and not is_missing:
         return InputError("dataset-unreadable", path=root, why=error.strerror)
+    if not isinstance(root, Path) and "bucket" in (error.strerror or ""):
+        return InputError("folder-fault", folder=root, why=error.strerror)
     if not root.exists():
         return InputError("path-missing", path=root)
     if not root.is_dir():
