@@ -25,7 +25,7 @@ from typing import NoReturn
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
 from tfshards.prep.cli.flags import log_with_flags
 from tfshards.prep.cli.option_files import Expanded, expand
-from tfshards.prep.cli.parser import UsageError, asks_for, make_parser
+from tfshards.prep.cli.parser import asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import Console, console, is_log, reporting
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             parser, as_json = args.parser, args.json
             if unknown:
                 hint = "; options of Apache Beam follow a bare --" if args.verb.takes_beam_args else ""
-                raise UsageError(parser.prog, f"unrecognized arguments: {' '.join(unknown)}{hint}")
+                parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             _check_not_empty(args)
             jobs = getattr(args, "jobs", None)
             if beam_args:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from itertools import pairwise
 from typing import NoReturn
@@ -14,6 +16,8 @@ from tfshards.prep.cli.verb import Verb
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import OptionsError
 
+# What argparse reports of a word that it does not know.
+_UNKNOWN = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^ =]+)")
 # A file of options serves both: each also knows the options of the other.
 _WITH_KINDS = {"build", "plan"}
 
@@ -117,7 +121,11 @@ class _Parser(argparse.ArgumentParser):
     """A parser that raises a mistake; argparse prints all options, and ends the program."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(self.prog, message)
+        unknown = _UNKNOWN.search(message)
+        known = [*self._option_string_actions]
+        known += [str(choice) for action in self._actions for choice in action.choices or ()]
+        close = get_close_matches(unknown[1] or unknown[2], known, n=1) if unknown else []
+        raise UsageError(self.prog, message + (f"; was {close[0]} meant?" if close else ""))
 
 
 class _IntermixedParser(_Parser):

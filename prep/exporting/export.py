@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from tfshards.prep.exporting.format import PIECES, Format, WrittenFile, WrittenPart
@@ -86,21 +87,24 @@ def export(
     Args:
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or the one of an unfinished export to resume.
-        to: ``"webdataset"``, ``"parquet"`` or ``"folder"``.
+        to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``.
         select: names of the features to export; by default all.
         log: called with each status line.
 
     Raises:
         OptionsError: an argument is invalid.
         FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
-        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, or the
-            records differ from the manifest.
+        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, the package of the
+            format is not installed, or the records differ from the manifest.
         RecordError: a record is damaged.
     """
     if select is not None:
         check_strings("select", select)
     if to not in FORMATS:
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
+    package = FORMATS[to].package
+    if package and find_spec(package) is None:
+        raise InputError("export-extra-missing", to=to, package=package)
     request = make_request(any_path(dataset), read_manifest(dataset), select)
     return _export(request, local_path(directory), FORMATS[to], log)
 

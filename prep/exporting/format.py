@@ -42,7 +42,7 @@ class Format(NamedTuple):
             path that starts with ``PIECES`` is only there for ``finish``.
         read: returns the values of the examples of a part from its files in that folder.
         finish: returns the files that follow from all parts; the folder is the export's directory.
-        package: the package on whose release the bytes depend, or empty.
+        package: the package that writes the files, on whose release the bytes depend; or empty.
     """
 
     name: str

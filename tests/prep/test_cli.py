@@ -251,7 +251,13 @@ BEFORE_DISK = {
         "unrecognized arguments: --runner=DirectRunner; options of Apache Beam follow a bare --; see",
     ),
     "one word too many": (f"{IMAGES} more", "unrecognized arguments: more"),
+    "a misspelled verb": ("biuld", "'completion'); was build meant?; see tfshards --help"),
     "no such option": (f"{IMAGES} --shrads=3", "tfshards build images: unrecognized arguments: --shrads=3; "),
+    "a misspelled option": (
+        f"{IMAGES} --shrads=3",
+        "; was --shards meant?; see tfshards build images --help",
+    ),
+    "a misspelled choice": (f"{IMAGES} --balance=byte", "; was bytes meant?; see"),
     "an option of arrays": (f"{IMAGES} --list x", "unrecognized arguments: --list x"),
     "an option of plan": (f"{IMAGES} --batch-size=3", "unrecognized arguments: --batch"),
     "an option of build": ("plan images photos out --overwrite", "unrecognized arguments: --overwrite"),

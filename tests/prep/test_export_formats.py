@@ -18,7 +18,8 @@ from tfshards.prep.exporting.export import export
 from tfshards.prep.exporting.format import suffix_of
 from tfshards.prep.exporting.request import array_of
 from tfshards.prep.exporting.table import FORMATS
-from tfshards.schemas import Feature, FormatError, InputError, Schema
+from tfshards.prep.records.frames import read_records
+from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
 
 export_quietly = partial(export, log=lambda _: None)
 
@@ -45,6 +46,33 @@ def same(feature, found, value):
     found = np.asarray(found)
     dtype = found.dtype if found.dtype == wanted.dtype else f"{found.dtype} instead of {wanted.dtype}"
     return (dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+
+
+def test_array_record_holds_the_records_and_tfds_reads_examples_by_number(every, tmp_path):
+    import tensorflow_datasets as tfds
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    root, _ = every
+    export_quietly(root, tmp_path / "out", to="array_record")
+    files = sorted(map(str, (tmp_path / "out").glob("every-train.array_record-*")))
+    assert len(files) == 3
+    with ArrayRecordDataSource(files) as source:
+        found = source.__getitems__(range(len(source)))
+    shards = read_manifest(root).splits["train"].shards
+    assert found == [data for shard in shards for _, data in read_records(root / shard.path, "none")]
+    build_quietly(ImageFolder(write_images(tmp_path / "photos", range(5))), tmp_path / "ds", shards=2)
+    export_quietly(tmp_path / "ds", tmp_path / "chosen", to="array_record", select=["image", "key"])
+    source = tfds.builder_from_directory(tmp_path / "chosen").as_data_source("train")
+    keys = {source[number]["key"] for number in range(len(source))}
+    assert keys == {f"{('cat', 'dog')[number % 2]}/{number:03d}.png".encode() for number in range(5)}
+    assert source[3]["image"].shape[2] == 3
+
+
+def test_a_format_without_its_package_is_refused_before_anything_is_written(every, tmp_path, monkeypatch):
+    monkeypatch.setitem(FORMATS, "array_record", FORMATS["array_record"]._replace(package="no_such_package"))
+    with raises(InputError, "export-extra-missing", to="array_record", package="no_such_package"):
+        export_quietly(every[0], tmp_path / "out", to="array_record")
+    assert not (tmp_path / "out").exists()
 
 
 def test_webdataset_reads_every_value(every, tmp_path):
@@ -250,6 +278,7 @@ def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
     assert again.num_kept == 2
     assert lines[-1].endswith("holds this export already, and its files are unchanged")
     expected = {
+        "array_record": set(),
         "folder": set(),
         "webdataset": {"caption"},
         "parquet": {"key", "caption"},
