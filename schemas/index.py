@@ -32,11 +32,7 @@ _LINES = re.compile(r"(?:[0-9]{1,18} [0-9]{1,18}\n)*")
 # eq=False, because comparing arrays does not return one truth value
 @dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """The frames of one shard, in order and without gaps.
-
-    Attributes:
-        lengths: shape ``(num_examples,)`` int64, number of bytes of each frame.
-    """
+    """The frames of one shard, in order and without gaps, as their lengths in bytes: int64 of shape ``(n,)``."""
 
     lengths: npt.NDArray[np.int64]
 

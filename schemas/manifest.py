@@ -189,10 +189,9 @@ def parse_manifest(text: str, subject: str) -> Manifest:
 
 
 def with_digest(text: str) -> str:
-    """Return the text of a manifest with its own digest, computed with 64 zeros in place of the digest.
+    """Return the text of a manifest with its own digest in place of the last one, which counts as 64 zeros.
 
-    The digest is the 64 characters after the last occurrence of ``"digest": "sha256:``. A text without one is
-    returned unchanged.
+    A text without a digest is returned unchanged.
     """
     before, mark, rest = text.rpartition(_DIGEST_MARK)
     if not mark:

@@ -52,17 +52,10 @@ def read_manifest_file(path: AnyPath) -> Manifest:
 def write_manifest(
     manifest: Manifest, root: AnyPath, replaced: RemoteStatus | None = None, staging: AnyPath | None = None
 ) -> None:
-    """Write the manifest into the directory ``root``, atomically.
+    """Write the manifest into the directory ``root``, atomically; on a disk the caller holds its lock.
 
-    Args:
-        manifest: the manifest.
-        root: folder of the dataset, which on a disk is locked, so that nothing else writes to it.
-        replaced: in an object store, the version of the manifest that is replaced; None if there is none.
-        staging: see ``write_files``.
-
-    Raises:
-        ChangedError: another process has replaced the manifest in the store.
-        FileExistsError: another process has written a manifest to the store.
+    In a store it must replace the version ``replaced``, or none: otherwise ChangedError or FileExistsError is
+    raised. ``staging`` is that of ``write_files``.
     """
     path, text = root / MANIFEST_NAME, manifest.to_text()
     parse_manifest(text, str(path))
@@ -108,13 +101,10 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) ->
 
 
 def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], bool]) -> None:
-    """Check that a file may be written, before the work for it begins.
+    """Check that a file may be written, before the work for it begins; ``content`` is what it will hold.
 
-    Args:
-        path: the file.
-        content: what it will hold, such as ``the keys``.
-        is_own: returns whether an existing file, which is open for reading and not empty, holds the same kind
-            of content, so that it may be replaced.
+    ``is_own`` returns whether an existing file, which is open for reading and not empty, may be replaced,
+    since it holds the same kind of content.
     """
     where = f"name a file for {content}"
     if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):

@@ -158,10 +158,8 @@ class RemotePath:
     def walk(self, odd: list[str] | None = None) -> Iterator[tuple[RemotePath, RemoteStatus]]:
         """Yield every object at any depth, with its status in the listing.
 
-        Args:
-            odd: receives keys that no client of several stores can name: with empty parts, such as ``a//b``,
-                with ``.`` or ``..`` as a part, or with control characters. Without it, and in other stores
-                than S3, they are errors.
+        In S3 ``odd`` receives the keys that no client of several stores can name: with empty parts, such as
+        ``a//b``, with ``.`` or ``..`` as a part, or with control characters. Otherwise they are errors.
         """
         last = ""
         waits = iter(WAITS)
@@ -232,11 +230,8 @@ class RemotePath:
     def write_if(self, data: bytes, status: RemoteStatus | None) -> None:
         """Write the object if it is still the version that ``status`` describes, or, for None, if it is new.
 
-        A request whose answer was lost is repeated, and finds what it wrote itself: equal data are no error.
-
-        Raises:
-            FileExistsError: ``status`` is None, and there is such an object.
-            ChangedError: the object was replaced or removed.
+        Otherwise ChangedError or FileExistsError is raised. A request whose answer was lost is repeated, and
+        finds what it wrote itself: equal data are no error.
         """
         named = None if status is None else {"e_tag": status.e_tag, "version": status.version}
         mode: Any = "create" if named is None else {name: value for name, value in named.items() if value}
