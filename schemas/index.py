@@ -32,7 +32,7 @@ _LINES = re.compile(r"(?:[0-9]{1,18} [0-9]{1,18}\n)*")
 # eq=False, because comparing arrays does not return one truth value
 @dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """The frames of one shard, in order and without gaps, as their lengths in bytes: int64 of shape ``(n,)``."""
+    """The frames of one shard, in order and without gaps, as their lengths in bytes (int64)."""
 
     lengths: npt.NDArray[np.int64]
 
