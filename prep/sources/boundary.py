@@ -16,30 +16,41 @@ class Boundary:
     def __init__(self, folder: str | bytes | os.PathLike[str], *, follow_links: bool) -> None:
         """Set the folder; with ``follow_links`` files may be outside it."""
         self._folder = os.fsencode(folder)
-        self._real_folder = os.path.realpath(self._folder)
+        self._below = os.path.join(os.path.realpath(self._folder), b"")
         self._follow_links = follow_links
-        # whether the folders of files are inside
-        self._known: dict[bytes, bool] = {}
+        # by folder
+        self._real_folders: dict[bytes, bytes] = {}
 
     def holds(self, path: str | bytes | os.PathLike[str]) -> bool:
-        """Return whether a file, which need not exist, may be read; a path with NUL cannot exist."""
-        full = os.fsencode(path)
-        if self._follow_links or b"\0" in full:
-            return True
-        # not normpath: after a link, ".." is the folder that holds the target of the link
-        folder, name = os.path.split(full)
-        if folder not in self._known:
-            self._known[folder] = self._is_inside(folder)
-        is_plain = self._known[folder] and name != b".." and not os.path.islink(full)
-        return is_plain or self._is_inside(full)
+        """Return whether a file, which need not exist, may be read."""
+        return self._allows(self._real(os.fsencode(path)))
 
-    def check(self, path: str | bytes | os.PathLike[str], given: str | None = None) -> None:
-        """Raise InputError unless a file may be read; ``given`` is how its path was written."""
-        if not self.holds(path):
+    def check(self, path: str | bytes | os.PathLike[str], given: str | None = None) -> bytes:
+        """Return the path of a file relative to the folder, with links followed.
+
+        Raises:
+            InputError: the file may not be read; ``given`` is how its path was written.
+        """
+        real = self._real(os.fsencode(path))
+        if not self._allows(real):
             raise outside(self._folder, os.fsdecode(path) if given is None else given)
+        is_below = real.startswith(self._below)
+        return real[len(self._below) :] if is_below else os.path.relpath(real, self._below)
 
-    def _is_inside(self, path: bytes) -> bool:
-        return os.path.join(os.path.realpath(path), b"").startswith(os.path.join(self._real_folder, b""))
+    def _allows(self, real: bytes) -> bool:
+        return self._follow_links or os.path.join(real, b"").startswith(self._below)
+
+    def _real(self, path: bytes) -> bytes:
+        if b"\0" in path:
+            # it cannot exist
+            return self._below
+        # not normpath: after a link, ".." is the folder that holds the target of the link
+        folder, name = os.path.split(path)
+        if name in (b"", b".", b"..") or os.path.islink(path):
+            return os.path.realpath(path)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = os.path.realpath(folder)
+        return os.path.join(self._real_folders[folder], name)
 
 
 def outside(folder: bytes, given: str) -> InputError:

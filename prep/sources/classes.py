@@ -7,6 +7,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
@@ -43,9 +47,13 @@ def check_class_names(names: Sequence[str] | None) -> None:
         raise OptionsError("class-names-type", names=names)
     if not names:
         raise OptionsError("class-names-empty")
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise OptionsError("class-name-repeated", twice=twice[0])
+    for name in repeated(names):
+        raise OptionsError("class-name-repeated", twice=name)
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once."""
+    return [name for name, times in Counter(names).items() if times > 1]
 
 
 def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> tuple[str, ...]:
@@ -55,33 +63,31 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
         found: names in the data.
         given: names that the data must have, in label order, or None.
         where: end of the message about a given name that is not in the data.
-
-    Raises:
-        InputError: a name in the data is not given, or a given name is not in the data.
     """
     names = set(found)
     if given is None:
         return tuple(sorted(names))
     new, missing = sorted(names - set(given)), [name for name in given if name not in names]
-    faults = []
-    if new:
-        faults.append(
-            f"{_listed(new)} not among them; add new classes at their end, and build the dataset again"
-        )
-    if missing:
-        faults.append(f"{_listed(missing)} among them, but {where}")
+    faults = [f"without {_listed(new)}; add new classes at their end, and build the dataset again"] * bool(
+        new
+    )
+    faults += [f"with {_listed(missing)}, but {where}"] * bool(missing)
     if faults:
         raise InputError("classes-differ", faults="; ".join(faults))
     return tuple(given)
 
 
-def not_classes(noun: str, name: str, kind: str) -> str:
-    """Return a warning that the column or array ``name`` holds numbers of a kind that classes do not have."""
-    remedy = "as integers or text" if kind == "floating-point" else "as integers from 0, or as text"
-    return (
-        f"the {noun} {name!r} holds {kind} numbers, so the values are not classes; if they are, save them "
-        f"{remedy}"
-    )
+def unused_numbers(noun: str, name: str, values: npt.NDArray[Any]) -> list[str]:
+    """Return a warning if the numbers in a column or array, which are not classes, look like classes."""
+    kind = remedy = ""
+    if values.dtype.kind == "i" and len(values) and values.min() < 0:
+        kind, remedy = "negative", "as integers from 0, or as text"
+    elif values.dtype.kind == "f":
+        finite = values[np.isfinite(values)]
+        if len(finite) and np.array_equal(finite, np.floor(finite)):
+            kind, remedy = "floating-point", "as integers or text"
+    line = f"the {noun} {name!r} holds {kind} numbers, so the values are not classes; if they are, save them"
+    return [f"{line} {remedy}"] if kind else []
 
 
 def twins(names: Iterable[str], noun: str = "classes") -> list[str]:
@@ -98,11 +104,7 @@ def twins(names: Iterable[str], noun: str = "classes") -> list[str]:
 
 
 def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    r"""Return the class names in a file: one per line, in label order, escaped as in ``labels.txt``.
-
-    Raises:
-        InputError: the file cannot be read, or a line is empty, repeated, or not escaped.
-    """
+    r"""Return the class names in a file: one per line, in label order, escaped as in ``labels.txt``."""
     try:
         # bytes, because a lone \r would end a line of text; some editors write a byte order mark
         text = read_whole(any_path(path), METADATA).decode("utf-8-sig")
@@ -114,20 +116,17 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
-        name = _unescaped(line, f"{path}, line {number}")
+        if _ESCAPED.fullmatch(line) is None:
+            raise InputError("class-name-backslash", path=path, number=number)
+        name = _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)
         if not name or name in names:
-            fault = f"repeats {name!r}" if name else "is empty"
-            raise InputError("class-name-line", path=path, number=number, fault=fault)
+            raise InputError("class-name-line", path=path, number=number, name=name)
         names[name] = None
     return tuple(names)
 
 
 def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Return the class names of a dataset.
-
-    Raises:
-        InputError: ``dataset`` is not a dataset, or its classes have no names.
-    """
+    """Return the class names of a dataset."""
     names = read_manifest(dataset).schema.class_names
     if not names:
         raise InputError("classes-no-names", dataset=dataset)
@@ -135,10 +134,4 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{listed([repr(name) for name in names], _SHOWN)} {'are' if len(names) > 1 else 'is'}"
-
-
-def _unescaped(line: str, where: str) -> str:
-    if _ESCAPED.fullmatch(line) is None:
-        raise InputError("class-name-backslash", where=where)
-    return _ESCAPE.sub(lambda match: match[0].encode("ascii").decode("unicode_escape"), line)
+    return listed([repr(name) for name in names], _SHOWN)

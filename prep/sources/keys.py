@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, TypeAlias, overload
 
@@ -45,39 +47,47 @@ def to_bytes(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-class RowKeys(Sequence[bytes]):
-    """The keys of arrays: row numbers in decimal digits, created on demand."""
-
-    def __init__(self, count: int) -> None:
-        self._range = range(count)
-
-    def __len__(self) -> int:
-        return len(self._range)
+class LazyKeys(Sequence[bytes]):
+    """Keys that are created on demand; a slice of them is a list."""
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, index: slice) -> list[bytes]: ...
 
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            return [b"%d" % number for number in self._range[index]]
-        return b"%d" % self._range[index]
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        return self.some(index) if isinstance(index, slice) else self.at(range(len(self))[index])
+
+    @abstractmethod
+    def at(self, number: int) -> bytes:
+        """Return a key by its number."""
+
+    def some(self, numbers: slice) -> list[bytes]:
+        """Return some of the keys."""
+        return [self.at(number) for number in range(len(self))[numbers]]
 
 
-_MARK = b'"'
+class RowKeys(LazyKeys):
+    """The keys of arrays: row numbers in decimal digits."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def at(self, number: int) -> bytes:
+        """Return a key by its number."""
+        return b"%d" % number
+
+
 _LONGEST = 1 << 16
 _WRITTEN = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*"\n')
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def write_keys(path: AnyPath, keys: Iterable[str]) -> None:
-    """Write keys, as text, to a file: a JSON string in ASCII per line.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write keys, as text, to a file: a JSON string in ASCII per line."""
     write_atomically(path, "".join(f"{json.dumps(key)}\n" for key in keys).encode("ascii"))
 
 
@@ -87,64 +97,42 @@ def holds_written_keys(file: BinaryIO) -> bool:
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
-    """Return the keys in a file, in its order.
-
-    Raises:
-        InputError: the file cannot be read, or a line that starts with a quotation mark is not a JSON string.
-    """
+    """Return the keys in a file, in its order; a line with a quotation mark at its start is a JSON string."""
     found = any_path(path)
     try:
-        lines = read_whole(found, KEYS).removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+        lines = read_whole(found, KEYS).removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise InputError("unreadable", path=found, why=error.strerror) from None
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON
-    lines = [line.removesuffix(b"\r") for line in lines]
-    return [_key(line, number, found) for number, line in enumerate(lines, 1) if line]
-
-
-def _key(line: bytes, number: int, path: AnyPath) -> bytes:
-    if not line.startswith(_MARK):
-        return line
-    try:
-        key = json.loads(line)
-        return to_bytes(key)
-    except (ValueError, AttributeError):
-        raise InputError("keys-line", path=path, number=number, line=shown(to_text(line))) from None
+    keys = [line.removesuffix(b"\r") for line in lines]
+    for index, line in enumerate(keys):
+        if line.startswith(b'"'):
+            try:
+                keys[index] = to_bytes(json.loads(line))
+            except (ValueError, AttributeError):
+                text = shown(to_text(line))
+                raise InputError("keys-line", path=found, number=index + 1, line=text) from None
+    return [key for line, key in zip(lines, keys, strict=True) if line.removesuffix(b"\r")]
 
 
 def require_values(by: str, num_missing: int, where: str) -> None:
-    """Raise InputError if rows have no value, since they would all be one group.
-
-    Args:
-        by: name of the column or the array.
-        num_missing: number of rows whose value is NaN, empty or missing.
-        where: "column" or "array".
-    """
+    """Raise InputError if rows have no value in a column or array, since they would all be one group."""
     if num_missing:
-        rows = "1 row has" if num_missing == 1 else f"{num_missing:,} rows have"
-        raise InputError("group-by-missing", by=by, rows=rows, where=where)
+        raise InputError("group-by-missing", by=by, num_missing=num_missing, where=where)
 
 
 def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
-    """Return what the one group of the regular expression ``by`` matches in each key.
-
-    Args:
-        by: the regular expression, which is searched for.
-        keys: key of each example.
-        allowed: what ``by`` may be, for messages.
-
-    Raises:
-        OptionsError: ``by`` is not a regular expression with one group.
-        InputError: it does not match a key.
-    """
+    """Return what the one group of the regular expression ``by`` matches in each key."""
     try:
         pattern = re.compile(os.fsencode(by))
     except (re.error, OverflowError, RecursionError) as error:
         raise OptionsError("group-by-expression", by=by, error=error) from None
     if pattern.groups != 1:
         raise OptionsError("group-by-value", by=by, allowed=allowed)
-    found = [pattern.search(key) for key in keys]
-    for key, match in zip(keys, found, strict=True):
+    groups = []
+    for key in keys:
+        match = pattern.search(key)
         if not match or match[1] is None:
             raise InputError("group-by-no-match", by=by, key=os.fsdecode(key))
-    return [match[1] for match in found if match]
+        groups.append(match[1])
+    return groups

@@ -48,16 +48,15 @@ class SourceKind:
     Attributes:
         name: name on the command line, and in manifests as the option ``source``.
         help: line on this kind in the help of ``build`` and ``plan``.
-        source_help: help text of SOURCE.
-        group_help: help text of ``--group-by``.
+        source_help, group_help: help texts of SOURCE and of ``--group-by``.
         records: returns the dataclasses whose options (``schemas/option.py``) are those of this kind; called
             late, since they may need Arrow.
-        make: returns the source that a command line describes, from SOURCE, the given class names or None,
-            and the given options of each dataclass in ``records``.
+        make: returns a source from SOURCE, the given class names or None, and the given options of each
+            dataclass in ``records``.
         restore: returns the source of a build from its record and the paths of the inputs, which may have
             moved.
-        recorded: returns the options of the build, by the names of their fields, as far as they are not the
-            defaults; the inputs may be missing.
+        recorded: returns the options of the build that are not the defaults, by the names of their fields;
+            the inputs may be missing.
         takes_several: whether SOURCE may be several arguments, which are passed on as a list.
         can_reject: whether single inputs can be rejected, so that ``--max-rejected`` applies.
     """

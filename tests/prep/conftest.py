@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfshards.prep import build
+from tfshards.prep import Table, build
 from tfshards.schemas import Manifest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -100,6 +100,18 @@ def quiet_build(log: list[str]) -> Build:
 
     def run(*args: object, **options: object) -> Manifest:
         return build(*args, **{"log": log.append, **options})
+
+    return run
+
+
+@pytest.fixture
+def build_table(quiet_build: Build, tmp_path: Path) -> Build:
+    """Build a table, by default with its defaults into the folder ``out``, and return the manifest."""
+
+    def run(
+        source: object, name: str = "out", build: Mapping[str, object] | None = None, **given: object
+    ) -> Manifest:
+        return quiet_build(Table(source, **given), tmp_path / name, **(build or {}))
 
     return run
 

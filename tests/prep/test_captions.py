@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import os
-from fractions import Fraction
 
 import pyarrow as pa
 import pytest
 
-from tests.prep.test_table_nested import IMAGES, encoded, write_parquet
+from tests.prep.table_files import IMAGES, encoded, examples, write_parquet, write_text
 from tfshards.prep import Options, Table, append, plan
-from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.frames import read_records
-from tfshards.prep.sources.tables.images import same_images
+from tfshards.prep.sources.tables.images import stat_images
 from tfshards.prep.sources.tables.staging import PATH, SAME
 from tfshards.schemas import read_manifest
 
-RATIOS = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
+RATIOS = {"train": "1/2", "val": "1/2"}
 LINE = "36 rows name 12 images; rows of one image stay in one split, unless group_by= names other "
 
 
 def captions_by_split(out):
-    """Return the captions of each split."""
-    manifest = read_manifest(out)
+    """Return the captions of each split, which begin with the number of their image."""
     return {
-        name: {
-            decode_example(data)["caption"][0].decode()
-            for shard in split.shards
-            for _, data in read_records(out / shard.path, manifest.compression)
-        }
-        for name, split in manifest.splits.items()
+        split: {values["caption"][0].decode() for values in examples(out, split).values()}
+        for split in read_manifest(out).splits
     }
+
+
+def images_of(captions):
+    return {caption.split()[0] for caption in captions}
+
+
+def check_apart(out, num_captions, num_images):
+    """Check that each image is in one split."""
+    splits = captions_by_split(out).values()
+    assert sum(map(len, splits)) == num_captions
+    assert sum(len(images_of(captions)) for captions in splits) == num_images
 
 
 def rows_of(spellings, numbers):
@@ -38,8 +41,9 @@ def rows_of(spellings, numbers):
     return [f"{spelling.format(n)},{n} {k}" for n in numbers for k, spelling in enumerate(spellings)]
 
 
-def images_of(captions):
-    return {caption.split()[0] for caption in captions}
+@pytest.fixture
+def photos(image_folder):
+    return image_folder({f"a/{number}.png": number for number in range(20)})
 
 
 SPELLINGS = {
@@ -51,102 +55,79 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS.keys())
-def test_rows_of_one_image_stay_in_one_split(spellings, image_folder, quiet_build, tmp_path, log):
-    root = image_folder({f"a/{number}.png": number for number in range(14)})
-    (root / "link").symlink_to("a")
+def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp_path, log):
+    (photos / "link").symlink_to("a")
     for number in range(14):
-        os.symlink(f"{number}.png", root / f"a/{number}-link.png")
-    table = root / "rows.csv"
-    spellings = [spelling.replace("ROOT", str(root)) for spelling in spellings]
-    table.write_text("\n".join(["file_name,caption", *rows_of(spellings, range(12))]))
-    manifest = quiet_build(Table(table), tmp_path / "out", options=Options(splits=RATIOS))
-    splits = captions_by_split(tmp_path / "out")
-    assert sum(map(len, splits.values())) == 36
-    assert not images_of(splits["train"]) & images_of(splits["val"])
+        os.symlink(f"{number}.png", photos / f"a/{number}-link.png")
+    spellings = [spelling.replace("ROOT", str(photos)) for spelling in spellings]
+    table = write_text(photos / "rows.csv", "file_name,caption", *rows_of(spellings, range(12)))
+    manifest = build_table(table, build={"options": Options(splits=RATIOS)})
+    check_apart(tmp_path / "out", 36, 12)
     assert manifest.splits["train"].num_examples == 18
     assert f"{LINE}groups" in log
     assert "same_image" not in plan(Table(table), tmp_path / "whole").options
 
 
-def test_other_groups_are_those_of_the_user(image_folder, quiet_build, tmp_path, log):
-    root = image_folder({f"{number}.png": number for number in range(4)})
-    lines = [f"{row % 4}.png,{'abcdefgh'[row]},{row // 4}" for row in range(8)]
-    (root / "rows.csv").write_text("\n".join(["file_name,caption,half", *lines]))
-    manifest = quiet_build(
-        Table(root / "rows.csv"), tmp_path / "out", options=Options(splits=RATIOS, group_by="half")
-    )
-    found = {frozenset(captions) for captions in captions_by_split(tmp_path / "out").values()}
-    assert found == {frozenset("abcd"), frozenset("efgh")}
-    assert "same_image" not in manifest.options
+GROUPS = {
+    "groups of the user": (
+        [f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)],
+        {"group_by": "half"},
+        None,
+    ),
+    "one row per image": ([f"a/{row}.png,{row} x,0" for row in range(4)], {}, None),
+    "rows without an image": (
+        [*(f"a/{row % 4}.png,{row} x,0" for row in range(8)), ",8 x,0", ",9 x,0", "none.png,10 x,0"],
+        {},
+        "one split",
+    ),
+}
 
 
-def test_one_row_per_image_is_split_as_before(image_folder, quiet_build, tmp_path):
-    root = image_folder({f"{number}.png": number for number in range(4)})
-    (root / "rows.csv").write_text("file_name\n" + "\n".join(f"{row}.png" for row in range(4)))
-    manifest = quiet_build(Table(root / "rows.csv"), tmp_path / "out", options=Options(splits=RATIOS))
-    assert "same_image" not in manifest.options
-
-
-def test_rows_without_an_image_are_alone(image_folder, quiet_build, tmp_path):
-    root = image_folder({f"{number}.png": number for number in range(4)})
-    lines = [*(f"{row % 4}.png,a" for row in range(8)), ",c", ",d", "none.png,e", "none.png,f"]
-    (root / "rows.csv").write_text("\n".join(["file_name,caption", *lines]))
-    options = Options(splits=RATIOS, max_rejected=1)
-    manifest = quiet_build(Table(root / "rows.csv"), tmp_path / "out", options=options)
-    assert manifest.totals.rejected == 4
-    assert manifest.options["same_image"] == "one split"
+@pytest.mark.parametrize(("lines", "options", "recorded"), GROUPS.values(), ids=GROUPS.keys())
+def test_images_are_groups_only_where_rows_share_one(lines, options, recorded, photos, build_table, tmp_path):
+    table = write_text(photos / "rows.csv", "file_name,caption,half", *lines)
+    manifest = build_table(table, build={"options": Options(splits=RATIOS, max_rejected=1, **options)})
+    assert manifest.options.get("same_image") == recorded
+    assert manifest.totals.rejected == (3 if recorded else 0)
+    if options:
+        groups = {frozenset(images_of(captions)) for captions in captions_by_split(tmp_path / "out").values()}
+        assert groups == {frozenset("0123"), frozenset("4567")}
 
 
 @pytest.mark.parametrize("name", ["0.png", None])
-def test_images_of_one_path_inside_of_parquet_stay_in_one_split(name, quiet_build, tmp_path):
-    rows = [{"bytes": encoded(0), "path": name} for _ in range(2)] + [
-        {"bytes": encoded(1), "path": name and "1.png"}
-    ]
-    table = pa.table({"image": pa.array(rows, IMAGES), "caption": ["a", "b", "c"]})
-    options = Options(splits=RATIOS)
-    quiet_build(Table(write_parquet(tmp_path / "rows.parquet", table)), tmp_path / "out", options=options)
-    splits = captions_by_split(tmp_path / "out")
+def test_images_of_one_path_inside_of_parquet_stay_in_one_split(name, build_table, tmp_path):
+    rows = [{"bytes": encoded(number), "path": name and f"{number}.png"} for number in (0, 0, 1)]
+    columns = {"image": pa.array(rows, IMAGES), "caption": ["0 a", "0 b", "1 a"]}
+    table = write_parquet(tmp_path / "rows.parquet", columns)
+    manifest = build_table(table, build={"options": Options(splits=RATIOS)})
     if name:
-        assert {frozenset(captions) for captions in splits.values()} == {frozenset("ab"), frozenset("c")}
-    assert ("same_image" in read_manifest(tmp_path / "out").options) == (name is not None)
+        check_apart(tmp_path / "out", 3, 2)
+    assert ("same_image" in manifest.options) == (name is not None)
 
 
-def test_appended_captions_follow_their_image(image_folder, quiet_build, tmp_path):
-    root = image_folder({f"{number}.png": number for number in range(20)})
-    table = root / "rows.csv"
-    lines = rows_of(["{}.png", "./{}.png"], range(10))
-    table.write_text("\n".join(["file_name,caption", *lines]))
-    quiet_build(Table(table), tmp_path / "out", options=Options(splits=RATIOS))
-    table.write_text("\n".join(["file_name,caption", *lines, *rows_of([".//{}.png", "{}.png"], range(20))]))
+def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
+    lines = ["file_name,caption", *rows_of(["a/{}.png", "./a/{}.png"], range(10))]
+    table = write_text(photos / "rows.csv", *lines)
+    build_table(table, build={"options": Options(splits=RATIOS)})
+    write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
     append([str(table)], tmp_path / "out", engine="local", log=lambda line: None)
-    splits = captions_by_split(tmp_path / "out")
-    assert sum(len(images_of(captions)) for captions in splits.values()) == 20
-    assert not images_of(splits["train"]) & images_of(splits["val"])
+    check_apart(tmp_path / "out", 40, 20)
 
 
 def test_paths_from_the_root_of_the_file_system_are_their_own_folder(tmp_path):
-    rows = pa.table(
-        {PATH + "image": pa.array([b"x.png", b"/x.png", b"./x.png", b"//x.png"], pa.large_binary())}
+    paths = pa.array([b"x.png", b"/x.png", b"./x.png", b"//x.png"], pa.large_binary())
+    found = stat_images(
+        os.fsencode(tmp_path), pa.table({PATH + "image": paths}), ["image"], follow_links=True
     )
-    one, other, same, also = same_images(os.fsencode(tmp_path), rows, ["image"])[SAME].to_pylist()
+    one, other, same, also = found[SAME].to_pylist()
     assert one == same == b"x.png"
     assert other == also == os.path.relpath(b"/x.png", os.fsencode(tmp_path))
 
 
-def test_stratified_splits_keep_rows_of_one_image_together(image_folder, quiet_build, tmp_path):
-    root = image_folder({f"{number}.png": number for number in range(12)})
-    rows = [
-        f"{spelling}{number}.png,{number} {k},{number % 2}"
-        for number in range(12)
-        for k, spelling in enumerate(("", "./"))
-    ]
-    (root / "rows.csv").write_text("\n".join(["file_name,caption,label", *rows]))
-    manifest = quiet_build(
-        Table(root / "rows.csv"), tmp_path / "out", options=Options(splits=RATIOS, stratify=True)
-    )
-    splits = captions_by_split(tmp_path / "out")
-    assert not images_of(splits["train"]) & images_of(splits["val"])
-    assert {name: dict(split.label_counts) for name, split in manifest.splits.items()} == {
-        "train": {"0": 6, "1": 6},
-        "val": {"0": 6, "1": 6},
-    }
+def test_stratified_splits_keep_rows_of_one_image_together(photos, build_table, tmp_path):
+    spellings = ("a/{0}.png,{0} a,{1}", "./a/{0}.png,{0} b,{1}")
+    lines = [spelling.format(n, n % 2) for n in range(12) for spelling in spellings]
+    table = write_text(photos / "rows.csv", "file_name,caption,label", *lines)
+    manifest = build_table(table, build={"options": Options(splits=RATIOS, stratify=True)})
+    check_apart(tmp_path / "out", 24, 12)
+    assert [dict(split.label_counts) for split in manifest.splits.values()] == [{"0": 6, "1": 6}] * 2

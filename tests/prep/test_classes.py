@@ -7,35 +7,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from tests.errors import fault, raises
 from tfshards.prep import Arrays, ImageFolder, Options
 from tfshards.prep.sources.classes import class_map, class_names_of, read_class_names, twins
+from tfshards.prep.sources.keys import to_text
 from tfshards.prep.views.table import labels_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
-NAMES = {
-    "plain ones, in an order of their own": ("dog", "cat", "ant"),
-    "backslashes": ("\\", "a\\b", "\\n", "\\\\", "C:\\x41", "\\u", "ends in \\"),
-    "ends of lines of every kind": ("a\nb", "a\rb", "a\r\n", "\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"),
-    "what steers a terminal": ("\x1b[31mred", "\u202egnp.", "\t", "\x7f", "\x00"),
-    "quotes": ('"', "'", '\\"', "\\'", '"""', "a'b\"c"),
-    "spaces": (" ", "a ", " a", "a  b", "\u00a0", "\u3000"),
-    "names that are not UTF-8": ("caf\udce9", "\udcff\udc80", "猫"),
-    "a mark at the beginning": ("\ufeffcat", "dog"),
-    "case and Unicode forms": ("cat", "Cat", "caf\u00e9", "cafe\u0301"),
-    "comments and numbers": ("# a", "0", "1", "-"),
-    "beyond the first plane": ("\U0001f600", "\U000e0001", "\U0010ffff"),
-}
+# names of folders are any bytes
+ANY_NAME = st.one_of(st.text(min_size=1), st.binary(min_size=1).map(to_text))
 
 
-@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES.keys())
-def test_the_labels_txt_of_a_dataset_is_read_back_unchanged(names, tmp_path):
-    path = tmp_path / "labels.txt"
-    path.write_bytes(labels_text(names).encode())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ANY_NAME, min_size=1, unique=True))
+@example(["\ufeffcat", "\\n", "ends in \\", "\x85", "\u2028", "caf\udce9", "\U0010ffff", "\u202egnp.", " a "])
+@example([f"class {number}" for number in range(20_000)])
+def test_the_labels_txt_of_a_dataset_is_read_back_unchanged(tmp_path, names):
+    (tmp_path / "labels.txt").write_bytes(labels_text(names).encode())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_class_names(path) == names
+        assert read_class_names(tmp_path / "labels.txt") == tuple(names)
 
 
 BY_HAND = {
@@ -51,69 +45,50 @@ def test_a_map_may_be_written_by_hand(text, names, tmp_path):
     assert read_class_names(tmp_path / "labels.txt") == names
 
 
-LONE = r": has a backslash that is not escaped; write it as \\\\$"
 FAULTY = {
-    "nothing": (b"", r"labels\.txt, line 1: is empty; write one class per line$"),
-    "an empty line": (b"cat\n\ndog\n", r"labels\.txt, line 2: is empty; write one class per line$"),
-    "an empty last line": (b"cat\n\n", r"labels\.txt, line 2: is empty"),
-    "a name twice": (b"cat\ndog\ncat\n", r"labels\.txt, line 3: repeats 'cat'; write one class per line$"),
-    "a name twice, once escaped": (b"a\nb\n\\x61\n", r"line 3: repeats 'a'"),
-    "a lone backslash": (b"a\nb\\\n", rf"labels\.txt, line 2{LONE}"),
-    "an escape that is none": (b"a\\d\n", rf"line 1{LONE}"),
-    "half an escape": (b"\\x4\n", rf"line 1{LONE}"),
-    "an escape of Python that labels.txt has not": (b"\\N{BULLET}\n", rf"line 1{LONE}"),
-    "a character that there is not": (b"\\U00110000\n", rf"line 1{LONE}"),
-    "an odd number of backslashes": (b"\\\\\\\n", rf"line 1{LONE}"),
-    "no UTF-8": (
-        b"caf\xe9\n",
-        r"labels\.txt: is not UTF-8 \(.* at byte 3\); save it as UTF-8$",
-    ),
+    "nothing": (b"", "class-name-line", 1),
+    "an empty line": (b"cat\n\ndog\n", "class-name-line", 2),
+    "an empty last line": (b"cat\n\n", "class-name-line", 2),
+    "a name twice": (b"cat\ndog\ncat\n", "class-name-line", 3),
+    "a name twice, once escaped": (b"a\nb\n\\x61\n", "class-name-line", 3),
+    "a lone backslash": (b"a\nb\\\n", "class-name-backslash", 2),
+    "an escape that is none": (b"a\\d\n", "class-name-backslash", 1),
+    "half an escape": (b"\\x4\n", "class-name-backslash", 1),
+    "an escape of Python that labels.txt has not": (b"\\N{BULLET}\n", "class-name-backslash", 1),
+    "a character that does not exist": (b"\\U00110000\n", "class-name-backslash", 1),
+    "an odd number of backslashes": (b"\\\\\\\n", "class-name-backslash", 1),
 }
 
 
-@pytest.mark.parametrize(("text", "message"), FAULTY.values(), ids=FAULTY.keys())
-def test_a_faulty_line_is_named(text, message, tmp_path):
+@pytest.mark.parametrize(("text", "code", "number"), FAULTY.values(), ids=FAULTY.keys())
+def test_a_faulty_line_is_named(text, code, number, tmp_path):
     (tmp_path / "labels.txt").write_bytes(text)
-    with pytest.raises(InputError, match=message):
+    with raises(InputError, code, number=number):
         read_class_names(tmp_path / "labels.txt")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with raises(InputError, "unreadable"):
-        read_class_names(tmp_path / "gone.txt")
-    with raises(InputError, "unreadable"):
-        read_class_names(tmp_path)
+    for path in (tmp_path / "gone.txt", tmp_path):
+        with raises(InputError, "unreadable"):
+            read_class_names(path)
+    (tmp_path / "labels.txt").write_bytes(b"caf\xe9\n")
+    with raises(InputError, "text-not-utf8", start=3):
+        read_class_names(tmp_path / "labels.txt")
 
 
-def test_twenty_thousand_names_are_read_quickly(tmp_path):
-    names = tuple(f"class {number}" for number in range(20_000))
-    (tmp_path / "labels.txt").write_text(labels_text(names))
-    assert read_class_names(tmp_path / "labels.txt") == names
-
-
+ADD = "; add new classes at their end, and build the dataset again"
 MAPS = {
-    "a new class": (
-        ["cat", "dog", "fox"],
-        r"'fox' is not among them; add new classes at their end, and build the dataset again$",
-    ),
-    "a class that is missing": (
-        ["cat"],
-        r"'dog' is among them, but there is no folder of",
-    ),
-    "both": (["cat", "fox"], r"'fox' is not among them; .*; 'dog' is among them, but"),
-    "many new ones": (
-        ["cat", "dog", *"abcdefg"],
-        r"'a', 'b', 'c', 'd', 'e' and 2 more are not among them;",
-    ),
-    "another case": (["cat", "Dog"], r"'Dog' is not among them; .*'dog' is among them, but"),
-    "a name that steers a terminal": (["cat", "dog", "\x1b[1m\n"], r"'\\x1b\[1m\\n' is not among them"),
+    "a new class": (["cat", "dog", "fox"], f"without 'fox'{ADD}"),
+    "a class that is missing": (["cat"], "with 'dog', but there is none"),
+    "both": (["cat", "fox"], f"without 'fox'{ADD}; with 'dog', but there is none"),
+    "many new ones": (["cat", "dog", *"abcdefg"], f"without 'a', 'b', 'c', 'd', 'e' and 2 more{ADD}"),
 }
 
 
-@pytest.mark.parametrize(("found", "message"), MAPS.values(), ids=MAPS.keys())
-def test_classes_that_are_not_those_of_the_map_are_named(found, message):
-    with pytest.raises(InputError, match=f"^the classes differ from the given class names: {message}"):
-        class_map(found, ["dog", "cat"], "there is no folder of that name")
+@pytest.mark.parametrize(("found", "faults"), MAPS.values(), ids=MAPS.keys())
+def test_classes_that_are_not_those_of_the_map_are_named(found, faults):
+    with raises(InputError, "classes-differ", faults=faults):
+        class_map(found, ["dog", "cat"], "there is none")
 
 
 def test_a_label_map_keeps_its_order_and_without_one_names_are_sorted():
@@ -171,37 +146,32 @@ def test_a_build_uses_the_map_and_the_map_of_its_dataset_gives_the_same_build(
         quiet_build(ImageFolder(root, class_names=order), tmp_path / "3" / "out")
 
 
-def test_a_dataset_without_named_classes_has_no_label_map(tmp_path, quiet_build):
-    quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "out")
-    with raises(InputError, "classes-no-names"):
-        class_names_of(tmp_path / "out")
-
-
 def test_a_label_map_works_for_arrays_too(tmp_path, quiet_build):
     source = Arrays({"label": np.array(["b", "a", "b"])}, class_names=("b", "a"))
     assert quiet_build(source, tmp_path / "out").splits["train"].label_counts == {"b": 2, "a": 1}
     with raises(InputError, "array-label-unknown", each="b"):
         quiet_build(Arrays({"label": np.array(["b"])}, class_names=("a",)), tmp_path / "2")
+    quiet_build(Arrays({"label": np.arange(4)}), tmp_path / "numbers")
+    with raises(InputError, "classes-no-names"):
+        class_names_of(tmp_path / "numbers")
 
 
+LACKS = "warning: the split {!r} has no examples of {}; the classes keep their numbers"
 LACKING = {
-    "a split folder without one": (
-        {"train/cat/1.png": 1, "train/dog/1.png": 2, "val/cat/1.png": 3},
-        Options(),
-        ["warning: the split 'val' has no examples of 'dog'; the classes keep their numbers"],
-    ),
     "a split folder with an empty one": (
         {"train/cat/1.png": 1, "train/dog/1.png": 2, "val/cat/1.png": 3, "val/dog/": b""},
         Options(),
-        ["warning: the split 'val' has no examples of 'dog'; the classes keep their numbers"],
+        [LACKS.format("val", "'dog'")],
     ),
     "each lacks one, of a hostile name": (
         {"train/c\n/1.png": 1, "val/dog/1.png": 2},
         Options(),
-        [
-            "warning: the split 'train' has no examples of 'dog'; the classes keep their numbers",
-            r"warning: the split 'val' has no examples of 'c\n'; the classes keep their numbers",
-        ],
+        [LACKS.format("train", "'dog'"), LACKS.format("val", r"'c\n'")],
+    ),
+    "many classes in one line": (
+        {f"train/{name}/1.png": 1 for name in "abcdefgh"} | {"val/a/1.png": 1},
+        Options(),
+        [LACKS.format("val", "'b', 'c', 'd', 'e', 'f' and 2 more")],
     ),
     "a folder without images in any split is reported once": (
         {"train/cat/1.png": 1, "val/cat/1.png": 2, "train/dog/": b""},
@@ -211,10 +181,7 @@ LACKING = {
     "a split by ratio with too few": (
         {"cat/1.png": 1, "cat/2.png": 2, "cat/3.png": 3, "dog/1.png": 4},
         Options(splits={"train": "1/2", "val": "1/2"}, group_by="folder"),
-        [
-            "warning: the split 'train' has no examples of 'cat'; the classes keep their numbers",
-            "warning: the split 'val' has no examples of 'dog'; the classes keep their numbers",
-        ],
+        [LACKS.format("train", "'cat'"), LACKS.format("val", "'dog'")],
     ),
 }
 
@@ -224,22 +191,10 @@ def test_a_class_missing_from_a_split_is_reported_and_keeps_its_number(
     files, options, lines, image_folder, tmp_path, quiet_build, log
 ):
     manifest = quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=options)
-    assert [line for line in log if line.startswith("warning")] == lines
+    warnings = [line for line in log if line.startswith("warning")]
+    assert lines == [line for line in warnings if "no examples of" in line or "holds no images" in line]
     for split in manifest.splits.values():
-        assert (
-            tuple(split.label_counts)
-            == manifest.schema.class_names
-            == read_manifest(tmp_path / "out").schema.class_names
-        )
-
-
-def test_many_classes_missing_from_a_split_are_reported_in_one_line(image_folder, tmp_path, quiet_build, log):
-    files = {f"train/{name}/1.png": 1 for name in "abcdefgh"} | {"val/a/1.png": 1}
-    quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
-    assert log[0] == (
-        "warning: the split 'val' has no examples of 'b', 'c', 'd', 'e', 'f' and 2 more; "
-        "the classes keep their numbers"
-    )
+        assert tuple(split.label_counts) == manifest.schema.class_names
 
 
 def test_the_command_line_takes_a_label_map_from_a_file_or_a_dataset(small_folder, tmp_path, quiet_build):
@@ -257,12 +212,8 @@ def test_the_command_line_takes_a_label_map_from_a_file_or_a_dataset(small_folde
     assert cli.main([*build, str(tmp_path / "three"), "--class-names", str(tmp_path / "map.txt")]) == 1
 
 
-def test_missing_classes_cannot_be_allowed_without_class_names():
+def test_class_names_that_do_not_apply_are_refused(image_folder):
     with raises(OptionsError, "allow-missing-useless"):
         ImageFolder("photos", allow_missing_classes=True)
-
-
-def test_class_names_for_a_folder_without_classes_are_refused(image_folder):
-    root = image_folder({"1.png": 1})
     with raises(InputError, "class-names-useless"):
-        ImageFolder(root, class_names=["cat"]).listing()
+        ImageFolder(image_folder({"1.png": 1}), class_names=["cat"]).listing()

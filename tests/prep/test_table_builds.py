@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-import io
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
-import tensorflow_datasets as tfds
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
+from tests.errors import raises
+from tests.prep.table_files import write_parquet
 from tests.tables import mostly_nightly
-from tfshards.prep import ColumnRoles, Table, verify
+from tfshards.prep import ColumnRoles, Options, Table, verify
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table, stage_table
 from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError
 
 
 def mixed(folder: Path, num_rows: int) -> Path:
-    """A table with an image, a list, a class and a column that is dropped."""
+    """A table with an image, a list, a class and a column that is dropped, in another order than the keys."""
     names = [f"{number:03d}.png" for number in range(num_rows)]
-    table = pa.table(
-        {
-            "file_name": names,
-            "label": [("b", "a")[number % 2] for number in range(num_rows)],
-            "boxes": [list(range(number % 3)) for number in range(num_rows)],
-            "score": np.arange(num_rows) / 3,
-            "unused": names,
-        }
+    columns = {
+        "file_name": names,
+        "label": [("b", "a")[number % 2] for number in range(num_rows)],
+        "boxes": [list(range(number % 3)) for number in range(num_rows)],
+        "score": np.arange(num_rows) / 3,
+        "unused": names,
+    }
+    return write_parquet(
+        folder / "t.parquet", pa.table(columns).take(np.random.default_rng(0).permutation(num_rows))
     )
-    # in another order than the keys
-    pa.parquet.write_table(table.take(np.random.default_rng(0).permutation(num_rows)), folder / "t.parquet")
-    return folder / "t.parquet"
 
 
 def source(path: Path) -> Table:
@@ -81,57 +73,29 @@ def test_workers_of_any_kind_write_the_same_bytes(mode, table, tmp_path, quiet_b
     assert verify(tmp_path / "two" / "out", deep=True)
 
 
-def test_a_killed_build_can_be_resumed(image_folder, tmp_path, quiet_build, contents, log):
-    file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (450, 450, 3), np.uint8)).save(file, "BMP")
-    # each takes a while because it is re-encoded
-    root = image_folder({f"{number:03d}.png": file.getvalue() for number in range(20)})
-    path, out = mixed(root, 20), tmp_path / "out"
-    code = (
-        "import sys; from tfshards.prep import ColumnRoles, Table, build; "
-        "build(Table(sys.argv[1], columns=ColumnRoles(drop=('unused',))), sys.argv[2], shards=10)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, path, out], stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 100
-    while not list(out.glob(f"{AREA_NAME}/*/first/*.done")):
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (out / "dataset.json").exists()
-    assert list(out.glob(f"{AREA_NAME}/staged-*/rows.arrow"))
-    quiet_build(source(path), out, shards=10)
-    assert "resuming the build: " in log[0]
-    quiet_build(source(path), tmp_path / "whole" / "out", shards=10)
+def test_a_build_that_ended_before_its_commit_is_resumed(table, tmp_path, quiet_build, contents, log):
+    out, given = tmp_path / "out", {"shards": 4, "options": Options(max_rejected=1)}
+    (table.parent / "000.png").write_bytes(b"no image")
+    with raises(BuildError, "too-many-rejected"):
+        quiet_build(source(table), out, shards=4, options=Options(max_rejected=0))
+    assert list(out.glob(f"{AREA_NAME}/*/first/*.done"))
+    quiet_build(source(table), out, **given)
+    assert "resuming the build: 4 of 4 shards finished" in log
+    quiet_build(source(table), tmp_path / "whole" / "out", **given)
     assert contents(out) == contents(tmp_path / "whole" / "out")
     assert not (out / AREA_NAME).exists()
-    quiet_build(source(path), out, shards=10)
+    quiet_build(source(table), out, **given)
     assert log[-1] == up_to_date(out, is_compared=False)
-
-
-def test_tensorflow_datasets_opens_a_table(table, tmp_path, quiet_build, log):
-    quiet_build(source(table), tmp_path / "out", shards=2)
-    assert not [line for line in log if line.startswith("warning")]
-    builder = tfds.builder_from_directory(str(tmp_path / "out"))
-    rows = {row["key"]: row for row in tfds.as_numpy(builder.as_dataset(split="train"))}
-    assert len(rows) == 20
-    assert rows[b"005.png"]["boxes"].tolist() == [0, 1]
-    assert rows[b"003.png"]["boxes"].tolist() == []
-    assert builder.info.features["label"].names == ["a", "b"]
-    assert rows[b"005.png"]["label"] == 0
 
 
 @pytest.mark.parametrize("columns", [{"file_name": "{}.png", "x": "{}"}, {"x": "{}"}], ids=["images", "none"])
 def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(columns, tmp_path):
     sizes = []
     for num_rows in (10, 10_000):
-        folder = tmp_path / str(num_rows)
-        folder.mkdir()
         rows = {name: [form.format(number) for number in range(num_rows)] for name, form in columns.items()}
-        pa.parquet.write_table(pa.table(rows), tmp_path / "t.parquet")
         (tmp_path / "0.png").touch()
-        reader = Table(tmp_path / "t.parquet").stage(folder)
+        (tmp_path / str(num_rows)).mkdir()
+        reader = Table(write_parquet(tmp_path / "t.parquet", rows)).stage(tmp_path / str(num_rows))
         assert reader.listing().num_examples == num_rows
         sizes.append(len(pickle.dumps(reader)))
     assert sizes[1] <= sizes[0] + 20

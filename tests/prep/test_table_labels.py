@@ -6,31 +6,30 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from tests.errors import fault, raises
+from tests.prep.table_files import examples, write_parquet, write_text
 from tfshards import loader
 from tfshards.prep import ColumnRoles, Options, Table, verify
 from tfshards.prep.cli.main import main
-from tfshards.prep.planning.splits import parse_ratios
-from tfshards.prep.records.example import decode_example
-from tfshards.prep.records.frames import read_records
 from tfshards.prep.sources.tables.labels import groups_of
 from tfshards.schemas import Feature, InputError, read_manifest
 
+HALVES = {"train": "1/2", "val": "1/2"}
+MAP = pa.map_(pa.string(), pa.int64())
 
-def parquet(folder: Path, **columns: object) -> Path:
-    path = folder / "rows.parquet"
-    pa.parquet.write_table(pa.table(columns), path)
-    return path
+
+@pytest.fixture
+def rows(tmp_path):
+    """Write a table with these columns."""
+    return lambda **columns: write_parquet(tmp_path / "rows.parquet", columns)
 
 
 def values(out: Path, name: str, split: str = "train") -> list[list[object]]:
     """Return one feature of each example of a split, in the order of the rows."""
-    shards = read_manifest(out).splits[split].shards
-    found = [decode_example(data) for shard in shards for _, data in read_records(out / shard.path, "none")]
-    return [row[name] for row in sorted(found, key=lambda row: int(row["key"][0]))]
+    found = examples(out, split)
+    return [found[key][name] for key in sorted(found, key=int)]
 
 
 CLASSES = {
@@ -40,6 +39,7 @@ CLASSES = {
     "integers": ([2, 0, 2], (), [[2], [0], [2]]),
     "small integers": (pa.array([2, 0, 2], pa.uint8()), (), [[2], [0], [2]]),
     "uint64 within int64": (pa.array([2, 0, 2], pa.uint64()), (), [[2], [0], [2]]),
+    "as many integers as allowed": (list(range(10_000)), (), [[number] for number in range(10_000)]),
     "truth values": ([True, False, True], ("false", "true"), [[1], [0], [1]]),
     "several classes of text": ([["b", "a"], [], ["a"]], ("a", "b"), [[1, 0], [], [0]]),
     "several classes, one row of them missing": ([["b"], None, ["a", "b"]], ("a", "b"), [[1], [], [0, 1]]),
@@ -49,8 +49,8 @@ CLASSES = {
 
 
 @pytest.mark.parametrize(("labels", "names", "numbers"), CLASSES.values(), ids=CLASSES.keys())
-def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, tmp_path, quiet_build):
-    manifest = quiet_build(Table(parquet(tmp_path, label=labels)), tmp_path / "out", shards=2)
+def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, rows, tmp_path, build_table):
+    manifest = build_table(rows(label=labels), build={"shards": 2})
     shape = () if all(len(each) == 1 for each in numbers) else (None,)
     assert manifest.schema["label"] == Feature("label", "label", "int64", shape)
     assert manifest.schema.class_names == names
@@ -58,247 +58,155 @@ def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, tmp_path, 
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_class_names_and_several_classes_per_row_reach_the_loader(tmp_path, quiet_build):
-    path = parquet(tmp_path, tags=[["sea", "sun"], [], ["sun"]])
-    quiet_build(Table(path, columns=ColumnRoles(label="tags")), tmp_path / "out")
+def test_class_names_and_several_classes_per_row_reach_the_loader(rows, tmp_path, build_table):
+    build_table(rows(tags=[["sea", "sun"], [], ["sun"]]), columns=ColumnRoles(label="tags"))
     read = {"batch_size": 3, "select": ("tags", "key"), "class_names": ["sea", "sun"]}
     ((tags, keys),) = loader.load(tmp_path / "out", **read)
     assert dict(zip(keys.numpy(), tags.to_list(), strict=True)) == {b"0": [0, 1], b"1": [], b"2": [1]}
 
 
-@pytest.mark.parametrize(
-    ("labels", "kind"),
-    [
-        ([0.5, 1.5], "raw"),  # a target of a regression
-        ([-1, 1], "int"),
-        (list(range(10_001)), "int"),
-        ([str(number) for number in range(10_001)], "bytes"),  # captions
-        ([[0.5], [1.0]], "raw"),
-    ],
-)
-def test_a_column_named_label_is_stored_as_it_is_by_default(labels, kind, tmp_path, quiet_build):
-    path = parquet(tmp_path, label=labels)
-    manifest = quiet_build(Table(path), tmp_path / "out")
-    assert manifest.schema["label"].kind == kind
-    with pytest.raises(
-        InputError, match=r"^column 'label': .* name another column with label=, or rename this one$"
-    ):
-        quiet_build(Table(path, columns=ColumnRoles(label="label")), tmp_path / "other")
+FLOATS, NEGATIVE = "floating-point numbers", "negative numbers"
+# the kind of feature as which a column "label" is stored, and the warning
+NOT_CLASSES = {
+    "a target of a regression": ([0.5, 1.5], "raw", None),
+    "lists of targets": ([[1.0], [0.0]], "raw", None),
+    "NaN": ([float("nan")] * 2, "raw", None),
+    "whole floats": ([1.0, 0.0], "raw", FLOATS),
+    "whole floats, one missing": ([1.0, None], "raw", FLOATS),
+    "whole floats of 16 bits": (pa.array(np.array([1, 0], np.float16)), "raw", FLOATS),
+    "negative": ([-1, 1], "int", NEGATIVE),
+    "too many numbers": (list(range(10_001)), "int", None),
+    "captions": ([str(number) for number in range(10_001)], "bytes", None),
+}
 
 
-def test_ten_thousand_labels_are_classes(tmp_path, quiet_build):
-    manifest = quiet_build(Table(parquet(tmp_path, label=list(range(10_000)))), tmp_path / "out")
-    assert manifest.schema["label"].kind == "label"
+@pytest.mark.parametrize(("labels", "kind", "warning"), NOT_CLASSES.values(), ids=NOT_CLASSES.keys())
+def test_a_column_named_label_is_stored_as_it_is_by_default(labels, kind, warning, rows, tmp_path):
+    path = rows(label=labels)
+    found = Table(path).stage(tmp_path)
+    assert found.schema["label"].kind == kind
+    assert len(found.warnings) == (warning is not None)
+    assert all(f"'label' holds {warning}, so the values are not classes" in line for line in found.warnings)
+    with raises(InputError, "label-column-fault"):
+        Table(path, columns=ColumnRoles(label="label")).stage(tmp_path)
 
 
 WRONG_LABELS = {
-    "fractions": (
-        [0.5, 1.0],
-        None,
-        r"^column 'y': labels must be text or integers, not float64; name anot",
-    ),
-    "negative": (
-        [-1, 1],
-        None,
-        r"^column 'y': the label -1 is negative or exceeds int64; name another",
-    ),
-    "beyond int64": (
-        pa.array([2**63, 1], pa.uint64()),
-        None,
-        r"the label 9223372036854775808 is negative or exceeds int64",
-    ),
-    "too many": (
-        list(range(10_001)),
-        None,
-        r"has more than 10000 different labels, which is too many for classes; name",
-    ),
-    "missing": (
-        ["a", None],
-        None,
-        r"^column 'y': 1 value is missing, the first in data row 2; fill it in",
-    ),
-    "empty": (
-        ["a", ""],
-        None,
-        r"^column 'y', data row 2, holds an empty string, which is not a class name; write",
-    ),
-    "empty in a list": (
-        [["a"], ["a", ""]],
-        None,
-        r"^column 'y' holds an empty string, which is not a class name; write the class",
-    ),
-    "a new class": (
-        ["a", "b", "c"],
-        ("a", "b"),
-        r"'c' is not among them; add new classes at their end",
-    ),
-    "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), r"'c' is not among them"),
-    "a number too large": (
-        [0, 2],
-        ("a", "b"),
-        r"^column 'y': the label 2 is not one of the 2 class names, which are numbered from 0 to 1$",
-    ),
-    "a number too large in a list": (
-        [[0], [1, 2]],
-        ("a", "b"),
-        r"the label 2 is not one of the 2 class names",
-    ),
-    "a map": (
-        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
-        None,
-        r"^column 'y': its type map<string, int64.*> cannot be stored",
-    ),
+    "beyond int64": (pa.array([2**63, 1], pa.uint64()), None, "label-column-fault"),
+    "missing": (["a", None], None, "column-missing-values"),
+    "empty": (["a", ""], None, "label-column-empty"),
+    "empty in a list": ([["a"], ["a", ""]], None, "label-column-empty"),
+    "a new class": (["a", "b", "c"], ("a", "b"), "classes-differ"),
+    "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), "classes-differ"),
+    "a number too large": ([0, 2], ("a", "b"), fault("label-column-range", largest=2, num_names=2)),
+    "a number too large in a list": ([[0], [1, 2]], ("a", "b"), "label-column-range"),
+    "a map": (pa.array([[("a", 1)]], MAP), None, "column-type"),
 }
 
 
-@pytest.mark.parametrize(("labels", "names", "message"), WRONG_LABELS.values(), ids=WRONG_LABELS.keys())
-def test_labels_that_cannot_be_classes_are_reported(labels, names, message, tmp_path, quiet_build):
-    source = Table(parquet(tmp_path, y=labels), columns=ColumnRoles(label="y"), class_names=names)
-    with pytest.raises(InputError, match=message):
-        quiet_build(source, tmp_path / "out")
+@pytest.mark.parametrize(("labels", "names", "expected"), WRONG_LABELS.values(), ids=WRONG_LABELS.keys())
+def test_labels_that_cannot_be_classes_are_reported(labels, names, expected, rows, tmp_path):
+    source = Table(rows(y=labels), columns=ColumnRoles(label="y"), class_names=names)
+    with raises(InputError, expected):
+        source.stage(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["b", "a"], [[0], [1]]),  # by name
-        ([["b", "a"], ["a"]], [[0, 1], [1]]),
-        ([0, 1], [[0], [1]]),  # by number
-        ([[1], [0, 1]], [[1], [0, 1]]),
-    ],
-)
-def test_a_label_map_from_a_file_keeps_its_order(labels, expected, tmp_path, capsys):
-    (tmp_path / "labels.txt").write_text("b\na\n")
-    path, out = parquet(tmp_path, y=labels), tmp_path / "out"
-    assert (
-        main(["build", "table", str(path), str(out), "--label=y", f"--class-names={tmp_path / 'labels.txt'}"])
-        == 0
-    )
-    assert read_manifest(out).schema.class_names == ("b", "a")
+LABEL_MAPS = {
+    "by name": (["b", "a"], [[0], [1]]),
+    "by name in lists": ([["b", "a"], ["a"]], [[0, 1], [1]]),
+    "by number": ([0, 1], [[0], [1]]),
+    "by number in lists": ([[1], [0, 1]], [[1], [0, 1]]),
+}
+
+
+@pytest.mark.parametrize(("labels", "expected"), LABEL_MAPS.values(), ids=LABEL_MAPS.keys())
+def test_a_label_map_keeps_its_order_and_its_classes_without_rows(labels, expected, rows, tmp_path, capsys):
+    names = write_text(tmp_path / "labels.txt", "b", "a", "c")
+    out = tmp_path / "out"
+    assert main(["build", "table", str(rows(y=labels)), str(out), "--label=y", f"--class-names={names}"]) == 0
+    assert read_manifest(out).schema.class_names == ("b", "a", "c")
     assert values(out, "y") == expected
+    assert "warning: column 'y': classes without rows: 1 of 3" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("labels", [["a", "a"], [0, 0], [["a"], []]])
-def test_a_class_of_the_label_map_may_have_no_row(labels, tmp_path, quiet_build, log):
-    path = parquet(tmp_path, label=labels)
-    manifest = quiet_build(Table(path, class_names=("a", "b", "c")), tmp_path / "out")
-    assert manifest.schema.class_names == ("a", "b", "c")
-    assert log[0] == "warning: column 'label': 2 of the 3 classes have no row"
-
-
-def test_truth_values_are_looked_up_in_a_label_map_by_their_names(tmp_path, quiet_build):
-    (tmp_path / "rows.csv").write_text("label\ntrue\nfalse\ntrue\n")
-    quiet_build(Table(tmp_path / "rows.csv", class_names=("true", "false")), tmp_path / "out")
+def test_truth_values_are_looked_up_in_a_label_map_by_their_names(tmp_path, build_table):
+    path = write_text(tmp_path / "rows.csv", "label", "true", "false", "true")
+    build_table(path, class_names=("true", "false"))
     assert values(tmp_path / "out", "label") == [[0], [1], [0]]
 
 
-def test_a_label_map_needs_labels(tmp_path, quiet_build):
+def test_a_label_map_needs_labels(rows, tmp_path):
     with raises(InputError, "table-no-label"):
-        quiet_build(Table(parquet(tmp_path, x=[1]), class_names=("a",)), tmp_path / "out")
+        Table(rows(x=[1]), class_names=("a",)).stage(tmp_path)
 
 
-def test_class_names_that_look_the_same_are_reported(tmp_path, quiet_build, log):
-    quiet_build(Table(parquet(tmp_path, label=["Dog", "dog"])), tmp_path / "out")
-    assert log[0] == "warning: 'Dog' and 'dog' look alike, but are two classes"
-
-
-def test_a_column_names_the_splits_training_first(tmp_path, quiet_build):
-    path = parquet(tmp_path, x=[0, 1, 2, 3], split=["test", "train", "odd", "validation"])
-    manifest = quiet_build(Table(path), tmp_path / "out")
-    assert list(manifest.splits) == ["train", "validation", "test", "odd"]
-    assert manifest.schema.names == ("x", "key")
-    assert {split: values(tmp_path / "out", "x", split) for split in manifest.splits} == {
-        "train": [[1]],
-        "validation": [[3]],
-        "test": [[0]],
-        "odd": [[2]],
+def test_names_of_splits_and_classes_that_look_alike_are_reported(tmp_path):
+    path = write_text(tmp_path / "rows.csv", "n,split,label", "0,Train,cat", "1,train,dog", '2,val," cat"')
+    assert set(Table(path).stage(tmp_path).warnings) == {
+        "'Train' and 'train' look alike, but are two splits",
+        "' cat' and 'cat' look alike, but are two classes",
     }
 
 
-def test_splits_may_be_numbered_and_in_any_column(tmp_path, quiet_build):
-    path = parquet(tmp_path, x=[0, 1, 2], fold=[1, 0, 1])
-    manifest = quiet_build(Table(path, columns=ColumnRoles(split="fold")), tmp_path / "out")
-    assert {split: manifest.splits[split].num_examples for split in manifest.splits} == {"0": 1, "1": 2}
+def test_a_column_names_the_splits_training_first(rows, tmp_path, build_table):
+    manifest = build_table(rows(x=[0, 1, 2, 3], split=["test", "train", "odd", "validation"]))
+    assert manifest.schema.names == ("x", "key")
+    found = {split: values(tmp_path / "out", "x", split) for split in manifest.splits}
+    assert [*found.items()] == [("train", [[1]]), ("validation", [[3]]), ("test", [[0]]), ("odd", [[2]])]
 
 
-NOT_CLASSES = {
-    "whole floats": ([1.0, 0.0], "floating-point", "as integers or text"),
-    "whole floats, one missing": ([1.0, None], "floating-point", "as integers or text"),
-    "negative": ([-1, 1], "negative", "as integers from 0, or as text"),
-    "fractions": ([0.5, 1.0], None, ""),
-    "lists": ([[1.0], [0.0]], None, ""),
-    "NaN": ([float("nan")] * 2, None, ""),
-}
+def test_splits_may_be_numbered_and_in_any_column(rows, build_table):
+    manifest = build_table(rows(x=[0, 1, 2], fold=[1, 0, 1]), columns=ColumnRoles(split="fold"))
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == {"0": 1, "1": 2}
 
 
-@pytest.mark.parametrize(("labels", "kind", "remedy"), NOT_CLASSES.values(), ids=NOT_CLASSES.keys())
-def test_numbers_that_look_like_classes_but_are_not_are_reported(labels, kind, remedy, tmp_path):
-    (tmp_path / "stage").mkdir()
-    found = Table(parquet(tmp_path, label=labels, x=[1, 2])).stage(tmp_path / "stage")
-    assert found.schema["label"].kind != "label"
-    line = f"the column 'label' holds {kind} numbers, so the values are not classes; if they are, save them"
-    assert found.warnings == ((f"{line} {remedy}",) if kind else ())
-
-
-def test_another_split_column_is_another_build(tmp_path, quiet_build):
-    path = parquet(tmp_path, x=[0, 1], a=["train", "val"], b=["val", "train"])
-    quiet_build(Table(path, columns=ColumnRoles(split="a", drop=("b",))), tmp_path / "out")
-    other = Table(path, columns=ColumnRoles(split="b", drop=("a",)))
+def test_another_split_column_is_another_build(rows, tmp_path, build_table):
+    path = rows(x=[0, 1], a=["train", "val"], b=["val", "train"])
+    build_table(path, columns=ColumnRoles(split="a", drop=("b",)))
+    other = ColumnRoles(split="b", drop=("a",))
     with raises(InputError, "dataset-differs"):
-        quiet_build(other, tmp_path / "out")
-    quiet_build(other, tmp_path / "out", overwrite=True)
+        build_table(path, columns=other)
+    build_table(path, columns=other, build={"overwrite": True})
     assert values(tmp_path / "out", "x", "train") == [[1]]
 
 
 WRONG_SPLITS = {
-    "no name of a split": (
-        ["train", "a/b"],
-        r"^column 'split', data row 2: the split name .*a/b.* must be letters, digi",
-    ),
-    "an empty one": (["train", ""], r"^column 'split', data row 2: the split name "),
-    "one that is missing": (["train", None], r"^column 'split': 1 value is missing, the first in data row 2"),
-    "fractions": (
-        [0.5, 1.0],
-        r"^column 'split': names of splits must be text or integers, not float64$",
-    ),
-    "lists": ([["train"], ["val"]], r"names of splits must be text or integers, not list<"),
-    "too many": (
-        [f"s{number}" for number in range(101)],
-        r"^column 'split': names 101 splits, more than 100; if it does not hold splits, leave it out w",
-    ),
+    "no name of a split": (["train", "a/b"], fault("split-column-name", row=2)),
+    "an empty one": (["train", ""], fault("split-column-name", row=2)),
+    "one that is missing": (["train", None], "column-missing-values"),
+    "fractions": ([0.5, 1.0], fault("split-column-type", dtype_name="float64")),
+    "lists": ([["train"], ["val"]], "split-column-type"),
+    "too many": ([f"s{number}" for number in range(101)], fault("split-column-many", num_names=101)),
 }
 
 
-@pytest.mark.parametrize(("splits", "message"), WRONG_SPLITS.values(), ids=WRONG_SPLITS.keys())
-def test_a_column_that_cannot_name_splits_is_reported(splits, message, tmp_path, quiet_build):
-    path = parquet(tmp_path, x=list(range(len(splits))), split=splits)
-    with pytest.raises(InputError, match=message):
-        quiet_build(Table(path), tmp_path / "out")
+@pytest.mark.parametrize(("splits", "expected"), WRONG_SPLITS.values(), ids=WRONG_SPLITS.keys())
+def test_a_column_that_cannot_name_splits_is_reported(splits, expected, rows, tmp_path):
+    with raises(InputError, expected):
+        Table(rows(x=list(range(len(splits))), split=splits)).stage(tmp_path)
 
 
-def test_splits_by_ratio_require_dropping_the_split_column(tmp_path, capsys):
-    path = parquet(tmp_path, x=list(range(10)), split=["train"] * 5 + ["val"] * 5)
-    command = [
-        "build",
-        "table",
-        str(path),
-        str(tmp_path / "out"),
-        "--split",
-        "train=0.8",
-        "--split",
-        "val=0.2",
-    ]
+def test_splits_by_ratio_require_dropping_the_split_column(rows, tmp_path, capsys):
+    path = rows(x=list(range(10)), split=["train"] * 5 + ["val"] * 5)
+    ratios = ["--split", "train=0.8", "--split", "val=0.2"]
+    command = ["build", "table", str(path), str(tmp_path / "out"), *ratios]
     assert main(command) == 1
     assert "the source already has the splits train, val; leave out --split" in capsys.readouterr().err
     assert main([*command, "--drop", "split"]) == 0
     assert read_manifest(tmp_path / "out").splits["train"].num_examples == 8
 
 
-def test_classes_are_split_in_the_same_ratios(tmp_path, quiet_build):
-    path = parquet(tmp_path, label=["a"] * 10 + ["b"] * 20)
-    options = Options(splits=parse_ratios(["train=0.8", "val=0.2"]), stratify=True)
-    manifest = quiet_build(Table(path), tmp_path / "out", options=options)
-    assert manifest.splits["val"].label_counts == {"a": 2, "b": 4}
+@pytest.mark.parametrize(
+    ("labels", "options", "counts"),
+    [
+        (["a"] * 10 + ["b"] * 20, {"stratify": True}, [(5, 10), (5, 10)]),
+        (["a", "b"] * 5, {"group_by": "label"}, [(0, 5), (5, 0)]),
+    ],
+    ids=["in the same ratios", "by the name of their class"],
+)
+def test_rows_are_split_by_their_class(labels, options, counts, rows, build_table):
+    manifest = build_table(rows(label=labels), build={"options": Options(splits=HALVES, **options)})
+    assert sorted(tuple(split.label_counts.values()) for split in manifest.splits.values()) == counts
 
 
 GROUPS = {
@@ -314,70 +222,40 @@ GROUPS = {
 
 @pytest.mark.parametrize("is_dropped", [True, False])
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS.keys())
-def test_rows_of_one_group_stay_in_one_split(groups, is_dropped, tmp_path, quiet_build):
+def test_rows_of_one_group_have_equal_values(groups, is_dropped, rows, tmp_path):
     groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
-    path = parquet(tmp_path, x=list(range(40)), group=pa.concat_arrays([groups] * 10))
-    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="group")
+    path = rows(x=list(range(40)), group=pa.concat_arrays([groups] * 10))
     # no files have these names
     columns = ColumnRoles(drop=("group",)) if is_dropped else ColumnRoles(no_images=True)
-    quiet_build(Table(path, columns=columns), tmp_path / "out", options=options)
-    val = {number for (number,) in values(tmp_path / "out", "x", "val")}
-    assert len(val) == 20
-    assert {number % 4 for number in val} == {number % 4 for number in val if number < 4}
-
-
-def test_a_group_does_not_depend_on_the_type_of_its_column(tmp_path, quiet_build):
-    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
-    found = []
-    for place, groups in enumerate(([10, 20, 30, 40], ["10", "20", "30", "40"])):
-        out = tmp_path / str(place)
-        quiet_build(Table(parquet(tmp_path, x=[0, 1, 2, 3], g=groups)), out, options=options)
-        found.append(values(out, "x", "val"))
-    assert found[0] == found[1]
-
-
-def test_rows_are_grouped_by_the_name_of_their_class(tmp_path, quiet_build):
-    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="label")
-    manifest = quiet_build(Table(parquet(tmp_path, label=["a", "b"] * 5)), tmp_path / "out", options=options)
-    assert sorted(tuple(split.label_counts.values()) for split in manifest.splits.values()) == [
-        (0, 5),
-        (5, 0),
-    ]
+    reader = Table(path, columns=columns).stage(tmp_path)
+    found = reader.groups(reader.listing(), "group")
+    assert found == found[:4] * 10
+    assert len(set(found)) == 4
+    if groups.type == pa.int64():
+        # whatever the type of the column
+        assert found[:4] == [b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 def test_zeros_of_either_sign_are_one_group(kind):
-    column = pa.chunked_array([pa.array(np.array([0.0, -0.0, 1.5], kind))])
-    first, second, third = groups_of("g", column)
+    first, second, third = groups_of("g", pa.chunked_array([pa.array(np.array([0.0, -0.0, 1.5], kind))]))
     assert first == second != third
 
 
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [
-        (
-            ["a", None, "b"],
-            fault("group-by-missing", by="g", rows="1 row has"),
-        ),
-        (["a", "", ""], fault("group-by-missing", by="g", rows="2 rows have")),  # empty, as in CSV
-        ([1, None, 2], fault("group-by-missing", by="g", rows="1 row has")),
-        ([0.5, None, float("nan")], fault("group-by-missing", by="g", rows="2 rows have")),
-        ([["a"], ["b"], []], fault("group-by-lists", name="g")),
-        (
-            pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64())),
-            fault("column-type", name="g"),
-        ),
-    ],
-)
-def test_a_column_that_cannot_group_is_reported(groups, message, tmp_path, quiet_build):
-    source = Table(parquet(tmp_path, x=[1, 2, 3], g=groups), columns=ColumnRoles(drop=("g",)))
-    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="g")
-    with raises(InputError, message):
-        quiet_build(source, tmp_path / "out", options=options)
+WRONG_GROUPS = {
+    "missing text": (["a", None, "b"], fault("group-by-missing", by="g", num_missing=1)),
+    "empty text, as in CSV": (["a", "", ""], fault("group-by-missing", by="g", num_missing=2)),
+    "a missing number": ([1, None, 2], fault("group-by-missing", by="g", num_missing=1)),
+    "NaN": ([0.5, None, float("nan")], fault("group-by-missing", by="g", num_missing=2)),
+    "lists": ([["a"], ["b"], []], fault("group-by-lists", name="g")),
+    "a map": (pa.array([[("a", 1)]] * 3, MAP), fault("column-type", name="g")),
+}
 
 
-def test_an_unknown_group_column_is_reported_with_the_existing_ones(tmp_path, quiet_build):
-    options = Options(splits=parse_ratios(["train=0.5", "val=0.5"]), group_by="h")
-    source = Table(parquet(tmp_path, x=[1, 2], g=[1, 2]), columns=ColumnRoles(drop=("g",)))
+@pytest.mark.parametrize(("groups", "expected"), WRONG_GROUPS.values(), ids=WRONG_GROUPS.keys())
+def test_a_column_that_cannot_group_is_reported(groups, expected, rows, tmp_path):
+    reader = Table(rows(x=[1, 2, 3], g=groups), columns=ColumnRoles(drop=("g",))).stage(tmp_path)
+    with raises(InputError, expected):
+        reader.groups(reader.listing(), "g")
     with raises(InputError, "group-by-column", by="h", columns="g, x"):
-        quiet_build(source, tmp_path / "out", options=options)
+        reader.groups(reader.listing(), "h")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.mapped import AnyArray, Layout, MappedArray
-from tfshards.prep.sources.classes import MAX_CLASSES, not_classes, usual_order
+from tfshards.prep.sources.classes import MAX_CLASSES, unused_numbers, usual_order
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.index import IntArray
@@ -142,12 +142,7 @@ def unused_label(name: str | None, array: MappedArray | None) -> list[str]:
         ]
     if len(shape) != 1 or kind not in "if":
         return []
-    values = array.whole()
-    if kind == "i":
-        return [not_classes("array", name, "negative")] if len(values) and values.min() < 0 else []
-    found = values[np.isfinite(values)]
-    are_whole = len(found) and np.array_equal(found, np.floor(found))
-    return [not_classes("array", name, "floating-point")] if are_whole else []
+    return unused_numbers("array", name, array.whole())
 
 
 def _numbers(values: AnyArray, name: str, num_classes: int) -> IntArray:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,28 +34,15 @@ class AnnotatedImage:
         boxes: four numbers of each object.
         categories: class number of each object.
         others: further values by column, of the image or one for each object.
-        size: width and height that the annotations state, to which the boxes refer, if they are in pixels.
+        size: width and height to which boxes in pixels refer; None where the annotations do not state them.
     """
 
     path: bytes
     split: str = ""
     boxes: list[Sequence[float]] = field(default_factory=list)
     categories: list[int] = field(default_factory=list)
-    others: dict[str, object] = field(default_factory=dict)
-    size: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """A table of images with boxes.
-
-    Attributes:
-        file: the rows, with the class names of ``objects/category``.
-        folder: folder to which the paths of images are relative.
-    """
-
-    file: TableFile
-    folder: Path
+    others: dict[str, Any] = field(default_factory=dict)
+    size: tuple[int | None, ...] = ()
 
 
 def annotation_table(
@@ -88,25 +76,17 @@ def annotation_table(
     for part, content in sorted(parts):
         digest.update(b"%d %s %d " % (len(part), part, len(content)) + content)
     class_names = {CATEGORY: names} if names else {}
-    sizes = tuple(image.size for image in images)
-    return TableFile(pa.table(columns), f"sha256:{digest.hexdigest()}", tuple(warnings), class_names, sizes)
+    sides = tuple(zip(*(image.size for image in images), strict=True))
+    return TableFile(pa.table(columns), f"sha256:{digest.hexdigest()}", tuple(warnings), class_names, sides)
 
 
-def name_fault(name: object) -> str | None:
-    """Return why a value in an annotation file is not a class name, or None if it is."""
-    if not isinstance(name, str):
-        return "must be text; quote it"
-    if not name:
-        return "is empty"
-    return "is not Unicode" if any("\ud800" <= letter <= "\udfff" for letter in name) else None
+def is_class_name(name: object) -> bool:
+    """Return whether a value in an annotation file is a class name: text that is not empty, in Unicode."""
+    return isinstance(name, str) and name != "" and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
-    """Return the content of an annotation file.
-
-    Raises:
-        InputError: the file cannot be read, or exceeds its limit.
-    """
+    """Return the content of an annotation file."""
     try:
         return read_whole(path, limit)
     except OSError as error:
@@ -129,29 +109,21 @@ def fitted_boxes(
         size: size and orientation of the image file.
         is_turned: whether the image is stored upright, rather than as it is in the file.
     """
+    fault = None
     if stated not in (None, size.stored, size.upright):
-        assert stated is not None
-        return Rejected(
-            Reason.BOXES,
-            f"the annotations state {_shown(stated)} pixels, the image has {_shown(size.stored)}",
-        )
-    if not is_turned:
-        if stated in (None, size.stored):
-            return boxes
-        return Rejected(
-            Reason.BOXES,
-            f"the annotations state {_shown(size.upright)} pixels, as of the upright image, but with "
-            f"--orientation keep {_shown(size.stored)} are stored",
-        )
-    if size.orientation == 1 or not len(boxes):
-        return boxes
-    if stated is None or size.stored == size.upright:
-        return Rejected(
-            Reason.BOXES,
-            f"the image is turned by its EXIF orientation {size.orientation}, and the annotations do not "
-            "show whether their boxes refer to the upright image; --orientation keep stores both as they are",
-        )
-    return boxes if stated == size.upright else _turned(boxes, size)
+        fault = f"the annotations state {stated} pixels, the image has {size.stored}"
+    elif not is_turned and stated not in (None, size.stored):
+        fault = f"the annotations state {size.upright} pixels; --orientation keep stores {size.stored}"
+    elif is_turned and size.orientation != 1 and len(boxes):
+        if stated is None or size.stored == size.upright:
+            fault = (
+                f"the image is turned by its EXIF orientation {size.orientation}, and the annotations do not "
+                "show whether their boxes refer to the upright image; --orientation keep stores both as they "
+                "are"
+            )
+        elif stated != size.upright:
+            return _turned(boxes, size)
+    return boxes if fault is None else Rejected(Reason.BOXES, fault)
 
 
 def _turned(boxes: Sequence[float], size: OrientedSize) -> list[float]:
@@ -164,7 +136,3 @@ def _turned(boxes: Sequence[float], size: OrientedSize) -> list[float]:
         corner = {5: (top, left), 6: (bottom, left), 7: (bottom, right), 8: (top, right)}
         turned += [*corner[size.orientation], height, width]
     return turned
-
-
-def _shown(size: tuple[int, int]) -> str:
-    return f"{size[0]} x {size[1]}"

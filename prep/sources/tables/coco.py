@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,12 @@ import pyarrow as pa
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
-    Annotations,
     annotation_table,
-    name_fault,
+    is_class_name,
     read_annotation,
+    relative,
 )
+from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError
 from tfshards.schemas.json_reader import load_json
 
@@ -36,40 +37,26 @@ _SAMPLE = 20
 _SHOWN = 60
 
 
-class _FaultError(Exception):
-    """What is wrong in an annotation file, with the name of the object."""
-
-
-def read_coco(
-    source: str | os.PathLike[str], root: str | os.PathLike[str] | None, *, follow_links: bool
-) -> Annotations:
-    """Return the images and boxes of an annotation file, or of those in a folder as splits.
+def read_coco(path: Path, root: Path | None, *, follow_links: bool) -> tuple[TableFile, Path]:
+    """Return the images and boxes of an annotation file, or of those in a folder as splits, and their folder.
 
     Boxes are ``[left, top, width, height]`` in pixels; classes are numbered in the order of their ids.
 
     Args:
-        source: a file; or a folder with ``annotations/instances_*.json`` or ``*/_annotations.coco.json``.
+        path: a file; or a folder with ``annotations/instances_*.json`` or ``*/_annotations.coco.json``.
         root: folder of the images; by default found next to the annotations.
         follow_links: follow links out of the folder.
-
-    Raises:
-        InputError: a file is missing, is not of this form, its images are not found, or two files name the
-            same image.
     """
-    path = Path(source)
-    if root is not None and not Path(root).is_dir():
-        raise InputError("root-not-a-folder", root=os.fspath(root))
+    files, folder = [path], root
+    # annotations/ is next to the folders of images
+    is_next = path.parent.name == "annotations"
+    above = path.parent.parent if is_next else path.parent
     if path.is_dir():
         files = sorted(file for file in path.glob("annotations/*.json") if _NAME.fullmatch(file.name))
         files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
         if not files:
             raise InputError("coco-no-files", path=path, roboflow=_ROBOFLOW)
-    else:
-        files = [path]
-    folder = Path(root) if root is not None else path if path.is_dir() else None
-    # annotations/ is next to the folders of images
-    is_next = path.parent.name == "annotations"
-    above = path if path.is_dir() else path.parent.parent if is_next else path.parent
+        folder, above = root or path, path
     in_source = Boundary(above, follow_links=follow_links)
     inside = in_source if root is None else Boundary(root, follow_links=follow_links)
     images, parts, names = [], [], None
@@ -82,31 +69,23 @@ def read_coco(
         if names not in (None, file_names):
             raise InputError("coco-categories-differ", file=file, files=files[0])
         names = file_names
-        split = _split_of(file) if path.is_dir() else ""
         own = _folder_of(file, found, [folder] if folder else [file.parent, *([above] if is_next else [])])
         inside.check(own)
-        folder = own if folder is None else folder
+        folder = folder or own
         for image in found:
-            image.split = split
-            image.path = os.fsencode(os.path.relpath(own / os.fsdecode(image.path), folder))
+            if path.is_dir():
+                name = _NAME.fullmatch(file.name)
+                image.split = name["split"] if name else file.parent.name
+            image.path = relative(own / os.fsdecode(image.path), folder)
             # a folder of one split would serve the others if their images have the same names
-            if file_of.setdefault(image.path, file) != file:
-                raise InputError(
-                    "coco-images-repeated",
-                    file=file,
-                    file_of=file_of[image.path],
-                    path=os.fsdecode(image.path),
-                    folder=folder,
-                )
+            other = file_of.setdefault(image.path, file)
+            if other != file:
+                shown = os.fsdecode(image.path)
+                raise InputError("coco-images-repeated", file=file, file_of=other, path=shown, folder=folder)
         images += found
         parts.append((os.fsencode(file.name), content))
     assert folder is not None
-    return Annotations(annotation_table(images, _OTHERS, names or (), parts), folder)
-
-
-def _split_of(file: Path) -> str:
-    found = _NAME.fullmatch(file.name)
-    return found["split"] if found else file.parent.name
+    return annotation_table(images, _OTHERS, names or (), parts), folder
 
 
 def _folder_of(file: Path, images: Sequence[AnnotatedImage], above: Sequence[Path]) -> Path:
@@ -121,23 +100,76 @@ def _folder_of(file: Path, images: Sequence[AnnotatedImage], above: Sequence[Pat
         counts = [sum((folder / os.fsdecode(image.path)).is_file() for image in some) for folder in tried]
         if any(counts):
             return tried[counts.index(max(counts))]
-    where = "next to it" if above[0] == file.parent else f"in {above[0]}"
-    raise InputError("coco-images-missing", file=file, path=os.fsdecode(images[0].path), where=where)
+    raise InputError("coco-images-missing", file=file, path=os.fsdecode(images[0].path), where=above[0])
+
+
+class _FaultError(Exception):
+    """What is wrong in an annotation file: where, what was found, and what is allowed."""
+
+
+class _Field(NamedTuple):
+    """What a value in an annotation file must be."""
+
+    allowed: str
+    is_valid: Callable[[Any], bool]
+    is_optional: bool = False
+
+
+def _is_number(value: object) -> bool:
+    # NaN is not in this range
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
+
+
+def _is_integer(value: Any) -> bool:  # noqa: ANN401 -- of JSON
+    return _is_number(value) and 0 <= value < 1 << 63 and int(value) == value
+
+
+def _is_box(value: Any) -> bool:  # noqa: ANN401
+    is_box = isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
+    return is_box and min(value[2:]) >= 0
+
+
+_ID = _Field("an integer from 0 to 2^63 - 1", _is_integer)
+_CATEGORY = {"id": _ID, "name": _Field("text that is not empty", is_class_name)}
+_IMAGE = {
+    "id": _ID,
+    "file_name": _Field("a path", lambda value: is_class_name(value) and "\0" not in value),
+    "width": _ID._replace(is_optional=True),
+    "height": _ID._replace(is_optional=True),
+}
+_ANNOTATION = {
+    "image_id": _ID,
+    "category_id": _ID,
+    "bbox": _Field("4 numbers that float32 can hold, the last two at least 0", _is_box),
+    "area": _Field("a number that float32 can hold", _is_number, is_optional=True),
+    "iscrowd": _Field("0 or 1", lambda value: _is_number(value) and value in (0, 1), is_optional=True),
+}
 
 
 def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
+    """Return the images with their boxes, and the class names in the order of their ids."""
     try:
         document = load_json(content)
-        if _holds_captions(document):
-            raise InputError("coco-captions", file=file)
-        names, numbers = _categories(document)
-        images: dict[int, AnnotatedImage] = {}
-        for number, each in _objects(document, "images", "image"):
-            if number in images:
-                raise _FaultError(f"the id {number} of an image is repeated")
-            images[number] = _image(number, each)
-        for shown, each in _annotations(document):
-            _add(images, numbers, shown, each)
+        categories = _by_id(document, "categories", _CATEGORY)
+        names = tuple(categories[number]["name"] for number in sorted(categories))
+        if len(set(names)) < len(names):
+            raise _FaultError(f"the names of categories must be different, not {_shown(names)}")
+        number_of = {number: index for index, number in enumerate(sorted(categories))}
+        images = {number: _image(number, each) for number, each in _by_id(document, "images", _IMAGE).items()}
+        for index, each in enumerate(_records(document, "annotations", _ANNOTATION)):
+            for name, known in (("image_id", images), ("category_id", number_of)):
+                if each[name] not in known:
+                    raise _FaultError(
+                        f"annotations[{index}].{name} is {_shown(each[name])}, which does not exist"
+                    )
+            image = images[each["image_id"]]
+            image.boxes.append(each["bbox"])
+            image.categories.append(number_of[each["category_id"]])
+            area, (_, _, width, height) = each.get("area"), each["bbox"]
+            image.others["objects/area"].append(
+                float(min(width * height, _LARGEST) if area is None else area)
+            )
+            image.others["objects/iscrowd"].append(bool(each.get("iscrowd")))
     except _FaultError as fault:
         raise InputError("coco-invalid", file=file, fault=fault) from None
     except (ValueError, RecursionError) as error:
@@ -147,116 +179,33 @@ def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, 
     return list(images.values()), names
 
 
-def _holds_captions(document: object) -> bool:
-    found = document.get("annotations") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or "categories" in document or not isinstance(found, list):
-        return False
-    return any(isinstance(each, dict) and "caption" in each for each in found[:1])
+def _image(number: int, each: dict[str, Any]) -> AnnotatedImage:
+    others = {"image_id": number, "objects/area": [], "objects/iscrowd": []}
+    size = (each.get("width"), each.get("height"))
+    return AnnotatedImage(
+        os.fsencode(each["file_name"]), others=others, size=(None, None) if None in size else size
+    )
 
 
-def _list(document: object, name: str) -> list[object]:
+def _records(document: object, name: str, fields: dict[str, _Field]) -> list[dict[str, Any]]:
+    """Return a list of objects whose fields are valid."""
     found = document.get(name) if isinstance(document, dict) else None
     if not isinstance(found, list):
-        raise _FaultError(f"it has no list of {name}")
+        raise _FaultError(f"{name} is {_shown(found)}, but must be a list")
+    for index, each in enumerate(found):
+        for key, (allowed, is_valid, is_optional) in fields.items():
+            value = each.get(key) if isinstance(each, dict) else None
+            if not (is_valid(value) or (is_optional and value is None)):
+                raise _FaultError(f"{name}[{index}].{key} is {_shown(value)}, but must be {allowed}")
     return found
 
 
-def _objects(document: object, name: str, noun: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the id of each object in a list, and the object."""
-    for each in _list(document, name):
-        if not isinstance(each, dict) or "id" not in each:
-            raise _FaultError(f"an object in {name} has no id")
-        yield _integer(each["id"], f"the id of the {noun}"), each
-
-
-def _annotations(document: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each annotation with the words that name it."""
-    for number, each in enumerate(_list(document, "annotations")):
-        if not isinstance(each, dict):
-            raise _FaultError(f"annotations[{number}] is not an object")
-        yield f"the annotation {_shown(each['id'])}" if "id" in each else f"annotations[{number}]", each
-
-
-def _categories(document: object) -> tuple[tuple[str, ...], dict[int, int]]:
-    """Return the class names in the order of the ids, and the class number of each id."""
-    names: dict[int, str] = {}
-    for number, each in _objects(document, "categories", "category"):
-        name = each.get("name")
-        fault = name_fault(name)
-        if fault:
-            raise _FaultError(f"the name {_shown(name)} of the category {number} {fault}")
-        if number in names:
-            raise _FaultError(f"the id {number} of a category is repeated")
-        if name in names.values():
-            raise _FaultError(f"the name {name!r} of a category is repeated")
-        names[number] = str(name)
-    ids = sorted(names)
-    return tuple(names[number] for number in ids), {number: index for index, number in enumerate(ids)}
-
-
-def _image(number: int, each: dict[str, Any]) -> AnnotatedImage:
-    name = each.get("file_name")
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise _FaultError(f"the file_name {_shown(name)} of the image {number} must be a path")
-    others: dict[str, object] = {"image_id": number, "objects/area": [], "objects/iscrowd": []}
-    try:
-        path = os.fsencode(name)
-    except UnicodeEncodeError:
-        raise _FaultError(f"the file_name {_shown(name)} of the image {number} is not Unicode") from None
-    sides = [each.get(side) for side in ("width", "height")]
-    if None in sides:
-        return AnnotatedImage(path, others=others)
-    width, height = (_integer(side, f"the width or height of the image {number}") for side in sides)
-    return AnnotatedImage(path, others=others, size=(width, height))
-
-
-def _add(
-    images: dict[int, AnnotatedImage], numbers: dict[int, int], shown: str, each: dict[str, Any]
-) -> None:
-    """Add the box of an annotation to its image."""
-    for field, known, what in (("image_id", images, "images"), ("category_id", numbers, "categories")):
-        found = each.get(field)
-        if field not in each:
-            raise _FaultError(f"{shown} has no {field}")
-        if not isinstance(found, (int, float)) or isinstance(found, bool) or found not in known:
-            raise _FaultError(f"{shown} has the {field} {_shown(found)}, which is not among the {what}")
-    box = each.get("bbox")
-    if not isinstance(box, list) or len(box) != 4:
-        raise _FaultError(f"{shown} has the bbox {_shown(box)} instead of 4 numbers")
-    left, top, width, height = (_number(value, f"the bbox of {shown}") for value in box)
-    if width < 0 or height < 0:
-        raise _FaultError(f"the bbox of {shown} has a negative width or height: {_shown(box)}")
-    area = each.get("area")
-    crowd = each.get("iscrowd", 0)
-    if not isinstance(crowd, (int, float)) or crowd not in (0, 1):
-        raise _FaultError(f"the iscrowd of {shown} is {_shown(crowd)} instead of 0 or 1")
-    image = images[each["image_id"]]
-    image.boxes.append([left, top, width, height])
-    image.categories.append(numbers[each["category_id"]])
-    areas, crowds = image.others["objects/area"], image.others["objects/iscrowd"]
-    assert isinstance(areas, list)
-    assert isinstance(crowds, list)
-    largest = min(width * height, _LARGEST)
-    areas.append(largest if area is None else _number(area, f"the area of {shown}"))
-    crowds.append(bool(crowd))
-
-
-def _number(value: object, what: str) -> float:
-    """Return a number that float32 can hold."""
-    is_bool = isinstance(value, bool)
-    # NaN is not in this range, nor is an integer that is too large for float()
-    if isinstance(value, (int, float)) and not is_bool and -_LARGEST <= value <= _LARGEST:
-        return float(value)
-    raise _FaultError(f"{what} has {_shown(value)}, which is not a number that float32 can hold")
-
-
-def _integer(value: object, what: str) -> int:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # before 3.12, integers have no is_integer
-        is_whole = isinstance(value, int) or value.is_integer()
-        if is_whole and 0 <= value < 1 << 63:
-            return int(value)
-    raise _FaultError(f"{what} is {_shown(value)}, which is not an integer from 0 to 2^63 - 1")
+def _by_id(document: object, name: str, fields: dict[str, _Field]) -> dict[int, dict[str, Any]]:
+    records: dict[int, dict[str, Any]] = {}
+    for index, each in enumerate(_records(document, name, fields)):
+        if records.setdefault(int(each["id"]), each) is not each:
+            raise _FaultError(f"{name}[{index}].id is {each['id']}, which is repeated")
+    return records
 
 
 def _shown(value: object) -> str:

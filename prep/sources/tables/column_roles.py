@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,11 @@ import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.tables.features import is_bytes_type, is_image_struct
-from tfshards.prep.sources.tables.images import are_images, is_url
+from tfshards.prep.sources.remote_tree import Tree, tree_of
+from tfshards.prep.sources.tables.features import fields_of, is_bytes_type, is_image_struct, is_text_type
+from tfshards.prep.sources.tables.images import is_url, leaves
 from tfshards.prep.sources.tables.staging import IMAGE, PATH, SIZE
-from tfshards.prep.sources.tree import looks_like_an_image
+from tfshards.prep.sources.tree import starts_like_an_image
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.option import check_strings, option
@@ -89,25 +91,29 @@ class AssignedColumns:
 
     Attributes:
         images: feature name by column of paths; the paths of the first column are the keys.
-        label: column of classes, or None.
+        stored: role by column of the columns that are stored as values, in the order of their features; see
+            ``STORES`` in ``source.py``.
         split: column of split names, or None.
-        others: columns that are stored as values.
         masks: features among ``images`` that are masks.
         embedded: features among ``images`` whose columns hold encoded images rather than paths.
-        is_label_named: whether the user named the column of classes.
     """
 
     images: Mapping[str, str]
-    label: str | None
+    stored: Mapping[str, str]
     split: str | None
-    others: tuple[str, ...]
     masks: frozenset[str] = frozenset()
     embedded: frozenset[str] = frozenset()
-    is_label_named: bool = False
 
-    def without_label(self) -> AssignedColumns:
-        """Return the columns with the label column stored as values instead."""
-        return replace(self, label=None, others=(*filter(None, [self.label]), *self.others))
+    @property
+    def label(self) -> str | None:
+        """Column of classes, or None."""
+        return next((name for name, role in self.stored.items() if role == "label"), None)
+
+    def with_label(self, label: str | None) -> AssignedColumns:
+        """Return the columns with another column of classes, or none; it comes first."""
+        stored = {name: "value" if role == "label" else role for name, role in self.stored.items()}
+        first = {} if label is None else {label: "label"}
+        return replace(self, stored=first | {name: role for name, role in stored.items() if name != label})
 
 
 def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> AssignedColumns:
@@ -115,49 +121,52 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
 
     By the convention of Hugging Face's datasets, ``file_name`` holds the paths of images, and
     ``NAME_file_name`` the paths of another image ``NAME``.
-
-    Raises:
-        InputError: a named column does not exist or has two roles, or two features have the same name.
     """
     if len(names) == 1 and any(mark in names[0] for mark in ";|\t"):
         raise InputError("table-one-column", path=path, names=names[0])
-    drop = [field for name in columns.drop for field in _fields(name, names)]
+    given = [
+        *((name, "image") for name in columns.images),
+        *((name, "mask") for name in columns.masks),
+        *((field, "drop") for name in columns.drop for field in _fields(name, names) or [name]),
+        *((name, "label") for name in filter(None, [columns.label])),
+    ]
     # a column of paths may give the splits, too
     is_of_paths = columns.split in columns.images or _is_by_name(columns.split or "")
-    split = None if is_of_paths else columns.split
-    named = [*columns.images, *columns.masks, *filter(None, (columns.label, split)), *drop]
+    if columns.split and not is_of_paths:
+        given.append((columns.split, "split"))
+    named = [name for name, _ in given]
     for name in named:
         if name not in names:
             raise InputError("column-unknown", path=path, name=name, names=listed_columns(names))
         if named.count(name) > 1:
             raise InputError("column-roles-repeated", name=name)
-    free = [name for name in names if name not in named]
-    images: dict[str, str] = {}
-    for name in names:
-        if name in columns.images or name in columns.masks or (name in free and _is_by_name(name)):
-            images[name] = name.removesuffix(_SUFFIX)
-    images = {name: "image" if name == _FILE_NAME else feature for name, feature in images.items()}
+    role_of = {name: _usual_role(name, columns) for name in names} | dict(given)
+    images = {name: name.removesuffix(_SUFFIX) for name in names if role_of[name] in ("image", "mask")}
     if _FILE_NAME in images:
         # its path is the key, whatever the order of the columns
-        images = {_FILE_NAME: images.pop(_FILE_NAME), **images}
-    label = columns.label or ("label" if "label" in free else None)
+        images = {_FILE_NAME: "image"} | {name: images[name] for name in images if name != _FILE_NAME}
+    stored = {name: role for role in ("label", "value") for name in names if role_of[name] == role}
+    _check_features([*images.values(), *stored], path)
+    split = next((name for name in names if role_of[name] == "split"), None)
     if is_of_paths:
         split = columns.split
         if split not in images:
             raise InputError("column-unknown", path=path, name=split, names=listed_columns(names))
-    elif columns.split is None and "split" in free:
-        split = "split"
-    elif not split:
-        split = None
-    others = tuple(name for name in free if name not in (*images, label, split))
-    _check_features([*images.values(), *filter(None, [label]), *others], path)
     masks = frozenset(feature for column, feature in images.items() if column in columns.masks)
-    return AssignedColumns(images, label, split, others, masks, is_label_named=columns.label is not None)
+    return AssignedColumns(images, stored, split, masks)
 
 
 def listed_columns(names: Sequence[str]) -> str:
     """Return names on one line, for a message."""
     return listed([name if name.isprintable() else repr(name) for name in names], _SHOWN_COLUMNS)
+
+
+def _usual_role(name: str, columns: ColumnRoles) -> str:
+    """Return the role that a column has by its name, unless the user gave the role to another one."""
+    if _is_by_name(name):
+        return "image"
+    is_usual = (name == "label" and not columns.label) or (name == "split" and columns.split is None)
+    return name if is_usual else "value"
 
 
 def _is_by_name(name: str) -> bool:
@@ -166,9 +175,8 @@ def _is_by_name(name: str) -> bool:
 
 
 def _fields(name: str, names: Sequence[str]) -> list[str]:
-    """Return the column ``name``, or if there is none, the columns of the fields of the struct ``name``."""
-    fields = [] if name in names else [each for each in names if each.startswith(f"{name}/")]
-    return fields or [name]
+    """Return the columns of the fields of the struct ``name``, unless there is a column of that name."""
+    return [] if name in names else [each for each in names if each.startswith(f"{name}/")]
 
 
 def _check_features(features: Sequence[str], path: str) -> None:
@@ -177,11 +185,8 @@ def _check_features(features: Sequence[str], path: str) -> None:
     for name in features:
         if features.count(name) > 1:
             raise InputError("columns-same-feature", path=path, name=name)
-        if not name:
-            raise InputError("column-empty-name", path=path)
-        if name == "key" or not name.isprintable():
-            why = "has the name of the keys" if name == "key" else "has a name that cannot be printed"
-            raise InputError("column-name", path=path, name=name, why=why)
+        if name in ("", "key") or not name.isprintable():
+            raise InputError("column-name", path=path, name=name)
 
 
 # Number of rows to examine, evenly spaced.
@@ -193,7 +198,6 @@ _USUAL = frozenset(
 )
 _URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://")
 _SHOWN = 100
-_REMEDY = "name the one to use with images=, or store all as they are with no_images=True"
 
 
 def with_found_images(
@@ -203,116 +207,73 @@ def with_found_images(
 
     A column of text holds images if every path in a sample leads to an image file below ``root``; a column
     of bytes, if every value is an encoded image.
-
-    Raises:
-        InputError: several columns hold images, or some of the files do not exist.
     """
     if any(feature not in assigned.masks for feature in assigned.images.values()):
         return assigned, []
-    samples = {name: _sample(table[name]) for name in assigned.others if is_bytes_type(table[name].type)}
-    samples = {name: sample for name, sample in samples.items() if sample}
-    images_of = {name: _images_among(sample, root) for name, sample in samples.items()}
-    found = {name: len(images) for name, images in images_of.items()}
-    whole = [name for name, number in found.items() if number == len(samples[name])]
+    values = [name for name, role in assigned.stored.items() if role == "value"]
+    samples = {name: _sample(table[name]) for name in values if is_bytes_type(table[name].type)}
+    tree = tree_of(root, follow_links=True)
+    found = {name: tree.map(partial(_is_image, tree), sample) for name, sample in samples.items() if sample}
+    whole = [name for name, are_images in found.items() if all(are_images)]
     if len(whole) > 1:
-        raise InputError("columns-of-images", whole=listed_columns(whole), remedy=_REMEDY)
+        raise InputError("columns-of-images", whole=listed_columns(whole))
     if whole:
         name = whole[0]
-        images = {**assigned.images, name: name}
-        others = tuple(other for other in assigned.others if other != name)
+        stored = {other: role for other, role in assigned.stored.items() if other != name}
         line = f"column {name!r} holds images, as with images={name!r}; no_images=True stores it as it is"
-        return replace(assigned, images=images, others=others), [line]
-    for name, number in found.items():
-        if number:
-            missing = [value for value in samples[name] if value not in images_of[name]]
+        return replace(assigned, images={**assigned.images, name: name}, stored=stored), [line]
+    for name, are_images in found.items():
+        sample = samples[name]
+        have_suffixes = all(_suffix(value) in SUFFIXES and not _URL.match(value) for value in sample)
+        if any(are_images) or have_suffixes:
             raise InputError(
                 "column-names-no-images",
                 name=name,
-                num_missing=len(missing),
-                num_samples=len(samples[name]),
-                missing=to_text(missing[0][:_SHOWN]),
+                num_missing=are_images.count(False),
+                num_samples=len(sample),
+                missing=to_text(sample[are_images.index(False)][:_SHOWN]),
+                root=os.fsdecode(root),
             )
-    for name, sample in samples.items():
-        if all(_suffix(value) in SUFFIXES and not _URL.match(value) for value in sample):
-            first = to_text(sample[0][:_SHOWN])
-            raise InputError("column-images-missing", name=name, first=first, root=os.fsdecode(root))
-    return assigned, list(_unused(table, assigned, samples))
+    return assigned, [line for name in values for line in _unused(name, table[name], samples.get(name, []))]
 
 
 def check_header(names: Sequence[str], root: bytes) -> None:
     """Raise InputError if the name of a column is the path of an image file, which belongs to a row."""
+    tree = tree_of(root, follow_links=True)
     for name in names:
-        path = to_bytes(name)
-        if _suffix(path) in SUFFIXES and _images_among([path], root):
+        if _suffix(to_bytes(name)) in SUFFIXES and _is_image(tree, to_bytes(name)):
             raise InputError("table-no-header", name=name)
 
 
-def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes, remedy: str) -> None:
-    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage.
-
-    Args:
-        rows: staged rows, with the sizes of the files.
-        images: feature of each column.
-        root: folder to which the paths are relative.
-        remedy: what to do, for the message.
-    """
+def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes) -> None:
+    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage."""
     for column, name in images.items():
         paths = [path for path in rows[PATH + name].to_pylist() if path]
         if paths and IMAGE + name not in rows.column_names and pc.max(rows[SIZE + name]).as_py() < 0:
             first = to_text(paths[0])[:_SHOWN]
-            if not any(map(_suffix, paths)):
-                remedy = f"write the paths with their suffixes, such as {first + '.jpg'!r}, or {remedy}"
-            raise InputError(
-                "column-no-image-exists", column=column, first=first, root=os.fsdecode(root), remedy=remedy
-            )
+            raise InputError("column-no-image-exists", column=column, first=first, root=os.fsdecode(root))
 
 
-def _unused(table: pa.Table, assigned: AssignedColumns, samples: Mapping[str, list[bytes]]) -> Iterator[str]:
-    """Yield a warning for each column that seems to name images, but whose values are not paths."""
-    for name in assigned.others:
-        sample = samples.get(name, [])
-        if any(_URL.match(value) and _suffix(value) in SUFFIXES for value in sample):
-            yield (
-                f"column {name!r} holds URLs of images, which are not fetched: it is stored as text; to "
-                f"use them, download the images, or, of an object store, name the column with images={name!r}"
-            )
-        elif name.lower() in _USUAL and (
-            pa.types.is_integer(table[name].type)
-            or (sample and all(not _suffix(value) and b" " not in value for value in sample))
-        ):
-            first = sample[0][:_SHOWN].decode("utf-8", "replace") if sample else table[name][0].as_py()
-            yield (
-                f"column {name!r} has the name of a column of images, but its values, such as {first!r}, are "
-                "not paths of files: it is stored as it is; write paths such as 'photos/1.jpg' into it"
-            )
+def _unused(name: str, column: pa.ChunkedArray, sample: Sequence[bytes]) -> Iterator[str]:
+    """Yield a warning if a column seems to name images, but its values are not paths."""
+    if pa.types.is_integer(column.type):
+        sample = [str(column[0]).encode()]
+    are_names = bool(sample) and not any(_suffix(value) or b" " in value for value in sample)
+    are_urls = any(_URL.match(value) and _suffix(value) in SUFFIXES for value in sample)
+    if are_urls or (are_names and name.lower() in _USUAL):
+        yield (
+            f"column {name!r} seems to name images, but its values, such as {to_text(sample[0][:_SHOWN])!r}, "
+            "are not paths of files: it is stored as it is; write paths such as 'photos/1.jpg' into it, or, "
+            f"for URLs of objects in a store, name it with images={name!r}"
+        )
 
 
-def embedded_images(table: pa.Table, images: Mapping[str, str]) -> frozenset[str]:
-    """Return the features of the columns ``images`` that hold encoded images rather than their paths."""
-    return frozenset(feature for name, feature in images.items() if _is_embedded(table[name]))
-
-
-def image_structs(table: pa.Table) -> tuple[str, ...]:
-    """Return the columns that are structs of encoded images and their paths."""
-    return tuple(field.name for field in table.schema if is_image_struct(field.type))
-
-
-def _is_embedded(column: pa.ChunkedArray) -> bool:
+def is_embedded(column: pa.ChunkedArray) -> bool:
+    """Return whether a column of images holds encoded images rather than their paths."""
     if is_image_struct(column.type):
         return bool(fields_of(column)["bytes"].null_count < len(column))
-    if not is_bytes_type(column.type) or not _holds_bytes(column.type):
-        return False
-    return any(map(_is_encoded, _sample(column)))
-
-
-def fields_of(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
-    """Return the fields of a column of structs, by name."""
-    return {field.name: values for field, values in zip(column.type, column.flatten(), strict=True)}
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    is_binary = is_bytes_type(column.type) and not is_text_type(column.type)
+    return is_binary and any(map(_is_encoded, _sample(column)))
 
 
 def _sample(column: pa.ChunkedArray) -> list[bytes]:
@@ -323,25 +284,20 @@ def _sample(column: pa.ChunkedArray) -> list[bytes]:
     return [buffer.to_pybytes() for buffer in buffers if buffer]
 
 
-def _images_among(sample: list[bytes], root: bytes) -> list[bytes]:
-    if not is_url(root):
-        return [value for value in sample if _is_image(value, root)]
-    are = are_images(root, [b"" if _is_encoded(value) else value for value in sample])
-    return [value for value, is_one in zip(sample, are, strict=True) if is_one or _is_encoded(value)]
-
-
-def _is_image(value: bytes, root: bytes) -> bool:
+def _is_image(tree: Tree, value: bytes) -> bool:
     """Return whether a value is an encoded image, or the path of an image file."""
     if _is_encoded(value):
         return True
-    if b"\0" in value or len(value) > 4096:
+    # names of objects have at most 1024 bytes, and no control characters
+    if is_url(tree.root) and (
+        len(value) > 1024 or min(value) < 32 or is_url(value) or leaves(tree.root, value)
+    ):
         return False
-    path = os.path.join(root, value)
     try:
-        return os.path.isfile(path) and (
-            _suffix(value) in SUFFIXES or looks_like_an_image(path, _suffix(value))
-        )
-    except OSError:
+        with tree.opened(value) as file:
+            suffix = _suffix(value)
+            return suffix in SUFFIXES or starts_like_an_image(file.read(HEAD_BYTES), suffix)
+    except (OSError, ValueError):
         return False
 
 

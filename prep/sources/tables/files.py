@@ -23,6 +23,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
+from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.tables.features import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
@@ -37,36 +38,22 @@ _NO_NUMBER = r"^\s*[+-]?0[0-9xX]"
 _LONG = r"^\s*[+-]?[0-9]{16,}\s*$"
 
 
-class CsvError(Exception):
-    """The file is damaged in a way that Arrow does not notice."""
-
-
 def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a CSV file, and a warning for each column of numbers that is kept as text.
-
-    Args:
-        path: the file; its first line holds the names of the columns.
-        delimiter: character between the values of a row.
-        text_columns: columns to read as bytes, in addition to those whose names end in ``file_name``.
-
-    Raises:
-        CsvError: a quote is not closed.
-        pa.ArrowException: Arrow cannot read the file.
-    """
-    names = _header(path, delimiter)
+    """Return the rows of a CSV file, and a warning for each column of numbers that is kept as text."""
+    with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
+        # in parts, since a line may be as long as the file
+        names = next(csv.reader(iter(partial(file.readline, BLOCK_BYTES), ""), delimiter=delimiter), [])
     # paths may look like numbers, and need not be UTF-8
     types = {name: pa.binary() for name in names if name in text_columns or name.endswith("file_name")}
     table = _parsed(path, delimiter, types)
     _check_end(path, table)
     # Arrow would convert text that looks like dates or times
-    dated = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
-    changed = _changed_numbers(path, delimiter, table)
-    if dated or changed:
-        table = _parsed(path, delimiter, {**types, **dated, **dict.fromkeys(changed, pa.string())})
-    return table, [
-        f"column {name!r} is stored as text: the number {text} could not be restored as it is written"
-        for name, text in changed.items()
-    ]
+    text = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
+    warnings = []
+    for name, number in _changed_numbers(path, delimiter, table):
+        text[name] = pa.string()
+        warnings.append(f"column {name!r} is stored as text: the number {number} could not be restored")
+    return _parsed(path, delimiter, {**types, **text}) if text else table, warnings
 
 
 def undated(kind: pa.DataType) -> pa.DataType:
@@ -89,49 +76,36 @@ def _parsed(
     )
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
-    with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
-        # in parts, since a line may be as long as the file
-        return next(csv.reader(iter(partial(file.readline, BLOCK_BYTES), ""), delimiter=delimiter), [])
-
-
-def _changed_numbers(path: Path, delimiter: str, table: pa.Table) -> dict[str, str]:
-    """Return each column with a number whose text could not be restored, and that text."""
+def _changed_numbers(path: Path, delimiter: str, table: pa.Table) -> Iterator[tuple[str, str]]:
+    """Yield each column with a number whose text could not be restored, and that text."""
     kinds = {field.name: field.type for field in table.schema}
     numbers = [name for name in kinds if kinds[name] in (pa.int64(), pa.float64())]
     if not numbers or len(kinds) < len(table.column_names):
         # no numbers, or a repeated column, which is reported later
-        return {}
+        return
     written = _parsed(path, delimiter, dict.fromkeys(numbers, pa.binary()), numbers)
-    changed = {}
     for name in numbers:
         texts = written[name]
         found = texts.filter(pc.match_substring_regex(texts, _NO_NUMBER)).slice(0, 1).to_pylist()
         if not found and kinds[name] == pa.float64():
             long = texts.filter(pc.match_substring_regex(texts, _LONG)).to_pylist()
-            found = [text for text in long if _is_rounded(text)][:1]
+            # beyond float64, and int() accepts at most 4300 digits
+            found = [text for text in long if len(text) > 300 or int(float(text)) != int(text)]
         if found:
-            changed[name] = found[0].decode().strip()
-    return changed
-
-
-def _is_rounded(text: bytes) -> bool:
-    # beyond float64, and int() accepts at most 4300 digits
-    return len(text) > 300 or int(float(text)) != int(text)
+            yield name, found[0].decode().strip()
 
 
 def _check_end(path: Path, table: pa.Table) -> None:
-    """Raise CsvError if the last value extends to the end of the file, as it does after an unclosed quote."""
+    """Raise ArrowInvalid if the last value extends to the end of the file, as after an unclosed quote."""
     if not table.num_rows or not table.num_columns:
         return
     last = table.column(table.num_columns - 1)[-1].as_py()
     text = last.encode() if isinstance(last, str) else last
-    if not isinstance(text, bytes) or b"\n" not in text:
-        return
-    with open_regular(path) as file:
-        file.seek(-min(path.stat().st_size, 1 << 10), 2)
-        if not file.read().rstrip(b"\r\n").endswith(b'"'):
-            raise CsvError("a quote is not closed: the last value extends over several lines")
+    if isinstance(text, bytes) and b"\n" in text:
+        with open_regular(path) as file:
+            file.seek(-min(path.stat().st_size, 1 << 10), 2)
+            if not file.read().rstrip(b"\r\n").endswith(b'"'):
+                raise pa.ArrowInvalid("a quote is not closed: the last value extends over several lines")
 
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -155,54 +129,39 @@ class TableFile:
         digest: digest of the file, in the form of the manifest.
         warnings: warnings for the user.
         class_names: class names in label order, by column, where the file has them.
-        sizes: width and height of the image of each row as the annotations state them, or None; empty for
-            tables without annotations.
+        sides: widths, and heights, of the images of the rows as annotations state them, each of which may be
+            None; empty if boxes do not refer to pixels.
     """
 
     table: pa.Table
     digest: str
     warnings: tuple[str, ...]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sizes: tuple[tuple[int, int] | None, ...] = ()
+    sides: tuple[tuple[int | None, ...], ...] = ()
 
 
 def table_path(path: str | os.PathLike[str]) -> AnyPath:
-    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``.
-
-    Raises:
-        OptionsError: the suffix of the file is not supported.
-        InputError: the file does not exist, or the folder holds no metadata file, or several.
-    """
+    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``."""
     found = any_path(path)
     if found.is_dir():
         inside = [name for name in METADATA_NAMES if (found / name).is_file()]
-        if len(inside) != 1:
-            held = " and ".join(inside) if inside else f"none of {', '.join(METADATA_NAMES)}"
-            deeper = sorted(each.parent.name for name in METADATA_NAMES for each in found.glob(f"*/{name}"))
-            if not inside and deeper:
-                raise InputError("table-metadata-deeper", path=path, deeper=listed(deeper, _SHOWN))
-            raise InputError("table-folder", path=path, held=held)
-        return found / inside[0]
+        if len(inside) == 1:
+            return found / inside[0]
+        deeper = sorted(each.parent.name for name in METADATA_NAMES for each in found.glob(f"*/{name}"))
+        if not inside and deeper:
+            raise InputError("table-metadata-deeper", path=path, deeper=listed(deeper, _SHOWN))
+        raise InputError("table-folder", path=path, names=METADATA_NAMES)
     if not found.is_file():
-        raise InputError(
-            "table-missing", path=path, which="is not a file" if found.exists() else "does not exist"
-        )
+        raise InputError("table-missing", path=path)
     if found.suffix.lower() not in _SUFFIXES:
         raise OptionsError("table-suffix", path=path, suffixes=_SUFFIXES)
     return found
 
 
-def read_table(path: AnyPath, text_columns: Collection[str], *, may_be_empty: bool = False) -> TableFile:
+def read_table(path: AnyPath, text_columns: Collection[str]) -> TableFile:
     """Return the rows of a table, with a column ``NAME/FIELD`` for each field of a struct.
 
-    Args:
-        path: a file with a supported suffix.
-        text_columns: columns of CSV files to read as bytes, in addition to those whose names end in
-            ``file_name``.
-        may_be_empty: whether a file without rows is allowed, as one of several.
-
-    Raises:
-        InputError: the file cannot be read, changes while it is read, has no rows, or repeats a column.
+    Columns of CSV files that are among ``text_columns``, or whose names end in ``file_name``, are bytes.
     """
     try:
         with local_copy(path) as file:
@@ -214,54 +173,32 @@ def read_table(path: AnyPath, text_columns: Collection[str], *, may_be_empty: bo
             after = file.stat()
     except OSError as error:
         raise InputError("unreadable", path=path, why=error.strerror or error) from None
-    except UnicodeDecodeError:
-        raise InputError("table-not-utf8", path=path) from None
-    except (pa.ArrowException, csv.Error, CsvError, RecursionError) as error:
-        raise InputError("table-unreadable", path=path, reason=_reason(error)) from None
+    except (pa.ArrowException, csv.Error, UnicodeDecodeError, RecursionError) as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = _LONG_ROW if "straddl" in line else line
+        raise InputError("table-unreadable", path=path, reason=reason) from None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError("changed-while-read", path=path)
     for column, names in class_names.items():
         # two numbers of one name would be two classes or one, depending on the reader
-        repeated = [name for name in names if names.count(name) > 1]
-        if repeated:
-            raise InputError("table-class-repeated", path=path, repeated=repeated[0], column=column)
-    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
-    if twice:
-        raise InputError("column-repeated", path=path, twice=twice[0])
-    if not table.num_rows and not may_be_empty:
-        raise InputError("table-no-rows", path=path)
+        for name in repeated(names):
+            raise InputError("table-class-repeated", path=path, repeated=name, column=column)
+    for name in repeated(table.column_names):
+        raise InputError("column-repeated", path=path, twice=name)
     return TableFile(table, digest, tuple(warnings), class_names)
 
 
 def check_unicode(path: AnyPath, table: pa.Table, names: Collection[str]) -> None:
     """Raise InputError if text in one of the columns is not UTF-8; in Parquet files, it may be bytes."""
-    if path.suffix.lower() not in _SUFFIXES[:-1]:
-        return
-    for name in names:
-        row = _wrong_row(table[name])
-        if row is not None:
-            raise InputError("column-not-utf8", path=path, name=name, row=row + 1)
-
-
-def _wrong_row(column: pa.ChunkedArray) -> int | None:
-    """Return the first row with text that is not UTF-8, or None."""
-    try:
-        # Arrow reads text as bytes if it is not UTF-8, but does not check that of JSON
-        column.validate(full=True)
-        if not pa.types.is_binary(column.type):
-            return None
-        column.cast(pa.string())
-    except pa.ArrowInvalid:
-        return next(row for row, value in enumerate(column) if not _is_unicode(value))
-    return None
-
-
-def _is_unicode(value: pa.Scalar) -> bool:
-    try:
-        found = value.as_py()
-        return not isinstance(found, bytes) or bool(found.decode() or True)
-    except UnicodeDecodeError:
-        return False
+    for name in names if path.suffix.lower() in _SUFFIXES[:-1] else ():
+        column = table[name]
+        try:
+            # Arrow reads text as bytes if it is not UTF-8, but does not check that of JSON
+            column.validate(full=True)
+            if pa.types.is_binary(column.type):
+                column.cast(pa.string())
+        except pa.ArrowInvalid:
+            raise InputError("column-not-utf8", path=path, name=name) from None
 
 
 @contextmanager
@@ -364,8 +301,3 @@ def _flat(value: object) -> Iterator[object]:
             yield from _flat(item)
     else:
         yield value
-
-
-def _reason(error: Exception) -> str:
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _LONG_ROW if "straddl" in line else line

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.sources.classes import MAX_CLASSES, class_map, not_classes, usual_order
+from tfshards.prep.sources.classes import MAX_CLASSES, class_map, usual_order
 from tfshards.prep.sources.keys import require_values, to_bytes, to_text
 from tfshards.prep.sources.tables.features import (
     TEXT,
     StoredColumn,
     is_list_type,
-    plain_column,
+    plain_values,
     relisted,
     shown,
     stored_column,
+    unlisted,
+    without_missing,
 )
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.index import IntArray
@@ -28,66 +29,31 @@ from tfshards.schemas.names import name_fault
 _MAX_SPLITS = 100
 
 
-@dataclass(frozen=True)
-class LabelColumn:
-    """A column of classes.
-
-    Attributes:
-        stored: class numbers.
-        names: class names; empty for integers if no class names are given.
-    """
-
-    stored: StoredColumn
-    names: tuple[str, ...]
-
-
-def _dtype_name(kind: pa.DataType) -> str:
-    """Return the name of a type for a message; floating point types have that of their dtype, ``float64``."""
-    return f"float{kind.bit_width}" if pa.types.is_floating(kind) else shown(kind)
-
-
 def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> str | None:
     """Return why a column does not hold classes, or None if it does.
 
     Classes are text, booleans, non-negative integers, or lists of these, with at most 10,000 distinct values.
     Single integers with ``own`` names may be -1, which means no class.
-
-    Raises:
-        InputError: the column cannot be stored at all.
     """
-    stored = _stored(name, column, own)
-    flat = _flat(stored.values)
-    lowest = -1 if own and not stored.feature.shape else 0
+    if is_list_type(unlisted(column)[0].type):
+        return "lists of lists cannot be classes"
+    flat, lengths = _classes(name, column, own)
+    lowest = -1 if own and lengths is None else 0
     if pa.types.is_floating(flat.type):
-        return f"labels must be text or integers, not {_dtype_name(column.type)}"
+        return f"labels must be text or integers, not {shown(column.type)}"
     if len(flat) and flat.type != TEXT:
-        limits = pc.min_max(flat).as_py()
-        if limits["min"] < lowest or limits["max"] >= 1 << 63:
-            wrong = limits["min"] if limits["min"] < lowest else limits["max"]
-            return f"the label {wrong} is negative or exceeds int64"
+        least, most = pc.min_max(flat).as_py().values()
+        if least < lowest or most >= 1 << 63:
+            return f"the label {least if least < lowest else most} is negative or exceeds int64"
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
         return f"has more than {MAX_CLASSES} different labels, which is too many for classes"
     return None
 
 
-def unused_label(name: str, column: pa.ChunkedArray) -> list[str]:
-    """Return a warning if a column that does not hold classes has numbers that look like classes."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        if pa.types.is_float16(kind):
-            column = column.cast(pa.float32())
-        found = column.filter(pc.is_finite(column))
-        if len(found) and pc.all(pc.equal(found, pc.floor(found))).as_py():
-            return [not_classes("column", name, "floating-point")]
-    elif pa.types.is_signed_integer(kind) and (pc.min(column).as_py() or 0) < 0:
-        return [not_classes("column", name, "negative")]
-    return []
-
-
 def label_column(
     name: str, column: pa.ChunkedArray, given: Sequence[str] | None, own: Sequence[str] = ()
-) -> LabelColumn:
-    """Return the numbers of the classes in a column.
+) -> StoredColumn:
+    """Return the numbers of the classes in a column, and their names.
 
     Text is numbered in the order of the given class names, or in sorted order; booleans are the text
     ``false`` and ``true``; integers are class numbers. A column of lists holds several classes per row.
@@ -98,20 +64,15 @@ def label_column(
         given: class names in label order, or None.
         own: names of the integers in the file, by number; if names are given too, the integers are
             translated by name, and -1 or a missing value means no class.
-
-    Raises:
-        InputError: the column does not hold classes, or holds empty text or a class that is not given.
     """
     fault = label_fault(name, column, own)
     if fault:
         raise InputError("label-column-fault", name=name, fault=fault)
-    stored = _stored(name, column, own)
-    flat, is_list = _flat(stored.values), bool(stored.feature.shape)
+    flat, lengths = _classes(name, column, own)
     if flat.type == TEXT:
         found = [to_text(value) for value in pc.unique(flat).to_pylist()]
         if "" in found:
-            where = "" if is_list else f", data row {pc.index(flat, pa.scalar(b'', TEXT)).as_py() + 1},"
-            raise InputError("label-column-empty", name=name, where=where)
+            raise InputError("label-column-empty", name=name)
         given = given if given is not None else own or None
         # as in arrays, but not in folders, a class may have no examples
         names = class_map({*found, *(given or ())}, given, f"column {name!r} has none of that name")
@@ -119,9 +80,23 @@ def label_column(
     else:
         numbers, names = _numbered(name, flat, given, own)
     numbers = numbers.cast(pa.int64())
-    values = relisted(stored.values, numbers) if is_list else numbers
-    feature = Feature(name, "label", "int64", (None,) if is_list else ())
-    return LabelColumn(StoredColumn(values, feature, _class_warning(name, numbers, names)), names)
+    feature = Feature(name, "label", "int64", () if lengths is None else (None,))
+    warning = _class_warning(name, numbers, names)
+    return StoredColumn(relisted(numbers, lengths), feature, warning, names)
+
+
+def _classes(
+    name: str, column: pa.ChunkedArray, own: Sequence[str]
+) -> tuple[pa.ChunkedArray, IntArray | None]:
+    """Return the labels in a column, and their number in each row; booleans are text, as class names are."""
+    flat, lengths = unlisted(column)
+    flat = plain_values(name, flat, column.type)
+    if flat.type == pa.bool_():
+        flat = flat.cast(pa.string()).cast(TEXT)
+    if own and lengths is None and pa.types.is_signed_integer(flat.type):
+        # as Hugging Face's datasets do
+        flat = flat.fill_null(pa.scalar(-1, flat.type))
+    return without_missing(name, flat, is_list=lengths is not None), lengths
 
 
 def _numbered(
@@ -131,16 +106,14 @@ def _numbered(
     names = tuple(own or given or ())
     largest = pc.max(flat).as_py() if len(flat) else -1
     if names and largest >= len(names):
-        raise InputError(
-            "label-column-range", name=name, largest=largest, num_names=len(names), num_names2=len(names) - 1
-        )
+        raise InputError("label-column-range", name=name, largest=largest, num_names=len(names))
     if not own or given is None:
         return flat, names
     numbers = flat.cast(pa.int64()).to_numpy()
     used = [names[number] for number in np.unique(numbers[numbers >= 0]).tolist()]
     given = class_map({*used, *given}, given, f"column {name!r} has none of that name")
     number_of = {each: number for number, each in enumerate(given)}
-    # the last one stands for -1
+    # the last one is for -1
     translated = np.array([*(number_of.get(each, -1) for each in names), -1], np.int64)
     return pa.chunked_array([pa.array(translated[numbers], pa.int64())]), given
 
@@ -150,27 +123,17 @@ def _class_warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) ->
     found = pc.value_counts(numbers).to_pylist()
     without = len(names) - sum(each["values"] >= 0 for each in found)
     num_open = sum(each["counts"] for each in found if each["values"] < 0)
-    faults = []
-    if names and without:
-        have = "have" if without > 1 else "has"
-        faults.append(f"{without} of the {len(names)} class{'es' if len(names) > 1 else ''} {have} no row")
-    if num_open:
-        faults.append(f"{num_open:,} {'rows have' if num_open > 1 else 'row has'} no class (-1)")
-    return f"column {name!r}: {' and '.join(faults)}" if faults else None
+    faults = [f"classes without rows: {without} of {len(names)}"] if names and without else []
+    faults += [f"rows without a class (-1): {num_open:,}"] if num_open else []
+    return f"column {name!r}: {'; '.join(faults)}" if faults else None
 
 
 def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the name of each row's split, as ``TEXT``.
-
-    Raises:
-        InputError: the column is neither text nor integers, a value is missing or cannot be the name of a
-            split, or there are too many different values.
-    """
+    """Return the name of each row's split, as ``TEXT``."""
     stored = stored_column(name, column)
     if stored.feature.shape or stored.feature.kind not in ("bytes", "int"):
-        raise InputError("split-column-type", name=name, dtype_name=_dtype_name(column.type))
-    is_text = stored.feature.kind == "bytes"
-    texts = stored.values if is_text else stored.values.cast(pa.large_string()).cast(TEXT)
+        raise InputError("split-column-type", name=name, dtype_name=shown(column.type))
+    texts = _as_text(stored.values)
     names = [to_text(value) for value in pc.unique(texts).to_pylist()]
     if len(names) > _MAX_SPLITS:
         raise InputError("split-column-many", name=name, num_names=len(names), max_splits=_MAX_SPLITS)
@@ -198,39 +161,21 @@ def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:
 
 
 def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
-    """Return the group of each row: its value as text.
-
-    Raises:
-        InputError: the column holds lists, or a row has no value.
-    """
-    values = plain_column(name, column)
-    if pa.types.is_large_list(values.type):
+    """Return the group of each row: its value as text."""
+    if is_list_type(column.type):
         raise InputError("group-by-lists", name=name)
+    values = plain_values(name, column, column.type)
     if pa.types.is_floating(values.type):
         # -0.0 becomes 0.0, which it equals; float16 has no sums
         wide = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
         values = pc.add(wide, pa.scalar(0.0, wide.type))
     missing = pc.is_null(values, nan_is_null=True)
-    texts = values if values.type == TEXT else values.cast(pa.large_string()).cast(TEXT)
+    texts = _as_text(values)
     missing = pc.or_(missing, pc.fill_null(pc.equal(texts, pa.scalar(b"", TEXT)), True))
     require_values(name, pc.sum(missing).as_py() or 0, "column")
     groups: list[bytes] = texts.to_pylist()
     return groups
 
 
-def _stored(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> StoredColumn:
-    """Return a column as it would be stored, booleans as text, since class names are text."""
-    if is_list_type(column.type) and is_list_type(column.type.value_type):
-        raise InputError("label-column-nested", name=name)
-    plain = plain_column(name, column)
-    item = plain.type.value_type if pa.types.is_large_list(plain.type) else plain.type
-    if item == pa.bool_():
-        plain = plain.cast(pa.large_list(pa.string()) if plain.type != item else pa.string())
-    if own and plain.null_count and pa.types.is_signed_integer(plain.type):
-        # as Hugging Face's datasets do
-        plain = plain.fill_null(pa.scalar(-1, plain.type))
-    return stored_column(name, plain)
-
-
-def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.list_flatten(column) if pa.types.is_large_list(column.type) else column
+def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values if values.type == TEXT else values.cast(pa.large_string()).cast(TEXT)

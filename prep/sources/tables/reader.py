@@ -5,47 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 
 from tfshards.prep.imaging.convert import oriented_size
 from tfshards.prep.imaging.masks import Geometry
-from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows, read_as_listed
 from tfshards.prep.sources.image_file import (
     checked_content,
-    checked_image,
     decoders_of,
     mask_options,
-    read_image,
 )
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.tables import staging
 from tfshards.prep.sources.tables.annotations import BOXES, fitted_boxes
 from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
-from tfshards.prep.sources.tables.features import TEXT, values_of
+from tfshards.prep.sources.tables.features import values_of
 from tfshards.prep.sources.tables.images import combined, location_of
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
-from tfshards.prep.sources.tables.staging import (
-    BYTES,
-    DROPPED,
-    HEIGHT,
-    IMAGE,
-    KEY,
-    PATH,
-    SAME,
-    SIZE,
-    SPLIT,
-    STAMP,
-    VALUE,
-    WIDTH,
-    ArrowKeys,
-    mapped_table,
-)
+from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
@@ -54,8 +38,16 @@ from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _ROWS = "rows.arrow"
 
-# Path, size, stamp, and the encoded image if the table has it.
-_File: TypeAlias = "tuple[bytes, int, int, bytes | None]"
+
+class _File(NamedTuple):
+    """An image of a row; its bytes are ``encoded`` if they are in the table."""
+
+    path: bytes
+    size: int
+    stamp: int
+    encoded: bytes | None = None
+
+
 # What was read of the images of a row, by feature.
 Contents: TypeAlias = "dict[str, FetchedContent]"
 
@@ -110,14 +102,14 @@ class TableReader:
         label = self.schema.label
         return Listing(
             schema=self.schema,
-            keys=ArrowKeys(rows[KEY]) if KEY in rows.column_names else RowKeys(rows.num_rows),
-            sizes=sizes + rows[BYTES].to_numpy(),
+            keys=ArrowKeys(rows[staging.KEY]) if staging.KEY in rows.column_names else RowKeys(rows.num_rows),
+            sizes=sizes + rows[staging.BYTES].to_numpy(),
             stamps=stamps,
-            labels=None if label is None else rows[VALUE + label.name].to_numpy(),
-            splits=splits_of(rows[SPLIT]) if SPLIT in rows.column_names else None,
+            labels=None if label is None else rows[staging.VALUE + label.name].to_numpy(),
+            splits=splits_of(rows[staging.SPLIT]) if staging.SPLIT in rows.column_names else None,
             identity=self.identity,
             warnings=self.warnings,
-            groups=rows[SAME].to_pylist() if SAME in rows.column_names else None,
+            groups=rows[staging.SAME].to_pylist() if staging.SAME in rows.column_names else None,
         )
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
@@ -127,49 +119,36 @@ class TableReader:
     def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[Contents]:
         """Start to read rows; requests are made for images that are not on this machine."""
         staged = mapped_table(str(rows_path(self.folder)))
-        keys = ArrowKeys(staged[KEY]) if KEY in staged.column_names else None
+        keys = ArrowKeys(staged[staging.KEY]) if staging.KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        images = list(self.columns.images.values())
         values = [feature for feature in schema.features if not feature.is_encoded and feature.name != "key"]
-        wanted = [prefix + name for name in images for prefix in (PATH, SIZE, STAMP)]
-        wanted += [IMAGE + name for name in self.columns.embedded]
+        images = {
+            name: [each + name for each in (staging.PATH, staging.SIZE, staging.STAMP)]
+            for name in self.columns.images.values()
+        }
+        for name in self.columns.embedded:
+            images[name].append(staging.IMAGE + name)
         # stored without a check, images are not turned
-        fits = WIDTH in staged.column_names and BOXES in schema.names and self.images.check != "none"
-        wanted += [WIDTH, HEIGHT] if fits else []
-        taken = staged.select([*wanted, *(VALUE + feature.name for feature in values)]).take(
-            pa.array(numbers, pa.int64())
-        )
+        fits = staging.WIDTH in staged.column_names and BOXES in schema.names and self.images.check != "none"
+        sides = [staging.WIDTH, staging.HEIGHT] if fits else []
+        wanted = [*chain(*images.values()), *sides, *(staging.VALUE + feature.name for feature in values)]
+        taken = staged.select(wanted).take(pa.array(numbers, pa.int64()))
         columns = {
-            feature.name: values_of(feature, taken[VALUE + feature.name].combine_chunks())
+            feature.name: values_of(feature, taken[staging.VALUE + feature.name].combine_chunks())
             for feature in values
         }
-        files = [
-            list(zip(*(column.to_pylist() for column in self._columns_of(name, taken)), strict=True))
-            for name in images
-        ]
+        files = {name: [_File(*each) for each in _rows_of(taken, names)] for name, names in images.items()}
+        of_rows = [{name: each[row] for name, each in files.items()} for row in range(len(rows))]
+        stated = _rows_of(taken, sides)
         names = [name for name in schema.names if name != "key"]
-        sides = (taken[side].to_pylist() for side in (WIDTH, HEIGHT)) if fits else ()
-        sizes = list(zip(*sides, strict=True))
-        of_rows = [
-            {name: listed[index] for name, listed in zip(images, files, strict=True)}
-            for index in range(len(rows))
-        ]
 
         def decode(index: int, remote: Contents | None) -> Outcome:
-            row = rows[index]
-            found = self._read_images(of_rows[index], remote or {})
-            if isinstance(found, Rejected):
-                return found
-            encoded, conversions = found
-            if fits:
-                boxes = self._fitted(row, files[0][index], columns[BOXES][index], sizes[index])
-                if isinstance(boxes, Rejected):
-                    return boxes
-                if boxes != columns[BOXES][index]:
-                    conversions = (*conversions, "boxes turned")
-                encoded[BOXES] = boxes
-            row_values = [encoded[name] if name in encoded else columns[name][index] for name in names]
-            return Accepted([*row_values, to_bytes(row.key)], conversions)
+            found = {name: column[index] for name, column in columns.items()}
+            size = stated[index] if fits else None
+            conversions = self._add_images(found, of_rows[index], remote or {}, size)
+            if isinstance(conversions, Rejected):
+                return conversions
+            return Accepted([*(found[name] for name in names), to_bytes(rows[index].key)], conversions)
 
         return StartedRows([*map(self._request, of_rows)], decode)
 
@@ -179,10 +158,10 @@ class TableReader:
             return None
         root, most = os.fsencode(self.root), self.images.max_bytes
         far: dict[str, tuple[RemotePath, int, int]] = {}
-        for name, (path, size, stamp, encoded) in files.items():
+        for name, file in files.items():
             # what is too large, missing or in the table is not read
-            if encoded is None and 0 <= size <= most and (where := location_of(root, path)):
-                far[name] = (where, size, stamp)
+            if file.encoded is None and 0 <= file.size <= most and (where := location_of(root, file.path)):
+                far[name] = (where, file.size, file.stamp)
         if not far:
             return None
 
@@ -191,18 +170,62 @@ class TableReader:
 
         return FetchRequest(read, sum(size for _, size, _ in far.values()))
 
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return the group of each row: its value in the column ``by``, which need not be stored.
+    def _add_images(
+        self,
+        values: dict[str, Values],
+        files: Mapping[str, _File],
+        remote: Contents,
+        stated: tuple[int, int] | None,
+    ) -> tuple[str, ...] | Rejected:
+        """Add the images of a row to its values, and return their conversions, or why one is rejected."""
+        conversions: list[str] = []
+        views: list[Geometry] = []
+        # a mask must fit its image
+        for name in sorted(files, key=lambda name: name in self.columns.masks):
+            is_mask, file = name in self.columns.masks, files[name]
+            options = mask_options(self.images) if is_mask else self.images
+            content = remote.get(name) or self._content(file, options.max_bytes)
+            image = (
+                checked_content(file.path, content, options, views) if content else self._missing(name, file)
+            )
+            if isinstance(image, Rejected):
+                return image if len(files) == 1 else image._replace(detail=f"{name}: {image.detail}")
+            values[name] = image.data
+            conversions += image.conversions
+            views += [image.view] if image.view and not is_mask else []
+            if stated and content and content.data:
+                size = oriented_size(content.data, options, os.path.splitext(file.path)[1].lower())
+                is_turned = self.images.orientation == "apply"
+                given = cast("Sequence[float]", values[BOXES])
+                boxes = fitted_boxes(given, None if None in stated else stated, size, is_turned=is_turned)
+                if isinstance(boxes, Rejected):
+                    return boxes
+                conversions += ["boxes turned"] if boxes != given else []
+                values[BOXES] = boxes
+        return tuple(conversions)
 
-        Raises:
-            InputError: there is no column of single values with this name, or a row has no value in it.
-        """
+    def _content(self, file: _File, most_bytes: int) -> FetchedContent | None:
+        """Return the image in the table, or in a file of this machine; None if there is none."""
+        if file.encoded is not None:
+            is_small = len(file.encoded) <= most_bytes
+            return FetchedContent(len(file.encoded), 0, file.encoded if is_small else None)
+        full = os.path.join(os.fsencode(self.root), file.path)
+        return None if file.size < 0 else read_as_listed(full, file.size, file.stamp, most_bytes)
+
+    def _missing(self, name: str, file: _File) -> Rejected:
+        lacks = ["the row holds no image"] if name in self.columns.embedded else []
+        lacks += [f"there is no file {to_text(file.path)!r}"] if file.path else []
+        return Rejected(Reason.MISSING, ", and ".join(lacks) or "the row names no file")
+
+    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+        """Return the group of each row: its value in the column ``by``, which need not be stored."""
         rows = mapped_table(str(rows_path(self.folder)))
         staged = {
-            **{name: DROPPED + name for name in self._names(rows, DROPPED)},
-            **{name: VALUE + name for name in self._names(rows, VALUE)},
-            **{column: PATH + feature for column, feature in self.columns.images.items()},
-        }
+            name.removeprefix(prefix): name
+            for prefix in (staging.DROPPED, staging.VALUE)
+            for name in rows.column_names
+            if name.startswith(prefix)
+        } | {column: staging.PATH + feature for column, feature in self.columns.images.items()}
         if by not in staged:
             columns = listed_columns(sorted(staged))
             raise InputError("group-by-column", by=by, columns=columns)
@@ -216,74 +239,9 @@ class TableReader:
             return [names[number] for number in column.to_pylist()]
         return groups_of(by, column)
 
-    def _fitted(
-        self,
-        row: Row,
-        file: tuple[bytes, int, int, bytes | None],
-        boxes: Values,
-        stated: tuple[int, int] | tuple[None, None],
-    ) -> Sequence[float] | Rejected:
-        """Return the boxes of an image that was accepted, or why they do not fit it."""
-        path, size, stamp, _ = file
-        full = os.path.join(os.fsencode(self.root), path)
-        data = cast("bytes", read_as_listed(full, size, stamp, size).data)
-        found = oriented_size(data, self.images, os.path.splitext(path)[1].lower())
-        known = (stated[0], stated[1]) if stated[0] is not None and stated[1] is not None else None
-        is_turned = self.images.orientation == "apply"
-        return fitted_boxes(cast("Sequence[float]", boxes), known, found, is_turned=is_turned)
 
-    def _columns_of(self, name: str, rows: pa.Table) -> list[pa.ChunkedArray]:
-        """Return the columns of an image: paths, sizes, stamps, and encoded images or nothing instead."""
-        columns = [rows[prefix + name] for prefix in (PATH, SIZE, STAMP)]
-        encoded = rows[IMAGE + name] if name in self.columns.embedded else pa.nulls(rows.num_rows, TEXT)
-        return [*columns, encoded]
-
-    @staticmethod
-    def _names(rows: pa.Table, prefix: str) -> list[str]:
-        return [name.removeprefix(prefix) for name in rows.column_names if name.startswith(prefix)]
-
-    def _read_images(
-        self, files: Mapping[str, _File], remote: Contents
-    ) -> tuple[dict[str, Values], tuple[str, ...]] | Rejected:
-        """Return the images of a row by feature and their conversions, or why one is rejected."""
-        encoded: dict[str, Values] = {}
-        conversions: list[str] = []
-        views: list[Geometry] = []
-        # a mask must fit its image
-        for name in sorted(files, key=lambda name: name in self.columns.masks):
-            path, size, stamp, encoded_image = files[name]
-            content = remote.get(name)
-            found: Normalized | Rejected
-            if content is not None:
-                options = mask_options(self.images) if name in self.columns.masks else self.images
-                found = checked_content(path, content, options, views)
-            else:
-                found = self._read_image(name, path, Row("", -1, size, stamp), encoded_image, views)
-            if isinstance(found, Rejected):
-                detail = found.detail if len(files) == 1 else f"{name}: {found.detail}"
-                return Rejected(found.reason, detail)
-            encoded[name] = found.data
-            conversions += found.conversions
-            if found.view and name not in self.columns.masks:
-                views.append(found.view)
-        return encoded, tuple(conversions)
-
-    def _read_image(
-        self, name: str, path: bytes, row: Row, encoded: bytes | None, images: Sequence[Geometry]
-    ) -> Normalized | Rejected:
-        if row.size < 0:
-            is_embedded = name in self.columns.embedded
-            if not path:
-                return Rejected(
-                    Reason.MISSING, "the row holds no image" if is_embedded else "the row names no file"
-                )
-            both = "the row holds no image, and " if is_embedded else ""
-            return Rejected(Reason.MISSING, f"{both}there is no file {to_text(path)!r}")
-        options = mask_options(self.images) if name in self.columns.masks else self.images
-        full = os.path.join(os.fsencode(self.root), path)
-        if encoded is None:
-            return read_image(full, row, options, images)
-        return checked_image(encoded, path, options, images)
+def _rows_of(table: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
 
 
 def rows_path(folder: str | os.PathLike[str]) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -11,27 +11,30 @@ from typing import Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.sources.classes import check_class_names, twins
+from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.sources.classes import check_class_names, twins, unused_numbers
 from tfshards.prep.sources.image_file import depth_warning, image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.tables.annotations import CATEGORY
-from tfshards.prep.sources.tables.coco import read_coco
 from tfshards.prep.sources.tables.column_roles import (
     AssignedColumns,
     ColumnRoles,
     assign_columns,
     check_found,
     check_header,
-    embedded_images,
-    image_structs,
+    is_embedded,
     with_found_images,
 )
-from tfshards.prep.sources.tables.features import StoredColumn, is_along_rows, is_list_type, stored_column
+from tfshards.prep.sources.tables.features import (
+    StoredColumn,
+    is_along_rows,
+    is_image_struct,
+    stored_column,
+)
 from tfshards.prep.sources.tables.files import TableFile, check_unicode
-from tfshards.prep.sources.tables.images import is_url, same_images, stat_images, unmentioned
-from tfshards.prep.sources.tables.labels import label_column, label_fault, unused_label
+from tfshards.prep.sources.tables.images import is_url, stat_images, unmentioned
+from tfshards.prep.sources.tables.labels import label_column, label_fault
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
 from tfshards.prep.sources.tables.rows import (
@@ -41,7 +44,7 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
-from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.option import check_choices, check_instance, check_path, option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
@@ -119,10 +122,6 @@ class Table:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def _root_remedy(self) -> str:
-        """Return what to do if the images are in another folder, for the message of an error."""
-        return "name the folder of the images with root="
-
     def column_names(self) -> list[str]:
         """Return the names of the columns; a field of a struct is ``NAME/FIELD``.
 
@@ -142,29 +141,27 @@ class Table:
                 outside ``root``.
         """
         found, path, root = self._read()
-        if self.form == "table":
+        may_guess = self.form == "table"
+        if may_guess:
             check_header(found.table.column_names, root)
         assigned, lines = self._assigned(found, root, str(path))
-        if self.form == "table":
-            values = {assigned.label, assigned.split, *assigned.others} - {None, *assigned.images}
-            check_unicode(path, found.table, [name for name in found.table.column_names if name in values])
         images = list(assigned.images.values())
+        if may_guess:
+            values = {*assigned.stored, assigned.split} - {None, *assigned.images}
+            check_unicode(path, found.table, [name for name in found.table.column_names if name in values])
         if not images:
             self._check_no_image_options(path, lines)
-        stored, names = self._stored(found, assigned)
+        stored = [STORES[role](self, found, name) for name, role in assigned.stored.items()]
         staged = rows_to_stage(found.table, assigned, stored)
-        if self.form == "coco":
-            for side, column in enumerate((WIDTH, HEIGHT)):
-                sides = [size and size[side] for size in found.sizes]
-                staged = staged.append_column(column, pa.array(sides, pa.int64()))
-        if self.form == "table" and assigned.split is None and self.columns.split is None:
+        for column, sides in zip((WIDTH, HEIGHT), found.sides, strict=False):
+            staged = staged.append_column(column, pa.array(sides, pa.int64()))
+        if may_guess and assigned.split is None and self.columns.split is None:
             assigned, staged, more = with_split_folders(assigned, staged)
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
         has_urls = any(is_url(path) for name in images for path in rows[PATH + name].to_pylist())
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
-        check_found(rows, assigned.images, root, self._root_remedy())
-        rows = same_images(root, rows, images)
+        check_found(rows, assigned.images, root)
         warnings += split_warnings(rows, images)
         stage_table(rows, rows_path(folder))
         if images and self.root is None and path.name in METADATA_NAMES:
@@ -173,12 +170,16 @@ class Table:
         for name in [name for name in images if name not in assigned.masks][:1]:
             local = [path for path in rows[PATH + name].to_pylist() if path and not is_url(path)]
             warnings += depth_warning(tree_of(root, follow_links=True), local, self.images)
-        features = [*self._image_features(assigned), *(column.feature for column in stored), KEY_FEATURE]
+        features = [
+            mask_feature(name, self.images) if name in assigned.masks else image_feature(name, self.images)
+            for name in images
+        ]
+        names = next((column.names for column in stored if column.names), ())
         inexact = [column.warning for column in stored if column.warning]
         return TableReader(
             str(folder),
             os.fsdecode(root),
-            Schema(tuple(features), names),
+            Schema((*features, *(column.feature for column in stored), KEY_FEATURE), names),
             assigned,
             self.images,
             found.digest,
@@ -189,115 +190,75 @@ class Table:
 
     def _read(self) -> tuple[TableFile, AnyPath, bytes]:
         """Return the rows, the path that messages name, and the folder to which image paths are relative."""
+        given = None if self.root is None else any_path(self.root)
+        if isinstance(given, Path) and not given.is_dir():
+            raise InputError("root-not-a-folder", root=os.fspath(given))
         if self.form == "table":
             paths = table_paths(self.path, follow_links=self.follow_links)
             found = read_tables(paths, {*self.columns.images, *self.columns.masks})
             path = paths[0] if len(paths) == 1 else any_path(self.path)
-            return found, path, self._root(path if path.is_dir() else paths[0].parent)
+            folder = given or (path if path.is_dir() else paths[0].parent)
+            if isinstance(folder, RemotePath):
+                return found, path, to_bytes(str(folder))
+            return found, path, os.path.realpath(os.fsencode(folder))
         if self.form == "coco":
-            annotations = read_coco(self.path, self.root, follow_links=self.follow_links)
+            from tfshards.prep.sources.tables.coco import read_coco as read
         else:
             # needs PyYAML, which other tables do not
-            from tfshards.prep.sources.tables.yolo import read_yolo
-
-            annotations = read_yolo(self.path, self.root, follow_links=self.follow_links)
-        return annotations.file, Path(self.path), os.path.realpath(os.fsencode(annotations.folder))
-
-    def _root(self, folder: AnyPath) -> bytes:
-        given = folder if self.root is None else any_path(self.root)
-        if isinstance(given, RemotePath):
-            return to_bytes(str(given))
-        root = os.path.realpath(os.fsencode(given))
-        if not os.path.isdir(root):
-            raise InputError("root-not-a-folder", root=os.fsdecode(root))
-        return root
+            from tfshards.prep.sources.tables.yolo import read_yolo as read
+        path, root = Path(self.path), None if self.root is None else Path(self.root)
+        found, images = read(path, root, follow_links=self.follow_links)
+        return found, path, os.path.realpath(os.fsencode(images))
 
     def _check_no_image_options(self, path: AnyPath, lines: Sequence[str]) -> None:
         """Raise OptionsError if an option is given that only images have; links are not among them.
 
         ``lines`` are warnings about columns that seem to name images.
         """
-        defaults = ImageOptions().to_json()
-        given = [
-            (name, value) for name, value in self.images.to_json().items() if value != defaults.get(name)
-        ]
-        if self.root is not None:
-            given.append(("root", os.fsdecode(self.root)))
-        if given:
-            name, value = given[0]
-            raise OptionsError(
-                "image-option-useless",
-                name=name,
-                found=value,
-                path=path,
-                join="".join(f" ({line})" for line in lines),
-            )
+        root = {} if self.root is None else {"root": os.fsdecode(self.root)}
+        join = "".join(f" ({line})" for line in lines)
+        for name, value in {**changed_images(self.images.to_json()), **root}.items():
+            raise OptionsError("image-option-useless", name=name, found=value, path=path, join=join)
 
     def _assigned(self, found: TableFile, root: bytes, path: str) -> tuple[AssignedColumns, list[str]]:
         """Return what each column is used for, and lines on it; ``label`` need not hold classes."""
         table, roles = found.table, self.columns
+        named = {*roles.images, *roles.masks, *roles.drop}
+        structs = [field.name for field in table.schema if is_image_struct(field.type)]
         if not roles.no_images:
-            named = {*roles.images, *roles.masks, *roles.drop}
-            roles = replace(
-                roles, images=(*roles.images, *(name for name in image_structs(table) if name not in named))
-            )
+            roles = replace(roles, images=(*roles.images, *(name for name in structs if name not in named)))
         assigned = assign_columns(table.column_names, roles, path)
-        lines: list[str] = []
         if assigned.label is None:
             # by the metadata of the table
             known = {*found.class_names, *([] if self.form == "table" else [CATEGORY])}
-            classes = [name for name in assigned.others if name in known]
-            if len(classes) == 1:
-                assigned = replace(
-                    assigned,
-                    label=classes[0],
-                    others=tuple(name for name in assigned.others if name != classes[0]),
-                )
-        if assigned.label is not None:
-            # a label with names in the metadata is not stored as a number without them
-            has_names = self.class_names is not None or assigned.label in found.class_names
-            if not (assigned.is_label_named or has_names) and not _may_be_label(table, assigned.label):
-                lines += unused_label(assigned.label, table[assigned.label])
-                assigned = assigned.without_label()
-        elif self.class_names is not None:
+            classes = [name for name in assigned.stored if name in known]
+            assigned = assigned.with_label(classes[0] if len(classes) == 1 else None)
+        label, lines = assigned.label, []
+        if label is None and self.class_names is not None:
             raise InputError("table-no-label", path=path)
+        # a label with names in the metadata is not stored as a number without them
+        is_given = roles.label or self.class_names is not None or label in found.class_names
+        if label is not None and not is_given and label_fault(label, table[label]):
+            is_number = pa.types.is_integer(table[label].type) or pa.types.is_floating(table[label].type)
+            lines = unused_numbers("column", label, table[label].drop_null().to_numpy()) if is_number else []
+            assigned = assigned.with_label(None)
         if not roles.no_images:
             assigned, of_images = with_found_images(table, assigned, root)
             lines += of_images
-        return replace(assigned, embedded=embedded_images(table, assigned.images)), lines
-
-    def _stored(
-        self, found: TableFile, assigned: AssignedColumns
-    ) -> tuple[list[StoredColumn], tuple[str, ...]]:
-        """Return the columns that are stored, and the class names."""
-        table = found.table
-        others = [
-            stored_column(name, table[name], varies=is_along_rows(name, table)) for name in assigned.others
-        ]
-        if assigned.label is None:
-            return others, ()
-        own = found.class_names.get(assigned.label, ())
-        label = label_column(assigned.label, table[assigned.label], self.class_names, own)
-        return [label.stored, *others], label.names
-
-    def _image_features(self, assigned: AssignedColumns) -> list[Feature]:
-        return [
-            mask_feature(name, self.images) if name in assigned.masks else image_feature(name, self.images)
-            for name in assigned.images.values()
-        ]
+        embedded = {feature for name, feature in assigned.images.items() if is_embedded(table[name])}
+        return replace(assigned, embedded=frozenset(embedded)), lines
 
 
-def _may_be_label(table: pa.Table, name: str) -> bool:
-    """Return whether a column that has only the name of labels holds classes."""
-    kind = table[name].type
-    has_rows = is_list_type(kind) and is_list_type(kind.value_type)
-    return not has_rows and label_fault(name, table[name]) is None
+def _store_label(table: Table, found: TableFile, name: str) -> StoredColumn:
+    return label_column(name, found.table[name], table.class_names, found.class_names.get(name, ()))
 
 
-class RestoredTable(Table):
-    """A table by its path and perhaps that of the folder of its images, with the options of a manifest."""
+def _store_value(_: Table, found: TableFile, name: str) -> StoredColumn:
+    return stored_column(name, found.table[name], varies=is_along_rows(name, found.table))
 
-    def _root_remedy(self) -> str:
-        """Return what to do if the images are in another folder; there is no parameter for it."""
-        paths = [os.fspath(self.path), "FOLDER"]
-        return f"give the table, and after it the folder of its images: source={paths!r}"
+
+# How the columns of a role are stored; a new role is a field of ``ColumnRoles`` and a row here.
+STORES: Mapping[str, Callable[[Table, TableFile, str], StoredColumn]] = {
+    "label": _store_label,
+    "value": _store_value,
+}

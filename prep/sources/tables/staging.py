@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import overload
 
 import pyarrow as pa
+
+from tfshards.prep.sources.keys import LazyKeys
 
 # Columns of the file. Prefixes keep the names of the user's columns apart from these.
 KEY, SPLIT, BYTES, SAME = "key", "split", "bytes", "same"
@@ -32,7 +33,7 @@ def mapped_table(path: str) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
-class ArrowKeys(Sequence[bytes]):
+class ArrowKeys(LazyKeys):
     """A sorted column of keys in a staged file."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
@@ -46,28 +47,20 @@ class ArrowKeys(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._column)
 
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            keys: list[bytes] = self._column[index].to_pylist()
-            return keys
-        index = range(len(self))[index]
-        return bytes(self._data[self._offsets[index] : self._offsets[index + 1]])
-
     def __iter__(self) -> Iterator[bytes]:
         return iter(self[:])
 
-    def find(self, key: bytes) -> int:
-        """Return the index of a key.
+    def at(self, number: int) -> bytes:
+        """Return a key by its number."""
+        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
 
-        Raises:
-            KeyError: the key is not in the column.
-        """
+    def some(self, numbers: slice) -> list[bytes]:
+        """Return some of the keys."""
+        keys: list[bytes] = self._column[numbers].to_pylist()
+        return keys
+
+    def find(self, key: bytes) -> int:
+        """Return the index of a key."""
         index = bisect_left(self, key)
         if index == len(self) or self[index] != key:
             raise KeyError(key)

@@ -11,17 +11,18 @@ from pathlib import Path
 import yaml
 
 from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.classes import MAX_CLASSES, SPLIT_FOLDERS
+from tfshards.prep.sources.classes import MAX_CLASSES, SPLIT_FOLDERS, read_class_names, repeated
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.tables.annotations import (
     AnnotatedImage,
-    Annotations,
     annotation_table,
-    name_fault,
+    is_class_name,
     read_annotation,
     relative,
 )
+from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import counted
 from tfshards.schemas.storage.untrusted import OPTIONS
 
 _YAML = (".yaml", ".yml")
@@ -30,8 +31,6 @@ _SPLITS = ("train", "val", "test")
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
 # numbers may exceed 0 and 1 by rounding
 _SLACK = 0.01
-
-
 # Longest class name, and other value.
 _LONGEST = 10_000
 
@@ -53,31 +52,21 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_node(parent, index)
 
 
-def read_yolo(
-    source: str | os.PathLike[str], root: str | os.PathLike[str] | None, *, follow_links: bool
-) -> Annotations:
-    """Return the images and boxes of a folder, or of those that a ``data.yaml`` names.
+def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[TableFile, Path]:
+    """Return the images and boxes of a folder, or of those that a ``data.yaml`` names, and the folder.
 
     Boxes are ``[center x, center y, width, height]`` as fractions of the image. The boxes of ``x.jpg`` are in
     ``x.txt``, next to it or in ``labels/`` instead of ``images/``; an image without this file has no boxes.
 
     Args:
-        source: a folder, or a ``data.yaml`` of Ultralytics; that of the folder is used if there is one.
+        path: a folder, or a ``data.yaml`` of Ultralytics; that of the folder is used if there is one.
         root: folder to which the paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its
             own folder.
         follow_links: follow links to folders and out of the folder.
-
-    Raises:
-        OptionsError: ``root`` has no effect.
-        InputError: a file is missing or not of this form, or there are no images, or no text files.
     """
-    path = Path(source)
     if not path.exists():
         raise InputError("path-missing", path=path)
-    if root is not None and not Path(root).is_dir():
-        raise InputError("root-not-a-folder", root=os.fspath(root))
-    source_folder = path if path.is_dir() else path.parent
-    in_source = Boundary(source_folder, follow_links=follow_links)
+    in_source = Boundary(path if path.is_dir() else path.parent, follow_links=follow_links)
     inside = in_source if root is None else Boundary(root, follow_links=follow_links)
     config = path if path.suffix.lower() in _YAML else path / "data.yaml"
     parts: list[tuple[bytes, bytes]] = []
@@ -86,8 +75,7 @@ def read_yolo(
         if config != path:
             in_source.check(config)
         content = read_annotation(config, OPTIONS)
-        base = Path(root) if root is not None else None
-        folder, splits, names, warnings = _described(config, content, base, inside)
+        folder, splits, names, warnings = _described(config, content, root, inside)
         parts.append((os.fsencode(config.name), content))
     elif root is not None:
         raise OptionsError("yolo-root-useless", path=path)
@@ -101,66 +89,61 @@ def read_yolo(
     read: set[Path] = set()
     for split, places in splits.items():
         for where in places:
-            is_list = where.is_file()
-            for file in _listed(where, inside) if is_list else _images(where, follow_links=follow_links):
+            files = _listed(where, inside) if where.is_file() else _images(where, follow_links=follow_links)
+            for file in files:
                 image = AnnotatedImage(relative(file, folder), split)
+                images.append(image)
                 text = _text_of(image.path, folder)
                 if text is None:
                     alone.append(file)
-                else:
-                    inside.check(text)
-                    content = read_annotation(text)
-                    _add(image, text, content, len(names))
-                    parts.append((relative(text, folder), content))
-                    read.add(text)
-                images.append(image)
+                    continue
+                inside.check(text)
+                content = read_annotation(text)
+                _add(image, text, content, len(names))
+                parts.append((relative(text, folder), content))
+                read.add(text)
     if not images:
         raise InputError("yolo-no-images", path=path)
     if not read:
         raise InputError("yolo-no-boxes", path=path, alone=alone[0])
     if alone:
-        have = "images have" if len(alone) > 1 else "image has"
-        warnings.append(f"{len(alone)} {have} no text file, and so no boxes, such as {alone[0]!r}")
+        number = counted(len(alone), "image")
+        warnings.append(f"{number} without a text file, and so without boxes, such as {alone[0]!r}")
     warnings += _without_images(read)
-    return Annotations(annotation_table(images, {}, names, parts, warnings), folder)
+    return annotation_table(images, {}, names, parts, warnings), folder
 
 
 def _described(
     config: Path, content: bytes, root: Path | None, inside: Boundary
 ) -> tuple[Path, dict[str, list[Path]], tuple[str, ...], list[str]]:
-    """Return the root, the folders or lists of images by split, the class names, and warnings.
-
-    Raises:
-        InputError: the content is not of this form, or names a path outside ``inside``.
-    """
+    """Return the root, the folders or lists of images by split, the class names, and warnings."""
     try:
         described = yaml.load(content, _Loader)
     except RecursionError:
-        raise InputError("yolo-too-deep", config=config) from None
+        raise InputError("yolo-not-yaml", config=config, splitlines="it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(
-            "yolo-not-yaml", config=config, splitlines=(str(error).splitlines() or [""])[0]
-        ) from None
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError("yolo-not-yaml", config=config, splitlines=reason) from None
     if not isinstance(described, dict):
         raise InputError("yolo-not-config", config=config)
     stated = str(described.get("path") or ".")
     base = root or config.parent / stated
     base = base if base.is_dir() else config.parent
     inside.check(base, stated)
+    given = {split: described.get(split) or [] for split in _SPLITS}
+    places = [
+        (split, each, _place(base, each, inside))
+        for split, names in given.items()
+        for each in map(str, names if isinstance(names, list) else [names])
+    ]
     splits: dict[str, list[Path]] = {}
-    missing: list[tuple[str, str]] = []
-    for split in _SPLITS:
-        given = described.get(split) or []
-        for each in map(str, given if isinstance(given, list) else [given]):
-            found = _place(base, each, inside)
-            if found is not None:
-                splits.setdefault(split, []).append(found)
-            else:
-                missing.append((split, each))
+    for split, _, found in places:
+        splits.setdefault(split, []).extend([found] if found else [])
+    missing = [(split, each) for split, each, found in places if found is None]
     # datasets are often given without their test images; a wrong root has none of the folders
-    lacking = [split for split, _ in missing]
-    if missing and (not splits or "train" in lacking or set(lacking) & splits.keys()):
-        raise InputError("yolo-folder-missing", config=config, missing=missing[0][1], base=base)
+    for split, each in missing:
+        if split == "train" or splits[split] or not any(splits.values()):
+            raise InputError("yolo-folder-missing", config=config, missing=each, base=base)
     warnings = [
         f"{config} names the folder {each!r}, which does not exist: there is no split {split!r}"
         for split, each in missing
@@ -168,7 +151,10 @@ def _described(
     warnings += [
         f"{config} names the folder {each!r} as {key!r}, which is not train, val or test: it is left out"
         for key, each in described.items()
-        if isinstance(each, str) and key not in (*_SPLITS, "path") and _is_folder(base, each, inside)
+        if isinstance(each, str)
+        and key not in (*_SPLITS, "path")
+        and inside.holds(base / each)
+        and (base / each).is_dir()
     ]
     return base, splits, _names(config, described.get("names", ())), warnings
 
@@ -176,17 +162,15 @@ def _described(
 def _names(config: Path, names: object) -> tuple[str, ...]:
     """Return the class names in a ``data.yaml``, which are a list or a name for each number."""
     if isinstance(names, dict):
-        if not all(type(number) is int for number in names) or sorted(names) != list(range(len(names))):
-            raise InputError("yolo-names-gaps", config=config)
-        names = [names[number] for number in range(len(names))]
+        # without gaps: a number that is missing has a name that is none
+        names = [names.get(number) for number in range(len(names))]
     if not isinstance(names, (list, tuple)):
-        raise InputError("yolo-names", config=config)
+        raise InputError("yolo-names", config=config, found=names)
     # YAML reads 7 as a number, and no and on as truth values
     texts = [str(name) if type(name) in (int, float) else name for name in names]
-    for number, name in enumerate(texts):
-        fault = name_fault(name) or ("is repeated" if name in texts[:number] else None)
-        if fault:
-            raise InputError("yolo-name", config=config, name=name, number=number, fault=fault)
+    wrong = [name for name in texts if not is_class_name(name)] or repeated(texts)
+    if wrong:
+        raise InputError("yolo-names", config=config, found=wrong[0])
     return tuple(map(str, texts))
 
 
@@ -194,16 +178,10 @@ def _place(base: Path, given: str, inside: Boundary) -> Path | None:
     """Return the folder, or the list, that a ``data.yaml`` names; None if there is none."""
     # Roboflow writes ../train/images where it means train/images
     places = [place for place in (base / given, base / given.removeprefix("../")) if place.exists()]
-    for place in places:
-        if inside.holds(place):
-            return place
-    for place in places:
-        inside.check(place, given)
-    return None
-
-
-def _is_folder(base: Path, given: str, inside: Boundary) -> bool:
-    return inside.holds(base / given) and (base / given).is_dir()
+    allowed = [place for place in places if inside.holds(place)]
+    if places and not allowed:
+        inside.check(places[0], given)
+    return allowed[0] if allowed else None
 
 
 def _split_folders(path: Path) -> dict[str, Path]:
@@ -218,16 +196,11 @@ def _split_folders(path: Path) -> dict[str, Path]:
 
 
 def _names_in(folder: Path, inside: Boundary) -> tuple[str, ...]:
-    found = next((folder / name for name in _CLASS_FILES if (folder / name).is_file()), None)
-    if found is None:
-        return ()
-    inside.check(found)
-    names = [line.strip() for line in read_annotation(found).decode("utf-8", "replace").rstrip().splitlines()]
-    for number, name in enumerate(names, 1):
-        if not name or name in names[: number - 1]:
-            fault = f"repeats {name!r}" if name else "is empty"
-            raise InputError("yolo-class-line", found=found, number=number, fault=fault)
-    return tuple(names)
+    for found in (folder / name for name in _CLASS_FILES):
+        if found.is_file():
+            inside.check(found)
+            return read_class_names(found)
+    return ()
 
 
 def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
@@ -237,19 +210,11 @@ def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
 
 def _listed(path: Path, inside: Boundary) -> Iterator[str]:
     """Yield the images that a text file lists, one per line, relative to the folder of the file."""
-    seen: set[str] = set()
-    for number, line in enumerate(read_annotation(path).decode("utf-8", "surrogateescape").splitlines(), 1):
-        given = line.strip()
-        if not given:
-            continue
-        file = os.path.join(path.parent, os.path.normpath(given))
-        inside.check(file, given)
-        if not os.path.isfile(file):
-            raise InputError("yolo-image-missing", path=path, number=number, given=given, parent=path.parent)
-        if file in seen:
-            raise InputError("yolo-image-repeated", path=path, number=number, given=given)
-        seen.add(file)
-        yield file
+    for line in read_annotation(path).decode("utf-8", "surrogateescape").splitlines():
+        if line.strip():
+            file = os.path.join(path.parent, os.path.normpath(line.strip()))
+            inside.check(file, line.strip())
+            yield file
 
 
 def _text_of(image: bytes, folder: Path) -> Path | None:
@@ -275,8 +240,7 @@ def _without_images(read: Collection[Path]) -> list[str]:
     )
     if not found:
         return []
-    belong = "text files belong" if len(found) > 1 else "text file belongs"
-    return [f"{len(found)} {belong} to no image of the dataset, such as {str(found[0])!r}"]
+    return [f"{counted(len(found), 'text file')} without an image in the dataset, such as {str(found[0])!r}"]
 
 
 def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) -> None:
@@ -288,17 +252,13 @@ def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) ->
         if len(words) != 5:
             raise InputError("yolo-box-values", path=path, number=number, num_words=len(words))
         try:
-            values = [float(word) for word in words]
+            category, *box = (float(word) for word in words)
         except ValueError:
-            values = [math.nan]
-        category = values[0]
-        if not category.is_integer() or not 0 <= category < (num_classes or MAX_CLASSES):
-            allowed = f"0 to {num_classes - 1}" if num_classes else f"a number from 0 to {MAX_CLASSES - 1}"
-            raise InputError("yolo-class", path=path, number=number, words=words[0], allowed=allowed)
-        box = values[1:]
-        if not all(-_SLACK <= value <= 1 + _SLACK for value in box):
+            category, box = math.nan, []
+        most = (num_classes or MAX_CLASSES) - 1
+        if not category.is_integer() or not 0 <= category <= most:
+            raise InputError("yolo-class", path=path, number=number, words=words[0], most=most)
+        if not all(-_SLACK <= value <= 1 + _SLACK for value in box) or min(box[2:]) < 0:
             raise InputError("yolo-box-range", path=path, number=number)
-        if min(box[2:]) < 0:
-            raise InputError("yolo-box-negative", path=path, number=number)
         image.boxes.append(box)
         image.categories.append(int(category))
