@@ -57,11 +57,8 @@ def test_load_names_the_keyword_of_a_wrong_type(dataset, options, message):
         loader.load(dataset, **{"batch_size": 2, **options})
 
 
-def test_numpy_integers_are_integers(dataset):
+def test_numpy_integers_are_integers_and_distribute_requires_a_strategy(dataset):
     assert len(loader.load(dataset, batch_size=np.int64(2), epochs=np.int32(2))) == 8
-
-
-def test_distribute_requires_a_strategy(dataset):
     with raises(OptionsError, "strategy-type", strategy="mirrored"):
         loader.distribute("mirrored", dataset, global_batch_size=2)
 
@@ -143,24 +140,6 @@ def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_
     os.close(descriptor)
 
 
-def test_the_error_for_another_build_names_the_different_options(tmp_path):
-    arrays = Arrays({"x": np.arange(8)})
-    build(arrays, tmp_path / "out", shards=2)
-    with raises(InputError, "dataset-differs"):
-        build(arrays, tmp_path / "out", shards=4, seed=1)
-    with raises(InputError, "dataset-differs"):
-        build(Arrays({"x": np.arange(8)[::-1]}), tmp_path / "out", shards=2)
-
-
 def test_the_error_for_ratios_that_nearly_sum_to_one_has_a_remedy():
     with raises(OptionsError, "ratios-sum"):
         Options(splits={"train": 1 / 3, "val": 2 / 3})
-
-
-def test_a_class_folder_named_like_a_split_is_an_error(tmp_path):
-    for name in ("cat", "train"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.png").write_bytes(b"x")
-    with raises(InputError, "split-folders-ambiguous", named="'train'", odd="'cat'"):
-        ImageFolder(tmp_path).listing()
-    assert ImageFolder(tmp_path, split_folders={}).listing().schema.class_names == ("cat", "train")

@@ -74,29 +74,20 @@ def test_a_frame_that_is_shorter_than_in_the_index_is_refused(write):
         reader.read(5)
 
 
-def test_damaged_compressed_data_are_reported_with_the_frame(tmp_path):
-    path = tmp_path / "shard"
+def found_in(file, **options) -> list[tuple[object, ...]]:
+    return [tuple(found) for found in read_frames(*file, **options)]
+
+
+def test_damaged_compressed_data_are_reported_with_the_frame_and_end_the_frames(tmp_path):
+    path, damage = tmp_path / "shard", "the compressed data are damaged: "
     path.write_bytes(gzip.compress(b"".join(FRAMES))[:-20])
-    reader = FrameReader(path, "gzip", INDEX)
-    with pytest.raises(
-        RecordError, match=f"record 5 at byte {OFFSETS[5]}: the compressed data are damaged: "
-    ):
-        reader.read(5)
-
-
-def test_damaged_compressed_data_end_the_frames(tmp_path):
-    path = tmp_path / "shard"
+    with pytest.raises(RecordError, match=f"record 5 at byte {OFFSETS[5]}: {damage}"):
+        FrameReader(path, "gzip", INDEX).read(5)
     path.write_bytes(gzip.compress(b"".join(FRAMES))[:-1])
     *found, lost = found_in((path, "gzip"))
     assert found == list(map(sound, range(6)))
-    fault = (
-        "the compressed data are damaged: Compressed file ended before the end-of-stream marker was reached"
-    )
+    fault = f"{damage}Compressed file ended before the end-of-stream marker was reached"
     assert lost == (6, SIZE, None, 0, False, fault + LOST, True)
-
-
-def found_in(file, **options) -> list[tuple[object, ...]]:
-    return [tuple(found) for found in read_frames(*file, **options)]
 
 
 def test_every_frame_is_read_in_order(write):
@@ -113,19 +104,21 @@ def test_reading_continues_after_damaged_data(write):
 
 
 @pytest.mark.parametrize("number", [0, 1, 4, 5])
-def test_after_a_damaged_header_the_index_locates_the_data_and_the_next_frame(write, number):
-    file, expected = write(flipped(OFFSETS[number])), list(map(sound, range(6)))
-    expected[number] = *sound(number)[:5], f"{WRONG_LENGTH}; its data are sound", False
+@pytest.mark.parametrize("is_data_damaged", [False, True])
+def test_after_a_damaged_header_the_index_locates_the_data_and_the_next_frame(write, number, is_data_damaged):
+    data = OFFSETS[number] + 12
+    changed = flipped(OFFSETS[number], *([data] if is_data_damaged else []))
+    file, record, expected = (
+        write(changed),
+        changed[data : OFFSETS[number + 1] - 4],
+        list(map(sound, range(6))),
+    )
+    fault = WRONG_LENGTH if is_data_damaged else f"{WRONG_LENGTH}; its data are sound"
+    is_sound = not is_data_damaged
+    expected[number] = number, OFFSETS[number], record, masked_crc32c(record), is_sound, fault, False
     assert found_in(file, index=INDEX, record_bytes=SIZE) == expected
     lost = number, OFFSETS[number], None, 0, False, WRONG_LENGTH + LOST, True
     assert found_in(file) == [*map(sound, range(number)), lost]
-
-
-def test_data_after_a_damaged_header_may_be_damaged_too(write):
-    file, expected = write(flipped(OFFSETS[4], OFFSETS[4] + 20)), list(map(sound, range(6)))
-    record = flipped(OFFSETS[4] + 20)[OFFSETS[4] + 12 : OFFSETS[5] - 4]
-    expected[4] = 4, OFFSETS[4], record, masked_crc32c(record), False, WRONG_LENGTH, False
-    assert found_in(file, index=INDEX, record_bytes=SIZE) == expected
 
 
 def test_a_damaged_header_that_is_not_in_the_index_is_passed_over(write):
