@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.summary import escaped
 
 # Vega reserves room for the axes outside of it. Charts are as wide as a phone, and stand side by side.
-_WIDTH, _HEIGHT, _LOW = 320, 130, 90
+_WIDTH, _HEIGHT = 320, 130
 _ROW_HEIGHT = 17
 # A wide page makes charts a little larger.
 _LARGEST_SCALE = 1.15
-# More values than these are shown as the range of each of so many groups of neighbors.
-_MOST_COLUMNS = 60
 _BINS = 30
 # The style of the page has another font for the text of charts.
 _FONT = "sans-serif"
@@ -56,40 +55,6 @@ def size_unit(num_bytes: float) -> tuple[str, int]:
     return units[power], 1024**power
 
 
-def columns_chart(values: Sequence[float], color: str, label: str) -> str:
-    """Return a chart with a column for each shard; of many shards, the range of neighbors.
-
-    Args:
-        values: a number for each shard.
-        color: a color of the page.
-        label: what the chart shows, for people who do not see it.
-    """
-    groups = np.array_split(np.asarray(values, np.float64), min(len(values), _MOST_COLUMNS))
-    firsts = np.cumsum([0, *map(len, groups)]).tolist()
-    rows: list[Json] = [
-        {"shard": first, "low": float(group.min()), "high": float(group.max())}
-        for first, group in zip(firsts, groups, strict=False)
-    ]
-    axis: Json = {
-        "grid": False,
-        "ticks": False,
-        "labelAngle": 0,
-        "labelOverlap": "greedy",
-        "labelSeparation": 12,
-        "labelPadding": 4,
-    }
-    x: Json = {"field": "shard", "type": "ordinal", "title": "shard", "axis": axis}
-    y: dict[str, Json] = {"type": "quantitative", "title": None, "axis": _VALUES, "stack": None}
-    mark: dict[str, Json] = {"type": "bar", "color": color}
-    high, low = ({"x": x, "y": {**y, "field": field}} for field in ("high", "low"))
-    # where neighbors differ, their range is paler
-    layers: list[Json] = [
-        {"mark": {**mark, "opacity": 0.5}, "encoding": high},
-        {"mark": mark, "encoding": low},
-    ]
-    return drawn({"data": {"values": rows}, "layer": layers, "height": _LOW}, label)
-
-
 def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: str) -> str:
     """Return a histogram of positive values, with bins of equal ratio where they span two decades.
 
@@ -110,15 +75,9 @@ def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: st
         for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
     scale: Json = {"type": "log" if is_log else "linear", "zero": False, "nice": False}
-    x: Json = {
-        "field": "from",
-        "type": "quantitative",
-        "title": title,
-        "scale": scale,
-        "axis": {**_VALUES, "grid": False, "tickCount": 5},
-    }
+    axis: Json = {**_VALUES, "grid": False, "tickCount": 5}
     encoding: dict[str, Json] = {
-        "x": x,
+        "x": {"field": "from", "type": "quantitative", "title": title, "scale": scale, "axis": axis},
         "x2": {"field": "to"},
         "y": {"field": "zero", "type": "quantitative", "title": None, "axis": _VALUES},
         "y2": {"field": "count"},
@@ -134,57 +93,25 @@ def bars_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
         counts: number of examples by split and class, for the same classes in each split.
         label: what the chart shows, for people who do not see it.
     """
-    splits = list(counts)
     rows: list[Json] = [
-        {"class": name, "split": split, "share": count / max(1, sum(own.values()))}
+        {"class": escaped(name), "split": escaped(split), "share": count / max(1, sum(own.values()))}
         for split, own in counts.items()
         for name, count in own.items()
     ]
-    names: list[Json] = list(next(iter(counts.values())))
-    order: list[Json] = [*splits]
+    names: list[Json] = [escaped(name) for name in next(iter(counts.values()))]
+    splits: list[Json] = [escaped(split) for split in counts]
     colors: list[Json] = [series_color(number) for number in range(len(splits))]
+    names_axis: Json = {"labelLimit": 100, "domain": False, "ticks": False}
+    share_axis: Json = {"format": "~%", "tickCount": 4}
     encoding: dict[str, Json] = {
-        "y": {
-            "field": "class",
-            "type": "nominal",
-            "sort": names,
-            "title": None,
-            "axis": {"labelLimit": 100, "domain": False, "ticks": False},
-        },
-        "yOffset": {"field": "split", "sort": order},
-        "x": {
-            "field": "share",
-            "type": "quantitative",
-            "title": "share of the split",
-            "axis": {"format": "~%", "tickCount": 4},
-        },
-        "color": {"field": "split", "scale": {"domain": order, "range": colors}, "legend": None},
+        "y": {"field": "class", "type": "nominal", "sort": names, "title": None, "axis": names_axis},
+        "yOffset": {"field": "split", "sort": splits},
+        "x": {"field": "share", "type": "quantitative", "title": "share of the split", "axis": share_axis},
+        "color": {"field": "split", "scale": {"domain": splits, "range": colors}, "legend": None},
     }
     height = max(8 * len(splits), _ROW_HEIGHT) * len(names) + 8
     spec: dict[str, Json] = {"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}
     return drawn({**spec, "width": _WIDTH - 60, "height": height}, label)
-
-
-def rank_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
-    """Return a line for each split: the number of examples of its classes, the largest class first.
-
-    The arguments are those of ``bars_chart``.
-    """
-    rows: list[Json] = []
-    for split, own in counts.items():
-        ordered = np.array(sorted(own.values(), reverse=True))
-        ranks = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), 200)).astype(int))
-        rows += [{"rank": int(r) + 1, "count": int(ordered[r]), "split": split} for r in ranks]
-    order: list[Json] = [*counts]
-    colors: list[Json] = [series_color(number) for number in range(len(counts))]
-    axis: Json = {"grid": False, "tickCount": 5, "format": ",d"}
-    encoding: dict[str, Json] = {
-        "x": {"field": "rank", "type": "quantitative", "title": "classes, largest first", "axis": axis},
-        "y": {"field": "count", "type": "quantitative", "title": "examples", "axis": _VALUES},
-        "color": {"field": "split", "scale": {"domain": order, "range": colors}, "legend": None},
-    }
-    mark: Json = {"type": "line", "strokeWidth": 2, "interpolate": "step-after"}
-    return drawn({"data": {"values": rows}, "mark": mark, "encoding": encoding}, label)
 
 
 def drawn(spec: Mapping[str, Json], label: str) -> str:
@@ -199,11 +126,11 @@ def drawn(spec: Mapping[str, Json], label: str) -> str:
         "font": _FONT,
     }
     whole = {"width": _WIDTH, "height": _HEIGHT, "config": config, "padding": _PADDING, **spec}
-    drawn = vl_convert.vegalite_to_svg(json.dumps(whole))
-    size = _SIZE.match(drawn)
-    assert size, drawn[:200]
-    text = label.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    svg = vl_convert.vegalite_to_svg(json.dumps(whole))
+    size = _SIZE.match(svg)
+    assert size, svg[:200]
+    text = escaped(label).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     most = float(size[1]) * _LARGEST_SCALE
     opening = f'<svg role="img" aria-label="{text}" style="max-width: {most:.0f}px"'
     # the marks have no meaning of their own: the label describes the chart, a table has its numbers
-    return opening + re.sub(r' (role|aria-\w+)="[^"]*"', "", drawn[size.end() :])
+    return opening + re.sub(r' (role|aria-\w+)="[^"]*"', "", svg[size.end() :])

@@ -4,129 +4,119 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from tfshards.prep.reporting.charts import columns_chart, histogram, series_color, size_unit
-from tfshards.prep.reporting.glimpse import Catalog, Glimpse
-from tfshards.schemas import Manifest, Shard, Split
+from tfshards.prep.reporting.cards import Values
+from tfshards.prep.reporting.catalog import Catalog
+from tfshards.prep.reporting.charts import bars_chart, histogram, series_color, size_unit
+from tfshards.prep.reporting.glimpse import Glimpse
+from tfshards.schemas import Manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import escaped, remedies, span
+from tfshards.schemas.summary import class_order, remedies, span
 
-# Shards whose rows a page has; its charts show all of them.
+# Shards whose rows a page has.
 _SHOWN_SHARDS = 200
 _SHOWN_PROBLEMS = 50
+# More classes than these have no chart; the table has a bar for each number.
+_MOST_BARS = 40
+_SHOWN_SIZES = 8
 
 
-@dataclass(frozen=True)
-class Guarantee:
-    """A statement about the dataset, and whether it holds: None where nothing was checked."""
-
-    name: str
-    detail: str
-    holds: bool | None
-
-
-@dataclass(frozen=True)
-class SplitPart:
-    """One split on the page.
-
-    Attributes:
-        name: its name.
-        color: its color in all charts.
-        split: its entry in the manifest.
-        size: its size with a unit.
-        examples_per_shard: smallest and largest number.
-        bytes_per_shard: smallest and largest size.
-        charts: title and SVG of its charts.
-        shards: its first shards.
-        more: number of further shards.
-    """
-
-    name: str
-    color: str
-    split: Split
-    size: str
-    examples_per_shard: str
-    bytes_per_shard: str
-    charts: tuple[tuple[str, str], ...]
-    shards: tuple[tuple[Shard, str], ...]
-    more: int
+def class_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
+    """Return the number of examples by split and class, for all classes; empty without labels."""
+    counts = {name: split.label_counts for name, split in manifest.splits.items()}
+    if not any(counts.values()):
+        return {}
+    names = list(manifest.schema.class_names) or class_order(counts, manifest.schema)
+    return {split: {name: own.get(name, 0) for name in names} for split, own in counts.items()}
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """A conversion of images, the number of images, and how to keep what it loses."""
-
-    name: str
-    count: int
-    remedy: str
-
-
-def tiles(manifest: Manifest) -> list[tuple[str, str]]:
-    """Return name and value of the most important numbers."""
-    num_bytes = sum(split.num_bytes for split in manifest.splits.values())
-    found = [
-        ("examples", f"{manifest.num_examples:,}"),
-        ("splits", f"{len(manifest.splits):,}"),
-        ("shards", f"{len(manifest.shards):,}"),
-        ("size", size(num_bytes)),
-    ]
-    classes = len(manifest.schema.class_names) or len(
-        set().union(*(split.label_counts for split in manifest.splits.values()))
+def overview(manifest: Manifest, catalog: Catalog, counts: Mapping[str, Mapping[str, int]]) -> Values:
+    """Return what the manifest shows, and problems of the files."""
+    totals, remedy_of = manifest.totals, remedies()
+    problems = [str(problem) for problem in catalog.problems[:_SHOWN_PROBLEMS]]
+    left = len(catalog.problems) - len(problems)
+    num_classes = len(next(iter(counts.values()), {}))
+    label = (
+        f"Examples of {num_classes:,} classes in the splits {', '.join(counts)}; the table has the numbers"
     )
-    if classes:
-        found.insert(1, ("classes", f"{classes:,}"))
+    return {
+        "tiles": list(_tiles(manifest, num_classes)),
+        "features": [
+            (one.name, one.kind, one.dtype, " x ".join("?" if dim is None else str(dim) for dim in one.shape))
+            for one in manifest.schema.features
+        ],
+        "guarantees": list(_guarantees(manifest, catalog)),
+        "problems": problems + ([f"and {left:,} more; tfshards verify lists all of them"] if left else []),
+        "splits": [_split(manifest, name, series_color(place)) for place, name in enumerate(manifest.splits)],
+        "class_chart": bars_chart(counts, label) if 0 < num_classes <= _MOST_BARS else "",
+        "class_rows": _class_rows(counts),
+        "options": list(_options(manifest.options)),
+        "conversions": [
+            (name, count, remedy_of.get(name, "")) for name, count in _most_common(totals.conversions)
+        ],
+        "reasons": [
+            (outcome, reason, count)
+            for outcome, reasons in totals.reasons.items()
+            for reason, count in _most_common(reasons)
+        ],
+    }
+
+
+def _most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _tiles(manifest: Manifest, num_classes: int) -> Iterator[tuple[str, str]]:
+    """Yield name and value of the most important numbers."""
+    yield "examples", f"{manifest.num_examples:,}"
+    if num_classes:
+        yield "classes", f"{num_classes:,}"
+    yield "splits", f"{len(manifest.splits):,}"
+    yield "shards", f"{len(manifest.shards):,}"
+    yield "size", size(sum(split.num_bytes for split in manifest.splits.values()))
     if manifest.totals.rejected:
-        found.append(("rejected", f"{manifest.totals.rejected:,}"))
-    return found
+        yield "rejected", f"{manifest.totals.rejected:,}"
 
 
-def guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[Guarantee]:
-    """Yield what holds of the dataset, from its manifest and from the files that a report reads."""
+def _guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[tuple[str, str, bool | None]]:
+    """Yield what holds of the dataset, with details, and whether it holds: None where nothing was checked."""
     totals = manifest.totals
-    yield Guarantee(
+    yield (
         "No input is lost",
         f"{totals.accepted:,} accepted + {totals.rejected:,} rejected + {totals.skipped:,} skipped "
         f"= {totals.entries:,} entries",
         totals.accepted + totals.rejected + totals.skipped == totals.entries,
     )
-    spreads = {
-        name: max(counts) - min(counts)
-        for name, split in manifest.splits.items()
-        if (counts := [shard.num_examples for shard in split.shards])
-    }
-    by_bytes = manifest.options.get("balance") == "bytes"
-    # other tools do not promise balance
-    is_adopted = manifest.made.source == "adopt"
+    counts = {name: [shard.num_examples for shard in split.shards] for name, split in manifest.splits.items()}
+    spreads = {name: max(own) - min(own) for name, own in counts.items() if own}
     is_even = max(spreads.values(), default=0) <= 1
-    detail = ", ".join(f"{escaped(name)}: {counted(spread, 'example')}" for name, spread in spreads.items())
-    aim = "; balanced by bytes" if by_bytes and not is_even else ""
-    yield Guarantee(
+    # other tools do not promise balance
+    is_promised = manifest.options.get("balance") != "bytes" and manifest.made.source != "adopt"
+    detail = ", ".join(f"{name}: {counted(spread, 'example')}" for name, spread in spreads.items())
+    yield (
         "Shards are balanced",
-        f"difference of the largest and smallest shard: {detail}{aim}",
-        is_even or (None if by_bytes or is_adopted else False),
+        f"difference of the largest and smallest shard: {detail}",
+        is_even or (False if is_promised else None),
     )
-    num_files = sum(len(shard.files) for shard in manifest.shards)
     problems = len(catalog.problems)
-    yield Guarantee(
+    num_files = sum(len(shard.files) for shard in manifest.shards)
+    sound = f"{counted(num_files, 'file')}: sizes of shards, digests of indexes and labels match"
+    yield (
         "Files are complete",
-        f"{counted(problems, 'problem')}: listed below"
-        if problems
-        else f"{counted(num_files, 'file')}: sizes of shards, digests of indexes and labels match",
+        f"{counted(problems, 'problem')}: listed below" if problems else sound,
         not problems,
     )
-    yield Guarantee(
+    yield (
         "Every byte has a digest",
         "SHA-256 of each file, CRC-32C of each record; compared by: tfshards verify DATASET --deep",
         None,
     )
-    yield Guarantee(
+    yield (
         "Format",
         f"version {FORMAT_VERSION}, build {manifest.build_id}, compression "
         f"{manifest.compression}, schema {manifest.schema.fingerprint}",
@@ -134,98 +124,54 @@ def guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[Guarantee]:
     )
 
 
-def problems(catalog: Catalog) -> list[str]:
-    """Return the first problems of files, as lines."""
-    lines = [escaped(str(problem)) for problem in catalog.problems[:_SHOWN_PROBLEMS]]
-    left = len(catalog.problems) - len(lines)
-    return lines + ([f"and {left:,} more; tfshards verify lists all of them"] if left else [])
+def _split(manifest: Manifest, name: str, color: str) -> Values:
+    split = manifest.splits[name]
+    num_bytes = [shard.num_bytes for shard in split.shards]
+    low, high = size(min(num_bytes)), size(max(num_bytes))
+    return {
+        "name": name,
+        "color": color,
+        "num_examples": split.num_examples,
+        "num_shards": len(split.shards),
+        "size": size(split.num_bytes),
+        "examples_per_shard": span([shard.num_examples for shard in split.shards]),
+        "bytes_per_shard": low if low == high else f"{low} to {high}",
+        "shards": [
+            (shard.path, shard.num_examples, size(shard.num_bytes), shard.digest[7:19])
+            for shard in split.shards[:_SHOWN_SHARDS]
+        ],
+    }
 
 
-def split_parts(manifest: Manifest) -> Iterator[SplitPart]:
-    """Yield the splits with their shards and charts."""
-    for number, (name, split) in enumerate(manifest.splits.items()):
-        examples = [shard.num_examples for shard in split.shards]
-        num_bytes = [shard.num_bytes for shard in split.shards]
-        low, high = size(min(num_bytes)), size(max(num_bytes))
-        color, of = series_color(number), f"of split {escaped(name)}"
-        spread = low if low == high else f"{low} to {high}"
-        unit, divisor = size_unit(max(num_bytes))
-        charts = (
-            (
-                "Examples per shard",
-                columns_chart(examples, color, f"Examples in each shard {of}: {span(examples)}"),
-            ),
-            (
-                f"{unit} per shard",
-                columns_chart(
-                    [count / divisor for count in num_bytes], color, f"Size of each shard {of}: {spread}"
-                ),
-            ),
-        )
-        listed = tuple((shard, size(shard.num_bytes)) for shard in split.shards[:_SHOWN_SHARDS])
-        yield SplitPart(
-            escaped(name),
-            color,
-            split,
-            size(split.num_bytes),
-            span(examples),
-            spread,
-            charts,
-            listed,
-            len(split.shards) - len(listed),
-        )
+def _class_rows(counts: Mapping[str, Mapping[str, int]]) -> list[Values]:
+    """Return for each class its examples in each split, and these as percentages of the largest class."""
+    largest = [max(own.values(), default=0) or 1 for own in counts.values()]
+    return [
+        {
+            "name": name,
+            "cells": [
+                (own[name], round(100 * own[name] / most, 1))
+                for own, most in zip(counts.values(), largest, strict=True)
+            ],
+        }
+        for name in next(iter(counts.values()), {})
+    ]
 
 
-def conversions(manifest: Manifest) -> list[Conversion]:
-    """Return the conversions of images, the most common first."""
-    remedy_of = remedies()
-    counted_first = sorted(manifest.totals.conversions.items(), key=lambda item: (-item[1], item[0]))
-    return [Conversion(escaped(name), count, remedy_of.get(name, "")) for name, count in counted_first]
-
-
-def option_rows(options: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+def _options(options: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield name and value of the options of the build as text; those of parts have the name of the part."""
     for name, value in options.items():
         if isinstance(value, dict) and value:
-            yield from ((f"{escaped(name)}.{inner}", text) for inner, text in option_rows(value))
+            yield from _options(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            yield prefix + name, "yes" if value else "no"
         else:
-            yield escaped(name), _option_text(value)
+            is_empty = value is None or value in ("", [], {})
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield prefix + name, "none" if is_empty else text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def _option_text(value: Json) -> str:
-    if value is None or value in ("", [], {}):
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return escaped(text if len(text) <= 200 else f"{text[:200]}…")
-
-
-_SHOWN_SIZES = 8
-
-
-@dataclass(frozen=True)
-class ImageFacts:
-    """What a sample of images is like.
-
-    Attributes:
-        num_images: number of images whose headers were read.
-        num_unreadable: number of images of the sample without a readable header.
-        charts: title, median and range, and SVG of each histogram.
-        kinds: number of images by format, mode and depth, the most common first.
-        sizes: number of images by width x height, the most common first.
-        other_sizes: number of further sizes.
-    """
-
-    num_images: int
-    num_unreadable: int
-    charts: tuple[tuple[str, str, str], ...]
-    kinds: tuple[tuple[str, int], ...]
-    sizes: tuple[tuple[str, int], ...]
-    other_sizes: int
-
-
-def image_facts(sample: Sequence[Glimpse]) -> ImageFacts | None:
+def image_facts(sample: Sequence[Glimpse]) -> Values | None:
     """Return what the images of a sample are like, or None if no header was read."""
     headers = [seen.header for seen in sample if seen.header]
     if not headers:
@@ -235,37 +181,23 @@ def image_facts(sample: Sequence[Glimpse]) -> ImageFacts | None:
     num_bytes = np.array([seen.num_bytes for seen in sample if seen.header], np.float64)
     unit, divisor = size_unit(float(num_bytes.max()))
     measures = (
-        ("Width", width, "pixels", 1, "1"),
-        ("Height", height, "pixels", 1, "1"),
-        ("Aspect ratio", width / np.maximum(height, 1), "width / height", 1, "2"),
-        ("Encoded size", num_bytes, unit, divisor, "3"),
+        ("Width", width, "pixels", "{:,.0f}", 1),
+        ("Height", height, "pixels", "{:,.0f}", 1),
+        ("Aspect ratio", width / np.maximum(height, 1), "width / height", "{:.2f}", 2),
+        ("Encoded size", num_bytes / divisor, unit, f"{{:.1f}} {unit}", 3),
     )
-    kinds = Counter(header.kind for header in headers)
-    sizes = Counter(f"{header.width} x {header.height}" for header in headers)
-    common = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_SIZES]
-    return ImageFacts(
-        len(headers),
-        len(sample) - len(headers),
-        tuple(
-            (
-                title,
-                _range(values, title),
-                histogram(values / by, axis, f"var(--series-{color})", f"{title}: {_range(values, title)}"),
-            )
-            for title, values, axis, by, color in measures
-        ),
-        tuple(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))),
-        tuple(common),
-        len(sizes) - len(common),
-    )
-
-
-def _range(values: npt.NDArray[np.float64], title: str) -> str:
-    low, middle, high = float(values.min()), float(np.median(values)), float(values.max())
-    if title == "Encoded size":
-        texts = [size(low), size(middle), size(high)]
-    elif title in ("Width", "Height"):
-        texts = [f"{low:,.0f}", f"{middle:,.0f}", f"{high:,.0f}"]
-    else:
-        texts = [f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}"]
-    return f"all {texts[0]}" if low == high else f"median {texts[1]}, {texts[0]} to {texts[2]}"
+    charts = []
+    for title, values, axis, form, color in measures:
+        low, middle, high = (form.format(value) for value in np.quantile(values, [0, 0.5, 1]))
+        spread = f"all {low}" if low == high else f"median {middle}, {low} to {high}"
+        chart = histogram(values, axis, f"var(--series-{color})", f"{title}: {spread}")
+        charts.append((title, spread, chart))
+    sizes = _most_common(Counter(f"{header.width} x {header.height}" for header in headers))
+    return {
+        "num_images": len(headers),
+        "num_unreadable": len(sample) - len(headers),
+        "charts": charts,
+        "kinds": _most_common(Counter(header.kind for header in headers)),
+        "sizes": sizes[:_SHOWN_SIZES],
+        "other_sizes": max(0, len(sizes) - _SHOWN_SIZES),
+    }

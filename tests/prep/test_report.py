@@ -19,7 +19,7 @@ from tests.errors import raises
 from tests.prep.pages import Parsed, parsed
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ReportOptions, build, report
 from tfshards.prep.cli.main import main
-from tfshards.prep.reporting import audited, glimpse
+from tfshards.prep.reporting import catalog, inputs
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.names import rejects_name
@@ -196,7 +196,7 @@ def test_without_imagehash_only_equal_bytes_are_compared(built, tmp_path, monkey
 
 
 def test_a_large_dataset_is_audited_only_if_asked_for(built, tmp_path, monkeypatch):
-    monkeypatch.setattr(audited, "MOST_AUDITED", 10)
+    monkeypatch.setattr(inputs, "MOST_AUDITED", 10)
     report(built.dataset, tmp_path / "page.html")
     text = parsed(tmp_path / "page.html").section("audit").text
     assert "searched in datasets with at most 10 examples, or with the option --audit" in text
@@ -241,10 +241,10 @@ def test_a_shard_that_cannot_be_opened_is_a_fault_of_its_examples(built, tmp_pat
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(glimpse, "FrameReader", refuse)
+    monkeypatch.setattr(catalog, "FrameReader", refuse)
     report(built.dataset, tmp_path / "page.html", options=ReportOptions(audit=False))
     text = parsed(tmp_path / "page.html").section("sheet").text
-    assert "the shard cannot be read: Permission denied" in text
+    assert "cannot be read: Permission denied" in text
 
 
 def test_a_damaged_record_is_a_fault_in_the_place_of_its_picture(damaged, tmp_path):

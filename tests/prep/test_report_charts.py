@@ -12,9 +12,9 @@ from PIL import Image
 
 from tfshards.prep.imaging import stored as thumbnails
 from tfshards.prep.imaging.stored import encoded_small, thumbnail
-from tfshards.prep.reporting.charts import bars_chart, columns_chart, histogram, rank_chart, size_unit
+from tfshards.prep.reporting.cards import contact_sheet
+from tfshards.prep.reporting.charts import bars_chart, histogram, size_unit
 from tfshards.prep.reporting.glimpse import Glimpse
-from tfshards.prep.reporting.pictures import contact_sheet
 
 COLOR = "var(--series-1)"
 MARK = re.compile(r'<path d="M([\d.e-]+),([\d.e-]+)h([\d.e-]+)v([\d.e-]+)')
@@ -23,20 +23,6 @@ MARK = re.compile(r'<path d="M([\d.e-]+),([\d.e-]+)h([\d.e-]+)v([\d.e-]+)')
 def bars(svg: str) -> list[tuple[float, float]]:
     """Width and height of each bar, in the order of the chart."""
     return [(float(match[3]), float(match[4])) for match in MARK.finditer(svg)]
-
-
-def test_columns_are_as_high_as_their_values_and_start_at_zero():
-    # each shard has a pale column and one in front of it
-    heights = [height for _, height in bars(columns_chart([10, 20, 40], COLOR, "shards"))]
-    assert heights[3:] == heights[:3]
-    assert heights[:3] == pytest.approx([heights[2] / 4, heights[2] / 2, heights[2]])
-
-
-def test_many_shards_are_the_ranges_of_neighbors():
-    svg = columns_chart([100 + number % 7 for number in range(1000)], COLOR, "shards")
-    assert len(bars(svg)) == 2 * 60
-    high, low = [{round(height, 6) for _, height in half} for half in (bars(svg)[:60], bars(svg)[60:])]
-    assert max(low) < min(high)
 
 
 def test_a_histogram_has_every_value_also_the_largest_one():
@@ -54,13 +40,6 @@ def test_bars_are_shares_of_each_split():
     svg = bars_chart({"train": {"cat": 30, "dog": 10}, "val": {"cat": 1, "dog": 3}}, "classes")
     widths = [width for width, _ in bars(svg)]
     assert widths == pytest.approx([max(widths), max(widths) / 3, max(widths) / 3, max(widths)])
-
-
-def test_many_classes_are_a_line_for_each_split():
-    counts = {split: {str(number): number for number in range(1000)} for split in ("train", "val")}
-    svg = rank_chart(counts, "classes")
-    assert svg.count('stroke="var(--series-') == 2
-    assert len(svg) < 20_000
 
 
 def test_charts_are_well_formed_and_the_same_each_time():

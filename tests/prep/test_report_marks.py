@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from tfshards.prep.imaging.stored import (
     thumbnail,
     thumbnail_of_pixels,
 )
-from tfshards.prep.reporting.glimpse import read_catalog
-from tfshards.prep.reporting.options import BoxMeaning, box_feature, meaning_of
+from tfshards.prep.reporting.boxes import Boxes, boxes_of
+from tfshards.prep.reporting.catalog import read_catalog
 from tfshards.schemas import Feature, Schema, read_manifest
 
+IMAGE = Feature("image", "image", "uint8", (None, None, 3))
 BOXES = Feature("objects/bbox", "float", "float32", (None, 4))
 
 
@@ -50,8 +52,8 @@ def test_the_examples_of_each_class_are_chosen_by_seed_and_have_that_class(numbe
 
 def test_a_sample_is_spread_over_all_shards_and_holds_every_row_of_a_small_dataset(numbers):
     catalog = read_catalog(numbers, read_manifest(numbers))
-    assert catalog.some(60, 0).tolist() == list(range(60))
-    some = catalog.some(20, 0).tolist()
+    assert catalog.some(60, 0) == list(range(60))
+    some = catalog.some(20, 0)
     assert len(set(some)) == 20
     assert [len(places) > 0 for _, places in catalog.by_part(some)] == [True] * 4
 
@@ -63,29 +65,28 @@ def test_an_example_is_located_by_its_number_in_the_split(numbers):
 
 
 @pytest.mark.parametrize(
-    ("reason", "boxes", "options", "given", "expected"),
+    ("reason", "form", "given", "expected"),
     [
-        ("COCO defines it", [[5, 5, 9, 9]], {"form": "coco"}, None, ("xywh", False, False)),
-        ("YOLO defines it", [[0.5, 0.5, 1, 1]], {"form": "yolo"}, None, ("cxcywh", True, False)),
-        ("it is given", [[5, 5, 9, 9]], {"form": "coco"}, "xyxy", ("xyxy", False, False)),
-        ("TFDS has fractions, y first", [[0.1, 0.2, 0.9, 0.8]], {}, None, ("yxyx", True, True)),
-        ("corners in pixels", [[10, 20, 90, 80], [5, 5, 6, 6]], {}, None, ("xyxy", False, True)),
-        ("sizes in pixels", [[50, 60, 20, 10]], {}, None, ("xywh", False, True)),
-        ("sizes that fit as corners do not", [[0.5, 0.6, 0.4, 0.3]], {}, None, ("xywh", True, True)),
-        ("centers, since edges would be outside", [[0.8, 0.8, 0.4, 0.3]], {}, None, ("cxcywh", True, True)),
-        ("NaN is left out", [[np.nan] * 4, [50, 60, 20, 10]], {}, None, ("xywh", False, True)),
-        ("no boxes", [], {}, None, ("xyxy", False, True)),
+        ("COCO defines it", "coco", None, ("xywh", False)),
+        ("YOLO defines it", "yolo", None, ("cxcywh", True)),
+        ("it is given", "coco", "xyxy", ("xyxy", None)),
+        ("nothing states it", None, None, (None, None)),
     ],
 )
-def test_what_boxes_mean(numbers, reason, boxes, options, given, expected):
-    manifest = read_manifest(numbers)
-    object.__setattr__(manifest, "options", options)
-    found = meaning_of(manifest, BOXES, [np.array(boxes, np.float64).reshape(-1, 4)], given)
-    assert (found.format, found.is_normalized, found.is_guessed) == expected, reason
+def test_what_boxes_mean(numbers, reason, form, given, expected):
+    manifest = replace(read_manifest(numbers), schema=Schema((IMAGE, BOXES)), options={"form": form})
+    found = boxes_of(manifest, given)
+    assert found.feature == "objects/bbox"
+    assert (found.format, found.is_normalized) == expected, reason
+
+
+def test_only_a_feature_that_is_named_so_holds_boxes(numbers):
+    weights = Feature("weights", "float", "float32", (4,))
+    assert boxes_of(replace(read_manifest(numbers), schema=Schema((IMAGE, weights))), None) is None
 
 
 @pytest.mark.parametrize(
-    ("order", "is_normalized", "box"),
+    ("order", "is_share", "box"),
     [
         ("xywh", False, [20, 10, 40, 10]),
         ("xyxy", False, [20, 10, 60, 20]),
@@ -95,16 +96,11 @@ def test_what_boxes_mean(numbers, reason, boxes, options, given, expected):
         ("yxyx", True, [0.2, 0.2, 0.4, 0.6]),
     ],
 )
-def test_each_format_gives_the_same_edges(order, is_normalized, box):
-    meaning = BoxMeaning("objects/bbox", order, is_normalized, False)
-    values = np.array([box, [np.inf, 0, 1, 1]], np.float64)
-    assert meaning.edges(values, (100, 50)) == [pytest.approx((0.2, 0.2, 0.6, 0.4))]
-
-
-def test_only_a_feature_that_is_named_so_holds_boxes():
-    image = Feature("image", "image", "uint8", (None, None, 3))
-    assert box_feature(Schema((image, Feature("weights", "float", "float32", (4,))))) is None
-    assert box_feature(Schema((image, BOXES))) == BOXES
+def test_each_format_gives_the_same_edges(order, is_share, box):
+    for known in (is_share, None):
+        boxes = Boxes("objects/bbox", None, order, known)
+        found = boxes.edges([*box, np.inf, 0, 1, 1], (100, 50))
+        assert found == ([pytest.approx((0.2, 0.2, 0.6, 0.4))], is_share)
 
 
 def test_boxes_are_drawn_at_their_edges():
@@ -172,9 +168,9 @@ def test_boxes_of_coco_are_drawn_with_their_classes(tmp_path):
     build(Table(tmp_path / "in", form="coco"), tmp_path / "out", log=lambda _: None)
     report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
     text = parsed(tmp_path / "page.html").section("marks").text
-    assert "boxes 'objects/bbox' as xywh in pixels." in text
+    assert "boxes 'objects/bbox' as xywh." in text
     assert "2 cat, 1 <b>" in text
-    assert text.count("no boxes") == 2
+    assert text.count("boxes: 0") == 2
 
 
 def test_masks_are_drawn_over_their_images(tmp_path):
@@ -203,8 +199,12 @@ def test_numbers_of_boxes_without_classes_are_captions(tmp_path):
     )
     table = Table(tmp_path / "t.parquet", columns=ColumnRoles(images=("image",)))
     build(table, tmp_path / "out", log=lambda _: None)
-    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
-    text = parsed(tmp_path / "page.html").section("marks").text
-    assert "as xyxy in pixels, a guess from the values; --boxes states it" in text
-    assert "2 boxes" in text
-    assert "1 box" in text.replace("2 boxes", "")
+    for boxes in (None, "xyxy"):
+        options = ReportOptions(audit=False, boxes=boxes)
+        report(tmp_path / "out", tmp_path / f"{boxes}.html", options=options)
+    text = parsed(tmp_path / "xyxy.html").section("marks").text
+    assert "boxes 'boxes' as xyxy." in text
+    assert "boxes: 2" in text
+    assert "boxes: 1" in text
+    unknown = parsed(tmp_path / "None.html").section("marks").text
+    assert "boxes 'boxes' are not drawn: --boxes states their format." in unknown

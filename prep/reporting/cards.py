@@ -1,0 +1,180 @@
+"""Examples and inputs as a page shows them: as cards, in groups by class, and on the contact sheet."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, TypeAlias
+
+from tfshards.prep.imaging.pillow import Image, ImageDraw, ImageFont, PngInfo
+from tfshards.prep.reporting.catalog import Catalog
+from tfshards.prep.reporting.glimpse import Glimpse, Roles
+from tfshards.schemas import Manifest
+from tfshards.schemas.summary import escaped
+
+# What the templates print; they escape characters that are not printable, and those of HTML.
+Values: TypeAlias = dict[str, object]
+
+# Thumbnails of a page: photos of 96 pixels have about 2 KB each as text in the page.
+_MOST_PICTURES = 4_000
+_FEWEST, _MOST = 2, 16
+_SIDES = {400: 160, 1_600: 128, _MOST_PICTURES: 96}
+_SHOWN_CLASSES = 6
+
+
+def card(
+    name: str,
+    caption: str = "",
+    *,
+    picture: bytes | None = None,
+    sides: tuple[int, int] = (0, 0),
+    fault: str = "",
+) -> Values:
+    """Return an example or an input: its key, and its thumbnail as WebP or why there is none."""
+    uri = f"data:image/webp;base64,{base64.b64encode(picture).decode('ascii')}" if picture else ""
+    width, height = sides
+    return {"name": name, "caption": caption, "uri": uri, "width": width, "height": height, "fault": fault}
+
+
+def card_of(seen: Glimpse, caption: str = "") -> Values:
+    """Return an example with its split and number."""
+    place = f"{seen.split}:{seen.number}"
+    found = card(seen.key, caption, picture=seen.picture, sides=seen.size, fault=seen.fault)
+    return {**found, "split": seen.split, "place": place}
+
+
+def label_name(manifest: Manifest, label: int | None) -> str:
+    """Return the name of a class, or its number where classes have no names."""
+    if label is None:
+        return ""
+    names = manifest.schema.class_names
+    if not names:
+        return str(label)
+    return "no class" if label < 0 else names[label]
+
+
+def chosen_groups(catalog: Catalog, seed: int) -> dict[str, list[int]]:
+    """Return the rows of the catalog to show, by name of the class, or of the split without classes."""
+    manifest = catalog.manifest
+    if catalog.labels is not None:
+        labels = sorted(set(catalog.labels.tolist()))[: _MOST_PICTURES // _FEWEST]
+        chosen = catalog.some_of_each(_per_group(len(labels)), seed)
+        return {label_name(manifest, label): chosen[label] for label in labels}
+    count = 3 * _per_group(len(manifest.splits))
+    by_split: dict[str, list[int]] = {name: [] for name in manifest.splits}
+    for part, rows in catalog.by_part(catalog.some(count * len(by_split), seed)):
+        by_split[part.split] += rows.values()
+    return {name: rows[:count] for name, rows in by_split.items() if rows}
+
+
+def _per_group(num_groups: int) -> int:
+    return max(_FEWEST, min(_MOST, _MOST_PICTURES // max(1, num_groups)))
+
+
+def groups(
+    chosen: Mapping[str, Sequence[int]],
+    seen: Mapping[int, Glimpse],
+    manifest: Manifest,
+    counts: Mapping[str, Mapping[str, int]],
+) -> list[Values]:
+    """Return the chosen examples by class, or by split without classes, with the number of all of them.
+
+    Args:
+        chosen: rows by name of the group.
+        seen: the examples, by row.
+        manifest: the manifest of the dataset.
+        counts: number of examples by split and class.
+    """
+
+    def total(name: str) -> int:
+        if manifest.schema.label is None:
+            return manifest.splits[name].num_examples
+        return sum(own.get(name, 0) for own in counts.values())
+
+    return [
+        {"name": name, "number": total(name), "examples": [card_of(seen[row]) for row in rows]}
+        for name, rows in chosen.items()
+    ]
+
+
+def marks_note(roles: Roles) -> str:
+    """Return what the masks and boxes are, in one sentence; empty without any."""
+    parts = [f"mask {roles.mask.name!r}, a color for each number but 0"] if roles.mask else []
+    if roles.boxes is not None:
+        how = (
+            f"as {roles.boxes.format}" if roles.boxes.format else "are not drawn: --boxes states their format"
+        )
+        parts.append(f"boxes {roles.boxes.feature!r} {how}")
+    return "; ".join(parts)
+
+
+def marked(
+    rows: Sequence[int], seen: Mapping[int, Glimpse], manifest: Manifest, roles: Roles
+) -> list[Values]:
+    """Return examples with masks and boxes, with the classes of their boxes as captions."""
+
+    def caption(one: Glimpse) -> str:
+        if roles.boxes is None or not roles.boxes.format:
+            return label_name(manifest, one.label)
+        if roles.boxes.categories is None or not one.marks:
+            return f"boxes: {len(one.marks)}"
+        counts = Counter(label_name(manifest, label) for label in one.marks)
+        named = [f"{count} {name}" for name, count in counts.most_common(_SHOWN_CLASSES)]
+        return ", ".join(named) + (", …" if len(counts) > len(named) else "")
+
+    return [card_of(seen[row], caption(seen[row])) for row in rows]
+
+
+def side_of(num_pictures: int) -> int:
+    """Return the side in pixels of the square that each of so many thumbnails fits."""
+    return next((side for most, side in _SIDES.items() if num_pictures <= most), min(_SIDES.values()))
+
+
+_SOFTWARE = "tfshards"
+_GAP, _LINE = 4, 20
+_BACKGROUND, _TEXT = (255, 255, 255), (28, 32, 38)
+
+
+def contact_sheet(chosen: Mapping[str, Sequence[int]], seen: Mapping[int, Glimpse]) -> bytes:
+    """Return a PNG with the examples of each class in a row below its name.
+
+    Args:
+        chosen: rows by name of the class.
+        seen: the examples, by row.
+    """
+    most = max((len(rows) for rows in chosen.values()), default=0)
+    number = sum(map(len, chosen.values()))
+    side = side_of(number) if number <= 1_600 else 64
+    wide, high = most * (side + _GAP) + 3 * _GAP, side + _LINE + 3 * _GAP
+    # as many rows next to each other as make the picture about as wide as it is high
+    across = max(1, round(math.sqrt(len(chosen) * high / wide)))
+    sheet = Image.new("RGB", (across * wide, -(-len(chosen) // across) * high), _BACKGROUND)
+    pen = ImageDraw.Draw(sheet)
+    font = ImageFont.load_default(13)
+    for place, (name, rows) in enumerate(chosen.items()):
+        left, top = (place % across) * wide + 2 * _GAP, (place // across) * high + _GAP
+        text = escaped(name)
+        while len(text) > 1 and pen.textlength(text, font=font) > wide - 3 * _GAP:
+            text = f"{text[: max(1, len(text) * 4 // 5 - 1)]}…"
+        pen.text((left, top), text, fill=_TEXT, font=font)
+        for column, row in enumerate(rows):
+            picture = seen[row].picture
+            if picture is None:
+                continue
+            with Image.open(io.BytesIO(picture), formats=("WEBP",)) as image:
+                image.thumbnail((side, side))
+                x = left + column * (side + _GAP) + (side - image.width) // 2
+                sheet.paste(image, (x, top + _LINE + (side - image.height) // 2))
+    file, note = io.BytesIO(), PngInfo()
+    note.add_text("Software", _SOFTWARE)
+    sheet.save(file, "PNG", compress_level=6, pnginfo=note)
+    return file.getvalue()
+
+
+def is_sheet(file: BinaryIO) -> bool:
+    """Return whether a file begins as a contact sheet does."""
+    # the signature, the header, and the text
+    return f"tEXtSoftware\0{_SOFTWARE}".encode("ascii") in file.read(8 + 25 + 100)

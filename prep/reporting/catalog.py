@@ -1,0 +1,189 @@
+"""Locate the records of a dataset by its indexes, choose some by seed, and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.records.example import Decoded
+from tfshards.prep.records.frames import FrameReader, RecordError
+from tfshards.prep.records.values import parse_record
+from tfshards.schemas import Manifest, Problem, Shard
+from tfshards.schemas.companions import read_index, read_labels
+from tfshards.schemas.digests import STEP, mixed
+from tfshards.schemas.files import file_sizes
+from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
+from tfshards.schemas.storage import AnyPath
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One shard, in the order of the manifest.
+
+    Attributes:
+        split: name of its split.
+        shard: its entry in the manifest.
+        first: number in the split of its first example.
+        index: its index; None if the shard or a file that belongs to it is damaged or missing.
+        labels: int64 of shape ``(num_examples,)``; None without labels, or if they are damaged.
+    """
+
+    split: str
+    shard: Shard
+    first: int
+    index: RecordIndex | None
+    labels: IntArray | None
+
+
+class Place(NamedTuple):
+    """Where an example is: its split, its number in it, and its record as text."""
+
+    split: str
+    number: int
+    record: str
+
+
+# eq=False: arrays compare element by element, so that instances would have no truth value
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """All records that can be located, numbered in the order of splits and shards.
+
+    Attributes:
+        root: folder of the dataset.
+        manifest: its manifest.
+        parts: the shards.
+        starts: int64 of shape ``(shards + 1,)``: the row of the first record of each shard.
+        labels: int64 of shape ``(rows,)``; None if the schema has no label.
+        num_bytes: int64 of shape ``(rows,)``: number of bytes of each record without its frame.
+        problems: what is wrong with files; records of those shards are not in the catalog.
+    """
+
+    root: AnyPath
+    manifest: Manifest
+    parts: tuple[Part, ...]
+    starts: IntArray
+    labels: IntArray | None
+    num_bytes: IntArray
+    problems: tuple[Problem, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of records that can be located."""
+        return int(self.starts[-1])
+
+    def row_of(self, split: str, number: int) -> int | None:
+        """Return the row of an example by its number in a split, or None if it cannot be located."""
+        for part, start in zip(self.parts, self.starts.tolist(), strict=False):
+            if part.split == split and part.first <= number < part.first + part.shard.num_examples:
+                return None if part.index is None else start + number - part.first
+        return None
+
+    def by_part(self, rows: Sequence[int]) -> list[tuple[Part, dict[int, int]]]:
+        """Return each shard with the wanted records in it: row by record number, ascending."""
+        ordered = np.unique(np.asarray(rows, np.int64))
+        of = np.searchsorted(self.starts, ordered, side="right") - 1
+        return [
+            (self.parts[place], {row - int(self.starts[place]): row for row in ordered[of == place].tolist()})
+            for place in np.unique(of).tolist()
+        ]
+
+    def some(self, count: int, seed: int) -> list[int]:
+        """Return at most ``count`` rows, chosen by seed, ascending."""
+        if self.num_rows <= count:
+            return list(range(self.num_rows))
+        return sorted(np.argpartition(_scores(self.num_rows, seed), count)[:count].tolist())
+
+    def some_of_each(self, count: int, seed: int) -> dict[int, list[int]]:
+        """Return for each label at most ``count`` of its rows, chosen by seed; without labels for label 0."""
+        labels = np.zeros(self.num_rows, np.int64) if self.labels is None else self.labels
+        order = np.lexsort((_scores(self.num_rows, seed), labels))
+        found, firsts = np.unique(labels[order], return_index=True)
+        groups = np.split(order, firsts[1:])
+        return {label: rows[:count].tolist() for label, rows in zip(found.tolist(), groups, strict=False)}
+
+    def read(
+        self, part: Part, rows: dict[int, int], tick: Tick
+    ) -> Iterator[tuple[int, Place, dict[str, Decoded] | str]]:
+        """Yield row, place and values of records of one shard, or why one cannot be read."""
+        assert part.index is not None
+        reader: FrameReader | None = None
+        try:
+            for record, row in rows.items():
+                place = Place(part.split, part.first + record, f"record {record} of {part.shard.path}")
+                try:
+                    reader = reader or FrameReader(
+                        self.root / part.shard.path, self.manifest.compression, part.index
+                    )
+                    data, _ = reader.read(record)
+                except (RecordError, OSError) as error:
+                    fault = (
+                        error.fault if isinstance(error, RecordError) else f"cannot be read: {error.strerror}"
+                    )
+                    yield row, place, fault
+                    continue
+                tick(len(data))
+                values, problem = parse_record(data[HEADER_BYTES:-FOOTER_BYTES], self.manifest)
+                yield row, place, problem or values
+        finally:
+            if reader is not None:
+                reader.close()
+
+
+def read_catalog(root: AnyPath, manifest: Manifest) -> Catalog:
+    """Read the indexes and labels of all shards, and compare the sizes of the files with the manifest."""
+    sizes = file_sizes(root, [shard.path for shard in manifest.shards])
+
+    def read(place: tuple[str, Shard, int], tick: Tick) -> tuple[Part, list[Problem]]:
+        tick(0)
+        name, shard, first = place
+        problems = _size_problems(shard, sizes[shard.path])
+        index, of_index = read_index(root, shard)
+        labels, of_labels = read_labels(root, shard) if shard.labels_digest else (None, [])
+        problems += of_index + of_labels
+        return Part(name, shard, first, None if problems else index, labels), problems
+
+    places = [
+        (name, shard, first)
+        for name, split in manifest.splits.items()
+        for shard, first in zip(
+            split.shards,
+            np.cumsum([0, *(shard.num_examples for shard in split.shards)]).tolist(),
+            strict=False,
+        )
+    ]
+    found = in_threads(read, places, lambda _: None)
+    parts = tuple(part for part, _ in found)
+    none = np.zeros(0, np.int64)
+    lengths = [part.index.lengths if part.index else none for part in parts]
+    sound = [part.labels for part in parts if part.index is not None and part.labels is not None]
+    return Catalog(
+        root,
+        manifest,
+        parts,
+        np.cumsum([0, *map(len, lengths)], dtype=np.int64),
+        None if manifest.schema.label is None else np.concatenate([none, *sound]),
+        np.concatenate([none, *lengths]) - FRAME_OVERHEAD,
+        tuple(problem for _, problems in found for problem in problems),
+    )
+
+
+def _size_problems(shard: Shard, size: int | OSError) -> list[Problem]:
+    if isinstance(size, OSError):
+        return [Problem(shard.path, f"cannot be read: {size.strerror}")]
+    if size != shard.num_bytes:
+        return [Problem(shard.path, f"has {size} bytes, but the manifest lists {shard.num_bytes}")]
+    return []
+
+
+def _scores(count: int, seed: int) -> npt.NDArray[np.uint64]:
+    """Return a random number for each row, which depends on nothing but the seed and the row."""
+    start = mixed(np.array([seed & _MASK], np.uint64))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+    return mixed(steps + start)
