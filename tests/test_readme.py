@@ -15,8 +15,8 @@ from tests.tables import mostly_nightly
 README = Path(__file__).parents[1] / "README.md"
 # each with its language
 BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```$", README.read_text(), re.M | re.S)
-# test_runners.py builds on this runner, too, whose processes take seconds to start
-HERE = [block for block in BLOCKS if "multi_processing" not in block[1]]
+# other tests build on this runner, too, which takes seconds to start
+HERE = [block for block in BLOCKS if "DirectRunner" not in block[1]]
 
 
 @pytest.fixture

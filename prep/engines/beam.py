@@ -11,21 +11,14 @@ from __future__ import annotations
 
 import argparse
 import io
-import shlex
-import sys
-import tempfile
+import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from contextlib import redirect_stderr
 
-from tfshards.prep.engines.beam_log import quiet_logging, reason
-from tfshards.prep.engines.beam_workers import Workers
-from tfshards.prep.engines.job import Job, JobNote, running
+from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
+from tfshards.prep.engines.job import Job, JobNote
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError
@@ -35,25 +28,17 @@ from tfshards.schemas.option import check_strings
 with quiet_logging():
     import apache_beam as beam
     import grpc
-    from apache_beam.internal import pickler
-    from apache_beam.options.pipeline_options import (
-        DebugOptions,
-        DirectOptions,
-        PipelineOptions,
-        PortableOptions,
-    )
+    from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
     from apache_beam.runners import DirectRunner, create_runner
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.runners.portability.job_server import StopOnExitJobServer
     from apache_beam.runners.portability.portable_runner import PipelineResult, PortableRunner
     from apache_beam.runners.runner import PipelineState
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-_WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
+    from tfshards.prep.engines.transform import Checked
+
 _CONNECT_SECONDS = 3
-# Tokens of the builds of this process, by which a worker recognizes that it is a thread of it (LOOPBACK).
-_own_tokens: set[str] = set()
+_LOGGER = logging.getLogger(__name__)
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -67,20 +52,18 @@ def check_arguments(arguments: Sequence[str]) -> None:
             runner = create_runner(given.runner)
         except (ValueError, ImportError, AttributeError) as error:
             raise OptionsError("beam-runner", runner=given.runner, error=error) from None
-    if type(runner) is PortableRunner and not given.job_endpoint:
-        raise OptionsError("beam-no-endpoint")
+    if isinstance(runner, PortableRunner) and not given.job_endpoint:
+        raise OptionsError("beam-no-endpoint", runner=given.runner)
+    if given.direct_running_mode == "multi_processing":
+        raise OptionsError("beam-processes")
     _, unknown = _parse(arguments)
     # a job service has options of its own, which it lists when it runs
     if unknown and not isinstance(runner, PortableRunner):
-        raise _unknown(unknown)
-
-
-def _unknown(arguments: Sequence[str]) -> OptionsError:
-    return OptionsError("beam-option-unknown", arguments=arguments[0])
+        raise OptionsError("beam-option-unknown", arguments=unknown[0])
 
 
 def _parse(
-    arguments: Sequence[str], further: Callable[[argparse.ArgumentParser], None] | None = None
+    arguments: Sequence[str], further: Callable[[argparse.ArgumentParser], None] = lambda _: None
 ) -> tuple[argparse.Namespace, list[str]]:
     """Return the options that Beam knows, and the unknown arguments; ``further`` adds options."""
     parsers: list[argparse.ArgumentParser] = []
@@ -88,8 +71,7 @@ def _parse(
     try:
         with redirect_stderr(printed), quiet_logging():
             PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
-            if further:
-                further(parsers[0])
+            further(parsers[0])
             return parsers[0].parse_known_args(list(arguments))
     except SystemExit as end:
         if not end.code:
@@ -105,127 +87,63 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     """Call the function with every item, on the runner that ``arguments`` name, or on Beam's local one.
 
     Raises:
-        BuildError: a call failed, a worker process died, or Beam ended the pipeline.
+        BuildError: a call failed, or Beam ended the pipeline.
     """
-    with quiet_logging():
-        _run(work, arguments)
+    with quiet_logging(), quiet_threads():
+        try:
+            _run(work, arguments)
+        except Exception as error:
+            why = reason(error)
+            work.stop(why)
+            raise BuildError("build-failed", text=why) from error
 
 
 def _run(work: Work, arguments: Sequence[str]) -> None:
-    runner, options = _runner(work, arguments)
-    job = Job(
-        work,
-        is_local=isinstance(runner, FnApiRunner),
-        is_lasting=bool(options.view_as(PortableOptions).job_endpoint),
-    )
-    failures: list[BaseException] = []
-    workers = Workers(work, failures)
-
-    def run_pipeline() -> None:
-        try:
-            with _job_service(runner, options, work) as job.endpoint:
-                if job.endpoint:
-                    _check_options_of_service(job.endpoint, arguments)
-                result = _pipeline(work, runner, options).run()
-                job.start(_Handle(result))
-                try:
-                    result.wait_until_finish()
-                finally:
-                    job.finish()
-        except BaseException as error:  # every failure must reach the main thread
-            failures.append(error)
-        work.progress.end()
-
-    are_workers_left = False
-    thread = threading.Thread(target=run_pipeline, name="beam", daemon=True)
-    workers.watch()
-    try:
-        thread.start()
-        work.progress.follow(None if job.is_local else job.measure, job.where)
-    except BaseException as error:
-        are_workers_left = not job.is_local
-        work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else str(error))
-        if thread.ident is not None:
-            job.cancel(thread)
-            are_workers_left |= thread.is_alive()
-        raise
-    finally:
-        # further threads may be about to fail because of the same worker, or of a lost job or job service
-        workers.leave(will_fail=are_workers_left or bool(failures and not job.is_local))
-    if not failures and work.area is not None and work.area.stop_reason() is not None:
-        failures.append(BuildError("worker-failed"))
-    if failures:
-        why = reason(failures[0])
-        work.stop(why)
-        if not workers.is_lost:
-            job.cancel(thread)
-        raise BuildError("build-failed", text=why) from failures[0]
-    job.forget()
-
-
-def _runner(work: Work, arguments: Sequence[str]) -> tuple[beam.runners.PipelineRunner, PipelineOptions]:
     options = PipelineOptions(list(arguments))
-    name = _parse(arguments)[0].runner
+    name, endpoint = _parse(arguments)[0].runner, options.view_as(PortableOptions).job_endpoint or ""
     runner = create_runner(name) if name else FnApiRunner()
     if isinstance(runner, DirectRunner):
         # Beam's switch would first fetch Prism from the internet, which ignores the options of this runner.
         runner = FnApiRunner()
-    direct = options.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_processing" and isinstance(runner, FnApiRunner):
-        # the workers that Beam would start, except that they log to a file rather than to the terminal
-        direct.direct_running_mode = "in_memory"
-        runner = FnApiRunner(
-            default_environment=SubprocessSDKEnvironment.from_command_string(_worker_command(work))
-        )
-    return runner, options
+    if isinstance(runner, PortableRunner):
+        _check_service(endpoint, arguments)
+    is_local = isinstance(runner, FnApiRunner)
+    job = Job(work, endpoint, is_local=is_local)
+    failures: list[BaseException] = []
+
+    def run_pipeline() -> None:
+        try:
+            result = pipeline_of(work, runner, options).run()
+            job.start(Handle(result))
+            result.wait_until_finish()
+        except BaseException as error:  # every failure must reach the main thread
+            failures.append(error)
+        work.progress.end()
+
+    thread = threading.Thread(target=run_pipeline, name="beam", daemon=True)
+    try:
+        thread.start()
+        work.progress.follow(None if is_local else job.measure, job.where)
+        if failures:
+            raise failures[0]
+        if work.area is not None and work.area.stop_reason() is not None:
+            raise BuildError("worker-failed")
+    except BaseException as error:
+        if not is_local:
+            # threads of Beam are about to fail because of the job that ends
+            ignore_beam()
+        work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else reason(error))
+        if thread.ident is not None:
+            job.cancel(thread)
+        raise
+    job.forget()
 
 
-def _worker_command(work: Work) -> str:
-    log = f" 2>> {shlex.quote(str(work.log_path.absolute()))}" if work.log_path else ""
-    # Ctrl-C, which reaches every process of the terminal, is left to the main process, which stops the work
-    return f"trap '' INT; exec {shlex.quote(sys.executable)} -m {_WORKER_MODULE}{log}"
-
-
-@contextmanager
-def _job_service(runner: beam.runners.PipelineRunner, options: PipelineOptions, work: Work) -> Iterator[str]:
-    """Yield the endpoint of the job service of a runner, or nothing if it has none.
-
-    A runner without ``--job_endpoint`` starts a server of its own, such as Prism. Started by Beam, the server
-    would end on Ctrl-C, before it could cancel its job, and it needs the main thread for that.
-    """
-    portable = options.view_as(PortableOptions)
-    if isinstance(runner, PortableRunner) and portable.job_endpoint:
-        # Beam would wait for minutes
-        _connect(portable.job_endpoint)
-    if not isinstance(runner, PortableRunner) or portable.job_endpoint:
-        yield portable.job_endpoint or ""
-        return
-    # Prism's servers would be shared, whatever their options
-    options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
-    server = runner.default_job_server(options)
-    if not isinstance(server, StopOnExitJobServer):
-        # it submits the job to the cluster by itself
-        yield ""
-        return
-    # of a killed build, a folder in the build area is removed with the area
-    area = work.area.root if work.area else None
-    parent = area.absolute() if isinstance(area, Path) else None
-    with tempfile.TemporaryDirectory(prefix="tfshards-", dir=parent) as folder:
-        own = server._job_server
-        own._local_temp_root = folder
-        command, endpoint = own.subprocess_cmd_and_endpoint()
-        log_path = work.log_path or Path(folder, "log")
-        with running([str(word) for word in command], endpoint, log_path, portable.job_server_timeout):
-            portable.job_endpoint = endpoint
-            yield endpoint
-
-
-def _check_options_of_service(endpoint: str, arguments: Sequence[str]) -> None:
-    """Raise OptionsError if neither Beam nor the job service knows one of the arguments."""
-    _, unknown = _parse(arguments)
-    if not unknown:
-        return
+def _check_service(endpoint: str, arguments: Sequence[str]) -> None:
+    """Raise an error if no job service answers, or if it and Beam do not know one of the arguments."""
     service = _connect(endpoint)
+    if not _parse(arguments)[1]:
+        return
     described = service.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest())
 
     def add(parser: argparse.ArgumentParser) -> None:
@@ -235,10 +153,11 @@ def _check_options_of_service(endpoint: str, arguments: Sequence[str]) -> None:
 
     _, unknown = _parse(arguments, add)
     if unknown:
-        raise _unknown(unknown)
+        raise OptionsError("beam-option-unknown", arguments=unknown[0])
 
 
 def _connect(endpoint: str) -> beam_job_api_pb2_grpc.JobServiceStub:
+    """Return the job service; Beam by itself would wait for minutes for one that does not answer."""
     channel = grpc.insecure_channel(endpoint)
     try:
         grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
@@ -248,54 +167,34 @@ def _connect(endpoint: str) -> beam_job_api_pb2_grpc.JobServiceStub:
     return beam_job_api_pb2_grpc.JobServiceStub(channel)
 
 
-def _pipeline(work: Work, runner: beam.runners.PipelineRunner, options: PipelineOptions) -> beam.Pipeline:
+def pipeline_of(work: Work, runner: beam.runners.PipelineRunner, options: PipelineOptions) -> beam.Pipeline:
+    """Return the pipeline that calls the function with every item."""
     requirements = None
-    # the local runner's workers are threads of this process, or run the same programs on this machine
+    # the workers of the local runner are threads of this process
     if work.area is not None and not isinstance(runner, FnApiRunner):
         requirements = Requirements.of(work.area.unfinished_path(""), work.area.attempt, work.source)
-        _own_tokens.add(requirements.token)
+    check = requirements.check if requirements else None
     pipeline = beam.Pipeline(runner, options)
     # PCollection[bytes] -> PCollection[item] -> PCollection[None]
     _ = (
         pipeline
         | beam.Impulse()
-        | "List" >> beam.ParDo(_List(requirements, list(work.items)))
+        | "List" >> beam.ParDo(_List(check, list(work.items)))
         | "Spread" >> beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call(requirements, (work.function, work.area)))
+        | "Call" >> beam.ParDo(_Call(check, (work.function, work.area)))
     )
     return pipeline
 
 
-class _Checked(beam.DoFn):  # type: ignore[misc]
-    """A function of the pipeline that checks the worker before it unpickles anything of tfshards.
-
-    The classes of this module are pickled by name, so that this much runs on a worker of any version.
-    """
-
-    def __init__(self, requirements: Requirements | None, content: object) -> None:
-        super().__init__()
-        self._requirements = requirements
-        # threads of this process need no copy
-        self._content = pickler.dumps(content) if requirements else content
-
-    def setup(self) -> None:
-        """Check the worker; runners call this once before the first item."""
-        if self._requirements:
-            self._requirements.check()
-            self._loaded = pickler.loads(self._content)
-        else:
-            self._loaded = self._content
-
-
-class _List(_Checked):
+class _List(Checked):
     """Yields the items."""
 
     def process(self, _: bytes) -> Iterator[object]:
         """Yield the items."""
-        yield from self._loaded
+        yield from self.content
 
 
-class _Call(_Checked):
+class _Call(Checked):
     """Calls the function, unless the build was stopped.
 
     On remote workers, a call that stopped the build, or was stopped, does not raise: its reason is in the
@@ -304,64 +203,49 @@ class _Call(_Checked):
 
     def process(self, item: object) -> None:
         """Call the function with one item."""
-        function, area = self._loaded
-        if self._requirements is None:
+        function, area = self.content
+        if self.check is None:
             function(item)
-            return
-        if area.stop_reason() is not None:
-            return
-        try:
-            function(item)
-        except Exception:
-            if area.stop_reason() is None:
-                raise
-            if self._requirements.token not in _own_tokens:
-                # to the log of the worker
-                traceback.print_exc()
+        elif area.stop_reason() is None:
+            try:
+                function(item)
+            except Exception:
+                if area.stop_reason() is None:
+                    raise
+                # in the log of the worker
+                _LOGGER.exception("a task failed")
 
 
-@dataclass(frozen=True)
-class _Handle:
-    """What Beam returned for a job."""
+class Handle:
+    """A job that has started, by what Beam returned for it."""
 
-    result: Any
-
-    @property
-    def job_id(self) -> str:
+    def __init__(self, result: beam.runners.runner.PipelineResult) -> None:
+        """Take the result of a pipeline."""
+        self._result = result
         # of portable runners, or Dataflow's
-        is_portable = isinstance(self.result, PipelineResult)
-        return str(self.result._job_id if is_portable else getattr(self.result, "job_id", str)())
+        is_portable = isinstance(result, PipelineResult)
+        self.job_id: str = str(result._job_id if is_portable else getattr(result, "job_id", str)())
 
-    def has_ended(self) -> bool:
-        with _readable_errors():
-            return bool(PipelineState.is_terminal(self.result.state))
+    def cancel(self) -> bool:
+        """Cancel the job unless it has ended, wait for its end, and return whether it was running.
 
-    def cancel(self) -> None:
-        with _readable_errors():
-            self.result.cancel()
-        while not self.has_ended():
-            time.sleep(0.1)
-
-
-@contextmanager
-def _readable_errors() -> Iterator[None]:
-    """Raise BuildError for an error of gRPC, whose text has many lines."""
-    try:
-        yield
-    except grpc.RpcError as error:
-        details = error.details() if isinstance(error, grpc.Call) else ""
-        raise BuildError("beam-failed", text=details or str(error)) from error
+        Raises:
+            BuildError: the job service does not answer, or does not know the job.
+        """
+        try:
+            if PipelineState.is_terminal(self._result.state):
+                return False
+            self._result.cancel()
+            while not PipelineState.is_terminal(self._result.state):
+                time.sleep(0.1)
+            return True
+        except grpc.RpcError as error:
+            # its text has many lines
+            details = error.details() if isinstance(error, grpc.Call) else ""
+            raise BuildError("beam-failed", text=details or str(error)) from error
 
 
 def cancel(note: JobNote) -> bool:
-    """Cancel a job of an earlier process, wait for its end, and return whether it was running.
-
-    Raises:
-        BuildError: its job service does not answer, or does not know the job.
-    """
+    """Cancel a job of an earlier process, and return whether it was running; see ``Handle.cancel``."""
     with quiet_logging():
-        handle = _Handle(PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(())))
-        if handle.has_ended():
-            return False
-        handle.cancel()
-        return True
+        return Handle(PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(()))).cancel()

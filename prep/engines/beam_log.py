@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,6 +34,21 @@ def quiet_logging() -> Iterator[None]:
         root.removeHandler(silent)
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextmanager
+def quiet_threads() -> Iterator[None]:
+    """Print no exceptions of Beam's threads, which fail the pipeline; after a failure, others may follow."""
+    hook = threading.excepthook
+
+    def print_others(death: threading.ExceptHookArgs) -> None:
+        frames = traceback.walk_tb(death.exc_traceback)
+        if not any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames):
+            hook(death)
+
+    threading.excepthook = print_others
+    yield
+    threading.excepthook = hook
 
 
 def ignore_beam() -> None:

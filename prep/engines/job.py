@@ -1,26 +1,24 @@
-"""The job that an engine runs elsewhere, and the job server of a runner."""
+"""The job that an engine runs elsewhere: cancel it, find it after a crash, and tell where to look."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import has_arrived
-from tfshards.prep.progress.lines import Written, as_warning
+from tfshards.prep.progress.lines import Log, Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
+
+if TYPE_CHECKING:
+    from tfshards.prep.engines.beam import Handle
 
 # How long to wait for a cancelled job and for threads of this process to end.
 _CANCEL_SECONDS = 60
@@ -44,77 +42,42 @@ class JobNote:
     def __str__(self) -> str:
         return f"the job {self.job_id}" + (f" at {self.endpoint}" if self.endpoint else "")
 
-    def write(self, path: AnyPath) -> None:
-        """Write the note."""
-        write_atomically(path, json.dumps(asdict(self)).encode("ascii"))
 
-
-class Handle(Protocol):
-    """A job that has started."""
-
-    @property
-    def job_id(self) -> str:
-        """The id that the job service gave to it."""
-
-    def has_ended(self) -> bool:
-        """Return whether it has ended, in whatever way.
-
-        Raises:
-            BuildError: the job service does not answer, or does not know the job.
-        """
-
-    def cancel(self) -> None:
-        """Cancel the job and wait for its end.
-
-        Raises:
-            BuildError: the job service does not answer, or does not know the job.
-        """
-
-
-@dataclass
 class Job:
-    """The job of a run, which another thread starts, and the main thread cancels.
+    """The job of a run, which another thread starts, and the main thread cancels."""
 
-    Attributes:
-        work: the work of the job.
-        is_local: whether its workers are threads or processes that Beam's local runner starts.
-        endpoint: host and port of the job service, or nothing.
-        is_lasting: whether the job service does not end with this process.
-    """
+    def __init__(self, work: Work, endpoint: str, *, is_local: bool) -> None:
+        """Begin without a job.
 
-    work: Work
-    is_local: bool
-    endpoint: str = ""
-    is_lasting: bool = False
-    _handle: Handle | None = None
-    _note: JobNote | None = None
-    _has_ended: bool = False
-    _is_cancelled: bool = False
-    _failed_at: float | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+        Args:
+            work: the work of the job.
+            endpoint: host and port of the job service, or nothing.
+            is_local: whether its workers are threads of Beam's local runner, which ends with this process.
+        """
+        self._work, self._endpoint, self._is_local = work, endpoint, is_local
+        self._handle: Handle | None = None
+        self._note: JobNote | None = None
+        self._is_cancelled = False
+        self._failed_at: float | None = None
+        self._lock = threading.Lock()
 
     def start(self, handle: Handle) -> None:
         """Take the handle of the job, which has started; if it is to be cancelled, do that now."""
-        if self.is_local:
+        if self._is_local:
             return
         with self._lock:
             self._handle = handle
-            self._note = JobNote(handle.job_id, self.endpoint)
-            if self.work.area is not None and self.is_lasting:
-                self._note.write(self.work.area.job_path)
+            self._note = JobNote(handle.job_id, self._endpoint)
+            if self._work.area is not None and self._endpoint:
+                write_atomically(self._work.area.job_path, json.dumps(asdict(self._note)).encode("ascii"))
             is_cancelled = self._is_cancelled
         if is_cancelled:
             handle.cancel()
 
-    def finish(self) -> None:
-        """Take note that the job has ended, if that is so; its job service may end next."""
-        with suppress(BuildError):
-            self._has_ended = self._handle is not None and self._handle.has_ended()
-
     def forget(self) -> None:
         """Remove the note of the job, which has ended."""
-        if self.work.area is not None:
-            self.work.area.job_path.unlink(missing_ok=True)
+        if self._work.area is not None:
+            self._work.area.job_path.unlink(missing_ok=True)
 
     def measure(self) -> Written:
         """Return the examples and bytes that workers have written, according to the build area.
@@ -122,21 +85,20 @@ class Job:
         Raises:
             BuildError: a worker has failed, but the job continues.
         """
-        if self.work.area is not None and self.work.area.stop_reason() is not None:
+        if self._work.area is not None and self._work.area.stop_reason() is not None:
             # the engine may repeat the task, which cannot succeed any more
             self._failed_at = self._failed_at or time.monotonic()
             if time.monotonic() - self._failed_at >= _FAILURE_SECONDS:
                 raise BuildError("worker-failed")
-        return self.work.measure()
+        return self._work.measure()
 
     def where(self) -> str:
         """Return where to look if the job makes no progress."""
-        if self.is_local:
-            return f"the output of worker processes is in {self.work.log_path}" if self.work.log_path else ""
+        if self._is_local:
+            return ""
         if self._note is None:
-            at = f" at {self.endpoint}" if self.endpoint else ""
-            return f"the job has not started; see the job service{at}, and {self.work.log_path}"
-        if self.work.area is not None and not has_arrived(self.work.area.unfinished_path("")):
+            return f"the job has not started; see the job service {self._endpoint}".rstrip()
+        if self._work.area is not None and not has_arrived(self._work.area.unfinished_path("")):
             return (
                 f"{self._note} has no worker: it waits for free slots, or workers cannot start; see their "
                 "logs, and whether their Python has apache_beam and tfshards"
@@ -145,96 +107,65 @@ class Job:
 
     def cancel(self, thread: threading.Thread) -> None:
         """Cancel the job, wait until it and the thread have ended; if that fails, log how to do it."""
-        if self.is_local:
-            thread.join(_END_SECONDS)
-            return
         with self._lock:
             self._is_cancelled = True
             handle = self._handle
         problems: list[BaseException] = []
 
-        def cancel(handle: Handle) -> None:
+        def cancel() -> None:
             try:
-                handle.cancel()
+                if handle is not None:
+                    handle.cancel()
             except BaseException as error:  # whatever it is, the job may still run
                 problems.append(error)
 
         try:
-            if handle is not None and not self._has_ended:
-                # in a thread, since calls of Beam have no time limit
-                canceller = threading.Thread(target=cancel, args=(handle,), name="cancel", daemon=True)
-                canceller.start()
-                canceller.join(_CANCEL_SECONDS)
-                if canceller.is_alive():
-                    problems.append(TimeoutError(f"it has not ended for {_CANCEL_SECONDS} s"))
+            # in a thread, since calls of Beam have no time limit
+            canceller = threading.Thread(target=cancel, name="cancel", daemon=True)
+            canceller.start()
+            canceller.join(_CANCEL_SECONDS)
+            if canceller.is_alive():
+                problems.append(TimeoutError(f"it has not ended for {_CANCEL_SECONDS} s"))
             thread.join(_END_SECONDS)
         except KeyboardInterrupt as again:
             problems.append(again)
-        if handle is None and self.endpoint and thread.is_alive():
-            self.work.log(
-                as_warning(f"{self.endpoint} does not answer; it may still start a job of this build")
-            )
-        elif problems and handle is not None and (self.is_lasting or thread.is_alive()):
-            # a job service of this process ends when Beam's thread does, and may be gone before it answers
+        if problems:
             why = (str(problems[0]).splitlines() or ["interrupted again"])[0]
-            self.work.log(
+            self._work.log(
                 as_warning(
-                    f"{self._note} may still run, since it could not be cancelled ({why}); cancel it in the "
-                    "interface of its engine, or run the same command, which cancels it first"
+                    f"{self._note or 'a job'} may still run, since it could not be cancelled ({why}); cancel "
+                    "it in the interface of its engine, or run the same command, which cancels it first"
                 )
             )
         elif handle is not None:
             self.forget()
 
 
-# The shell ends the server when its standard input is closed, which happens even if this process is killed.
-_UNTIL_CLOSED = 'exec 3<&0; "$@" </dev/null & server=$!; { read -r _ <&3; kill $server; } & wait $server'
+def cancel_lost_job(path: AnyPath, log: Log) -> None:
+    """Cancel the job that an earlier run noted at ``path``, and remove the note.
 
-
-@contextmanager
-def running(command: Sequence[str], endpoint: str, log_path: Path, seconds: float) -> Iterator[None]:
-    """Run a server, and end it afterwards.
-
-    Args:
-        command: program and arguments.
-        endpoint: host and port at which the server answers when it is ready.
-        log_path: file to which its output is appended.
-        seconds: how long to wait until it is ready.
-
-    Raises:
-        BuildError: the server ended, or does not answer.
+    That run was killed, or could not cancel the job. The build does not depend on it: the workers of an
+    earlier attempt stop when the next one opens the build area.
     """
-    with log_path.open("ab") as log:
-        # In a session of its own, Ctrl-C does not end the server, which is still needed to cancel the job.
-        process = subprocess.Popen(
-            ["sh", "-c", _UNTIL_CLOSED, "sh", *command],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    assert process.stdin is not None
     try:
-        _wait_until_ready(process, command[0], endpoint, log_path, seconds)
-        yield
-    finally:
-        process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        note = JobNote(**load_json(read_whole(path, RECORD)))
+    except FileNotFoundError:
+        return
+    except (ValueError, TypeError):
+        path.unlink()
+        return
+    # Beam takes a second to import
+    from tfshards.prep.engines import beam
 
-
-def _wait_until_ready(
-    process: subprocess.Popen[bytes], name: str, endpoint: str, log_path: Path, seconds: float
-) -> None:
-    host, _, port = endpoint.rpartition(":")
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise BuildError("job-server-ended", name=name, returncode=process.returncode, log_path=log_path)
-        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-            return
-        time.sleep(0.05)
-    raise BuildError("job-server-silent", name=name, endpoint=endpoint, log_path=log_path)
+    try:
+        if beam.cancel(note):
+            log(f"cancelled {note}, which an earlier run left")
+    except Exception as error:  # whatever it is, the build does not depend on it
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        log(
+            as_warning(
+                f"an earlier run left {note}, which cannot be cancelled ({first_line}); if it still runs "
+                "there, its tasks end at their next example"
+            )
+        )
+    path.unlink()

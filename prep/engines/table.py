@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from tfshards.prep.progress.lines import NOTHING, Log, WorkProgress, Written, to_stderr
@@ -18,8 +16,6 @@ from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import AnyPath
 
 EngineName: TypeAlias = Literal["local", "beam"]
-
-_LOG_NAME = "workers.log"
 
 # The module of each engine, which has the functions of ``Engine``. It is imported when it is first used.
 _MODULES = {
@@ -55,16 +51,6 @@ class Work:
     source: AnyPath | None = None
     measure: Callable[[], Written] = Written
     log: Log = to_stderr
-
-    @property
-    def log_path(self) -> Path | None:
-        """The file for the output of the processes that an engine starts."""
-        if self.area is None:
-            return None
-        if isinstance(self.area.root, Path):
-            return self.area.root / _LOG_NAME
-        # processes cannot write into a store
-        return Path(tempfile.gettempdir()) / f"tfshards-{self.area.plan_id}-{self.area.attempt}.log"
 
 
 class Engine(Protocol):

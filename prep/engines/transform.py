@@ -7,6 +7,7 @@ may repeat or duplicate any call, so each step must give the same result when it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import apache_beam as beam
@@ -114,26 +115,38 @@ def _step(function: _Function, steps: Steps[Any], output: object) -> beam.ParDo:
     return beam.ParDo(_Call(steps, function)).with_output_types(output)
 
 
-class _Checked(beam.DoFn):  # type: ignore[misc]
-    """A function of the chain that checks the versions of a worker before it unpickles the steps."""
+class Checked(beam.DoFn):  # type: ignore[misc]
+    """A function of a pipeline that checks the worker before it unpickles anything of tfshards.
 
-    def __init__(self, steps: Steps[Any]) -> None:
+    The classes of this module are pickled by name, so that this much runs on a worker of any version.
+
+    Attributes:
+        check: raises BuildError if the worker cannot do the work; None for threads of this process.
+        content: what the function needs; it is pickled separately.
+    """
+
+    def __init__(self, check: Callable[[], None] | None, content: object) -> None:
         super().__init__()
-        self._versions = own_versions()
-        self._content = pickler.dumps(steps)
+        self.check: Callable[[], None] | None = check
+        # threads of this process need no copy
+        self._packed = pickler.dumps(content) if check else content
 
     def setup(self) -> None:
         """Check the worker; runners call this once before the first element."""
-        check_versions(self._versions)
-        self._steps: Steps[Any] = pickler.loads(self._content)
+        if self.check is not None:
+            self.check()
+        self.content: Any = pickler.loads(self._packed) if self.check else self._packed
 
 
-class _Describe(_Checked):
+class _Describe(Checked):
     """Describes elements."""
+
+    def __init__(self, steps: Steps[Any]) -> None:
+        super().__init__(partial(check_versions, own_versions()), steps)
 
     def start_bundle(self) -> None:
         """Begin a bundle; what one that failed has left is not used."""
-        self._bundle = self._steps.bundle()
+        self._bundle = self.content.bundle()
 
     def process(self, element: object) -> Iterator[tuple[bytes, object]]:
         """Yield the description of an element."""
@@ -144,13 +157,13 @@ class _Describe(_Checked):
         self._bundle.close()
 
 
-class _Call(_Checked):
+class _Call(Checked):
     """Calls one of the functions above."""
 
     def __init__(self, steps: Steps[Any], function: _Function) -> None:
-        super().__init__(steps)
+        super().__init__(partial(check_versions, own_versions()), steps)
         self._function = function
 
     def process(self, element: object) -> Iterator[object]:
         """Yield what the function yields."""
-        yield from self._function(self._steps, element)
+        yield from self._function(self.content, element)

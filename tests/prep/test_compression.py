@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, audit, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.verification.show import find
@@ -60,13 +59,10 @@ def test_arrays_become_smaller(tmp_path, quiet_build):
     assert verify(tmp_path / "out", deep=True)
 
 
-@pytest.mark.parametrize(
-    "mode", mostly_nightly(["multi_threading", "multi_processing"], kept=["multi_threading"])
-)
-def test_the_bytes_do_not_depend_on_the_number_of_workers(mode, folder, tmp_path, quiet_build, contents):
+def test_the_bytes_do_not_depend_on_the_number_of_workers(folder, tmp_path, quiet_build, contents):
     outs = [tmp_path / name / "out" for name in ("one", "several")]
     quiet_build(ImageFolder(folder), outs[0], shards=3, options=GZIP)
-    workers = ["--direct_num_workers=2", f"--direct_running_mode={mode}"]
+    workers = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
     quiet_build(ImageFolder(folder), outs[1], shards=3, options=GZIP, beam_args=workers)
     assert contents(outs[0]) == contents(outs[1])
 

@@ -54,8 +54,7 @@ def pipeline_of(num_shards: int, folder, *arguments: str) -> Pipeline:
     )
     items = [ShardId("train", index) for index in range(num_shards)]
     work = Work(partial(write_shard, task), items, progress, stop=area.stop, area=area, source=folder)
-    runner, options = beam._runner(work, list(arguments))
-    return beam._pipeline(work, runner, options)
+    return beam.pipeline_of(work, create_runner("DataflowRunner"), PipelineOptions(list(arguments)))
 
 
 @pytest.fixture

@@ -1,32 +1,28 @@
 """What a job reports of itself before and while it runs."""
 
+import json
 from types import SimpleNamespace
 
 from tests.errors import raises
-from tfshards.prep.engines.job import Job, JobNote
+from tfshards.prep.engines.job import Job
 from tfshards.schemas import BuildError
 
 
-def where(**fields: object) -> str:
-    return Job.where(SimpleNamespace(**fields))
-
-
 def test_a_job_names_where_to_look(tmp_path):
-    work = SimpleNamespace(log_path="workers.log", area=None)
-    assert where(is_local=True, work=work) == "the output of worker processes is in workers.log"
-    assert where(is_local=True, work=SimpleNamespace(log_path=None)) == ""
-    assert where(is_local=False, _note=None, endpoint="host:1", work=work) == (
-        "the job has not started; see the job service at host:1, and workers.log"
-    )
-    note = JobNote("job", "host:1")
-    assert where(is_local=False, _note=note, work=work) == f"see {note}, and the logs of its workers"
-    area = SimpleNamespace(unfinished_path=lambda name: tmp_path / "attempt")
-    waiting = where(is_local=False, _note=note, work=SimpleNamespace(area=area))
-    assert waiting.startswith(f"{note} has no worker: it waits for free slots")
+    area = SimpleNamespace(unfinished_path=lambda name: tmp_path / "attempt", job_path=tmp_path / "job")
+    assert Job(SimpleNamespace(), "", is_local=True).where() == ""
+    job = Job(SimpleNamespace(area=area), "host:1", is_local=False)
+    assert job.where() == "the job has not started; see the job service host:1"
+    job.start(SimpleNamespace(job_id="7"))
+    assert json.loads((tmp_path / "job").read_text()) == {"job_id": "7", "endpoint": "host:1"}
+    assert job.where().startswith("the job 7 at host:1 has no worker: it waits for free slots")
+    (tmp_path / "attempt").mkdir()
+    (tmp_path / "attempt" / "worker-a-1").touch()
+    assert job.where() == "see the job 7 at host:1, and the logs of its workers"
 
 
 def test_a_failed_worker_ends_a_job_that_continues(monkeypatch):
     monkeypatch.setattr("tfshards.prep.engines.job._FAILURE_SECONDS", 0)
     area = SimpleNamespace(stop_reason=lambda: "why")
     with raises(BuildError, "worker-failed"):
-        Job.measure(SimpleNamespace(work=SimpleNamespace(area=area), _failed_at=None))
+        Job(SimpleNamespace(area=area), "", is_local=False).measure()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +19,12 @@ from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
-from tfshards.prep.engines.job import JobNote
-from tfshards.prep.engines.lost_job import cancel_lost_job
+from tfshards.prep.engines.job import cancel_lost_job
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
 
 from .job_services import (
     COMMAND,
-    PRISM,
     TIMEOUT_SECONDS,
     free_port,
     jobs_running,
@@ -44,18 +41,6 @@ ENGINES = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 ANY = Options(max_rejected=1)
 
 
-@pytest.fixture
-def server(tmp_path) -> Path:
-    """Beam's job service in Python, as a program that is started as Prism is."""
-    path = tmp_path / "server"
-    command = " ".join(map(str, local_job_service("$port")))
-    path.write_text(
-        f'#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = --job_port ] && port=$2; shift; done\nexec {command}\n'
-    )
-    path.chmod(0o755)
-    return path
-
-
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory) -> Iterator[str]:
     """Beam's job service in Python, which has no running job before and after each test."""
@@ -69,55 +54,8 @@ def arguments(endpoint: str) -> list[str]:
     return ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
 
 
-def processes_of(program: Path) -> str:
-    return subprocess.run(["pgrep", "-f", str(program)], capture_output=True, text=True).stdout
-
-
 def build_command(source: Path, out: Path, *beam_args: str) -> list[str]:
     return [*COMMAND, str(source), str(out), "--shards=4", "--max-rejected=100%", "--", *beam_args]
-
-
-def test_a_runner_that_starts_a_server_writes_the_same_bytes(
-    server, small_folder, tmp_path, quiet_build, contents, log, monkeypatch
-):
-    make_folder = tempfile.TemporaryDirectory
-    folders = []
-
-    def make_recorded(*arguments, **options):
-        folders.append(options)
-        return make_folder(*arguments, **options)
-
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", make_recorded)
-    quiet_build(ImageFolder(small_folder), tmp_path / "plain" / "out", shards=3)
-    expected = list(log)
-    log.clear()
-    args = ["--runner=PrismRunner", f"--prism_location={server}"]
-    quiet_build(ImageFolder(small_folder), tmp_path / "prism" / "out", shards=3, beam_args=args)
-    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
-    assert log == expected
-    assert processes_of(server) == ""
-    # the folder of a killed build is removed with its build area
-    parents = [options["dir"].parent for options in folders if options.get("prefix") == "tfshards-"]
-    assert {*parents} == {tmp_path / "prism" / "out" / AREA_NAME}
-
-
-def test_a_server_that_cannot_start_is_reported(tmp_path, quiet_build):
-    server = tmp_path / "server"
-    server.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
-    server.chmod(0o755)
-    args = ["--runner=PrismRunner", f"--prism_location={server}"]
-    with pytest.raises(BuildError, match=r"server ended with status 3; its output is in (.*)$") as failure:
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
-    assert "no memory" in Path(str(failure.value).rpartition(" in ")[2]).read_text()
-
-
-def test_a_server_that_does_not_answer_is_ended(tmp_path, quiet_build):
-    server = tmp_path / "server"
-    server.write_text("#!/bin/sh\nexec sleep 1000\n")
-    server.chmod(0o755)
-    args = ["--runner=PrismRunner", f"--prism_location={server}", "--job_server_timeout=1"]
-    with pytest.raises(BuildError, match=r"server does not answer at localhost:\d+; its output is in"):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
 
 
 def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(endpoint, tmp_path, quiet_build):
@@ -126,9 +64,17 @@ def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(endpoint
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
 
 
-def test_the_portable_runner_needs_an_endpoint(tmp_path, quiet_build):
-    with raises(OptionsError, "beam-no-endpoint"):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--runner=PortableRunner"])
+@pytest.mark.parametrize(
+    ("argument", "code"),
+    [
+        ("--runner=PortableRunner", "beam-no-endpoint"),
+        ("--runner=PrismRunner", "beam-no-endpoint"),
+        ("--direct_running_mode=multi_processing", "beam-processes"),
+    ],
+)
+def test_what_beam_would_start_by_itself_is_refused(argument, code, tmp_path, quiet_build):
+    with raises(OptionsError, code):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[argument])
 
 
 def interrupt(command: list[str], out: Path, number: int) -> tuple[int, str]:
@@ -141,8 +87,8 @@ def interrupt(command: list[str], out: Path, number: int) -> tuple[int, str]:
     return process.returncode, err
 
 
-def test_an_error_of_a_worker_is_reported_without_tracebacks(server, small_folder, tmp_path):
-    args = ["--runner=PrismRunner", f"--prism_location={server}"]
+def test_an_error_of_a_worker_is_reported_without_tracebacks(endpoint, small_folder, tmp_path):
+    args = arguments(endpoint)
     out = tmp_path / "out"
     program = """
 import sys
@@ -160,44 +106,6 @@ sys.exit(main())
         r"starting build: .*\ntfshards: out-train-\w+\.tfrecord-0000\d-of-00004: ValueError: odd\n",
         done.stderr,
     ), done.stderr
-
-
-@pytest.mark.nightly
-def test_ctrl_c_ends_the_server_of_a_runner(server, slow_folder, tmp_path):
-    out = tmp_path / "out"
-    args = ["--runner=PrismRunner", f"--prism_location={server}"]
-    status, err = interrupt(build_command(slow_folder, out, *args), out, signal.SIGINT)
-    assert status == 130
-    assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
-    assert processes_of(server) == ""
-
-
-# test_limits.py interrupts a build with worker processes, too
-@pytest.mark.nightly
-def test_ctrl_c_does_not_reach_worker_processes_which_end_with_the_work(slow_folder, tmp_path):
-    out = tmp_path / "out"
-    program = """
-from tfshards.prep.cli.main import entry
-from tfshards.prep.engines import job
-job._END_SECONDS = 1000
-entry()
-"""
-    args = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    command = [sys.executable, "-c", program, *build_command(slow_folder, out, *args)[3:]]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until(lambda: started(out) or process.poll() is not None)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert process.returncode == 130
-    assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
-
-
-def test_the_server_of_a_runner_ends_even_if_the_build_is_killed(server, slow_folder, tmp_path):
-    out = tmp_path / "out"
-    args = ["--runner=PrismRunner", f"--prism_location={server}"]
-    assert interrupt(build_command(slow_folder, out, *args), out, signal.SIGKILL)[0] == -signal.SIGKILL
-    until(lambda: processes_of(server) == "")
-    assert not (out / AREA_NAME / "job").exists()
 
 
 def test_the_job_of_a_killed_build_is_cancelled_by_the_next(
@@ -244,7 +152,7 @@ def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch
     monkeypatch.setattr(beam, "_CONNECT_SECONDS", 1)
     note = tmp_path / "job"
     endpoint = f"localhost:{free_port()}"
-    JobNote("job-7", endpoint).write(note)
+    note.write_text(json.dumps({"job_id": "job-7", "endpoint": endpoint}))
     cancel_lost_job(note, log.append)
     cancel_lost_job(note, log.append)
     assert log == [
@@ -276,15 +184,6 @@ def prism_endpoint(tmp_path):
     port = free_port()
     with service(prism(port), port, tmp_path / "prism.log"):
         yield f"localhost:{port}"
-
-
-@needs_prism
-def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build, contents):
-    args = ["--runner=PrismRunner", f"--prism_location={PRISM}"]
-    for name, beam_args in (("plain", []), ("prism", args)):
-        out = tmp_path / name / "out"
-        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY, beam_args=beam_args)
-    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
 
 
 @pytest.mark.parametrize("engine", ["Prism", "Spark"])
