@@ -20,7 +20,7 @@ from tfshards.prep.auditing.findings import (
     example_at,
     size_findings,
 )
-from tfshards.prep.auditing.repeats import Partners, find_repeats
+from tfshards.prep.auditing.repeats import Partners, Repeats, find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
 from tfshards.prep.auditing.survey import Survey, compared_names, survey
 from tfshards.prep.sources.keys import KEY_FEATURE
@@ -131,10 +131,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
             notes.append(
                 "too many images are similar: the search for near-duplicates ended early, some may be missing"
             )
-        what = "images" if has_images else "examples"
-        findings += _across_splits(seen, manifest, found.leaks, what)
-        findings += _inside_splits(seen, manifest, found.duplicates, what)
-        findings += _conflicts(seen, manifest, found.conflicts, what)
+        findings += _repeated(seen, manifest, found)
     findings += class_findings(counts)
     findings += size_findings(seen, manifest)
     sizes = {name: manifest.splits[name].num_examples for name in seen.splits}
@@ -161,49 +158,39 @@ def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[s
         yield "no labels: classes and conflicts were not examined"
 
 
-def _across_splits(seen: Survey, manifest: Manifest, leaks: Partners, what: str) -> Iterator[Finding]:
-    own, others = seen.split, seen.split[leaks.partner]
+def _repeated(seen: Survey, manifest: Manifest, found: Repeats) -> Iterator[Finding]:
+    """Yield the leaks, the duplicates and the conflicts."""
+    has_images = any(feature.kind == "image" for feature in manifest.schema.features)
+    what = "images" if has_images else "examples"
+    sizes = [f" of {manifest.splits[name].num_examples:,}" for name in seen.splits]
+    own, others = seen.split, seen.split[found.leaks.partner]
     for split, name in enumerate(seen.splits):
         for other, other_name in enumerate(seen.splits[:split]):
-            is_one = (leaks.partner >= 0) & (own == split) & (others == other)
-            cases = _pairs(seen, manifest, leaks, is_one)
-            if cases:
-                total = f"{len(cases):,} of {manifest.splits[name].num_examples:,}"
-                certainty = _certainty(leaks, is_one)
-                text = f"{what} of {name!r} that are also in {other_name!r}: {total} ({certainty})"
-                yield Finding("leak", text, cases)
-
-
-def _inside_splits(seen: Survey, manifest: Manifest, duplicates: Partners, what: str) -> Iterator[Finding]:
+            is_one = (own == split) & (others == other)
+            text = f"{what} of {name!r} that are also in {other_name!r}"
+            yield from _finding(seen, manifest, "leak", text, sizes[split], found.leaks, is_one)
     for split, name in enumerate(seen.splits):
-        is_one = (duplicates.partner >= 0) & (seen.split == split)
-        cases = _pairs(seen, manifest, duplicates, is_one)
-        if cases:
-            total = f"{len(cases):,} of {manifest.splits[name].num_examples:,}"
-            certainty = _certainty(duplicates, is_one)
-            text = f"{what} of {name!r} that repeat another one of it: {total} ({certainty})"
-            yield Finding("duplicate", text, cases)
+        text, is_one = f"{what} of {name!r} that repeat another one of it", own == split
+        yield from _finding(seen, manifest, "duplicate", text, sizes[split], found.duplicates, is_one)
+    text = f"{what} that also occur with another label"
+    yield from _finding(seen, manifest, "conflict", text, "", found.conflicts, own >= 0)
 
 
-def _conflicts(seen: Survey, manifest: Manifest, conflicts: Partners, what: str) -> Iterator[Finding]:
-    is_one = conflicts.partner >= 0
-    cases = _pairs(seen, manifest, conflicts, is_one)
-    if cases:
-        text = f"{what} that also occur with another label: {len(cases):,} ({_certainty(conflicts, is_one)})"
-        yield Finding("conflict", text, cases)
-
-
-def _certainty(partners: Partners, is_one: npt.NDArray[np.bool_]) -> str:
-    same = int((partners.distance[is_one] < 0).sum())
-    return f"{same:,} the same, {int(is_one.sum()) - same:,} nearly the same"
-
-
-def _pairs(
-    seen: Survey, manifest: Manifest, partners: Partners, is_one: npt.NDArray[np.bool_]
-) -> tuple[Instance, ...]:
-    indices = np.flatnonzero(is_one)
+def _finding(
+    seen: Survey,
+    manifest: Manifest,
+    kind: Kind,
+    text: str,
+    of: str,
+    partners: Partners,
+    is_one: npt.NDArray[np.bool_],
+) -> Iterator[Finding]:
+    """Yield the finding about those examples that have a partner, if any, the most certain first."""
+    indices = np.flatnonzero(is_one & (partners.partner >= 0))
+    if not len(indices):
+        return
     indices = indices[np.argsort(partners.distance[indices], kind="stable")]
-    return tuple(
+    cases = tuple(
         Instance(
             "the same" if bits < 0 else f"{bits} of {HASH_BITS} bits differ",
             example_at(seen, manifest, index),
@@ -216,6 +203,9 @@ def _pairs(
             strict=True,
         )
     )
+    same = int((partners.distance[indices] < 0).sum())
+    certainty = f"{same:,} the same, {len(cases) - same:,} nearly the same"
+    yield Finding(kind, f"{text}: {len(cases):,}{of} ({certainty})", cases)
 
 
 def _label_counts(seen: Survey, manifest: Manifest) -> dict[str, dict[str, int]]:
@@ -257,14 +247,7 @@ def audit_json(made: Audit) -> dict[str, Json]:
                 "kind": finding.kind,
                 "message": finding.message,
                 "count": len(finding.instances),
-                "instances": [
-                    {
-                        "detail": instance.detail,
-                        "example": _example_json(instance.example),
-                        "like": _example_json(instance.like),
-                    }
-                    for instance in finding.instances
-                ],
+                "instances": [{"detail": one.detail, **_examples_json(one)} for one in finding.instances],
             }
             for finding in made.findings
         ],
@@ -289,7 +272,9 @@ def _example_text(example: FoundExample) -> str:
     return f"{escaped(example.key)} ({example.split}{label})"
 
 
-def _example_json(example: FoundExample | None) -> Json:
-    if example is None:
-        return None
-    return {"split": example.split, "key": example.key, "label": example.label}
+def _examples_json(case: Instance) -> dict[str, Json]:
+    examples = {"example": case.example, "like": case.like}
+    return {
+        name: {"split": one.split, "key": one.key, "label": one.label} if one else None
+        for name, one in examples.items()
+    }

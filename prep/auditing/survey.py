@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -58,18 +58,17 @@ class Survey:
     faults: dict[int, str]
 
 
-@dataclass
-class _Rows:
-    """What is collected from one shard."""
+class _Row(NamedTuple):
+    """What is collected of one example."""
 
-    keys: list[str]
-    labels: list[int]
-    digests: list[bytes]
-    sizes: list[tuple[int, int]]
-    num_bytes: list[int]
-    hashes: list[bytes]
-    faults: dict[int, str]
-    num_flat: int = 0
+    key: str
+    label: int
+    digest: bytes
+    size: tuple[int, int] = (0, 0)
+    num_bytes: int = 0
+    hashed: bytes = b""
+    is_flat: bool = False
+    fault: str = ""
 
 
 def compared_names(manifest: Manifest) -> list[str]:
@@ -94,57 +93,62 @@ def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Survey:
     names = sorted(manifest.splits, key=lambda name: -manifest.splits[name].num_examples)
     shards = [(index, shard) for index, name in enumerate(names) for shard in manifest.splits[name].shards]
 
-    def read(shard: Shard, tick: Tick) -> _Rows:
-        return _read(root, shard, manifest, is_hashed=is_hashed, tick=tick)
+    def read(item: tuple[int, Shard], tick: Tick) -> list[_Row]:
+        return list(_read(root, item[1], manifest, is_hashed=is_hashed, tick=tick))
 
-    num_bytes = sum(shard.record_bytes for _, shard in shards)
-    with Meter("audit", num_bytes) as meter:
-        rows = in_threads(read, [shard for _, shard in shards], meter.add)
-    return _joined(tuple(names), [index for index, _ in shards], rows)
+    with Meter("audit", sum(shard.record_bytes for _, shard in shards)) as meter:
+        found = in_threads(read, shards, meter.add)
+    rows = [row for some in found for row in some]
+    split = np.repeat(np.array([index for index, _ in shards], np.int64), [len(some) for some in found])
+    return Survey(
+        splits=tuple(names),
+        keys=[row.key for row in rows],
+        split=split,
+        label=np.array([row.label for row in rows], np.int64),
+        digest=np.frombuffer(b"".join(row.digest for row in rows), dtype="V16"),
+        size=np.array([row.size for row in rows], np.int64).reshape(-1, 2),
+        num_bytes=np.array([row.num_bytes for row in rows], np.int64),
+        hashes=np.frombuffer(b"".join(row.hashed or bytes(32) for row in rows), np.uint64).reshape(-1, 4),
+        is_hashed=np.array([row.hashed != b"" for row in rows], dtype=bool),
+        num_flat=sum(row.is_flat for row in rows),
+        faults={index: row.fault for index, row in enumerate(rows) if row.fault},
+    )
 
 
-def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> _Rows:
-    rows = _Rows([], [], [], [], [], [], {})
-    path = root / shard.path
+def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> Iterator[_Row]:
+    path, count = root / shard.path, 0
     compared = compared_names(manifest)
     is_image = any(feature.kind == "image" for feature in manifest.schema.features)
     label = manifest.schema.label
-    for number, (offset, data) in enumerate(read_records(path, manifest.compression)):
+    for record, (offset, data) in enumerate(read_records(path, manifest.compression)):
         values, fault = parse_record(data, manifest)
         if fault:
-            raise RecordError(path, number, offset, fault)
-        rows.keys.append(_key(values.get("key"), f"record {number} of {shard.path}"))
+            raise RecordError(path, record, offset, fault)
         number = int(values[label.name][0]) if label else NO_LABEL
         # among named classes -1 means no class
-        rows.labels.append(NO_LABEL if number < 0 and manifest.schema.class_names else number)
-        rows.digests.append(_digest([values[name] for name in compared]))
-        if is_image:
-            _add_image(cast("bytes", values[compared[0]][0]), rows, is_hashed=is_hashed)
+        number = NO_LABEL if number < 0 and manifest.schema.class_names else number
+        key = _key(values.get("key"), f"record {record} of {shard.path}")
+        row = _Row(key, number, _digest([values[name] for name in compared]))
+        yield _with_image(row, cast("bytes", values[compared[0]][0]), is_hashed) if is_image else row
+        count = record + 1
         tick(len(data) + FRAME_OVERHEAD)
-    if len(rows.keys) != shard.num_examples:
-        raise InputError(
-            "records-miscounted", path=path, num_keys=len(rows.keys), num_examples=shard.num_examples
-        )
-    return rows
+    if count != shard.num_examples:
+        raise InputError("records-miscounted", path=path, num_keys=count, num_examples=shard.num_examples)
 
 
-def _add_image(data: bytes, rows: _Rows, *, is_hashed: bool) -> None:
-    """Add the size and the hash of an image."""
-    size, hashed = (0, 0), b""
+def _with_image(row: _Row, data: bytes, is_hashed: bool) -> _Row:
+    """Return the row with the size and the hash of an image."""
+    row = row._replace(num_bytes=len(data))
     try:
         size, gray = glance(data, HASHED_SIDE if is_hashed else 0)
     except ValueError as error:
-        rows.faults[len(rows.sizes)] = str(error)
-    else:
-        if gray is not None:
-            pixels = np.asarray(gray)
-            if int(pixels.max()) - int(pixels.min()) < _FLAT_RANGE:
-                rows.num_flat += 1
-            else:
-                hashed = perceptual_hash(gray).tobytes()
-    rows.sizes.append(size)
-    rows.num_bytes.append(len(data))
-    rows.hashes.append(hashed)
+        return row._replace(fault=str(error))
+    if gray is None:
+        return row._replace(size=size)
+    pixels = np.asarray(gray)
+    if int(pixels.max()) - int(pixels.min()) < _FLAT_RANGE:
+        return row._replace(size=size, is_flat=True)
+    return row._replace(size=size, hashed=perceptual_hash(gray).tobytes())
 
 
 def _key(values: Decoded | None, default: str) -> str:
@@ -163,29 +167,3 @@ def _digest(features: Sequence[Decoded]) -> bytes:
             state.update(data)
         state.update(len(values).to_bytes(8, "big"))
     return state.digest()
-
-
-def _joined(names: tuple[str, ...], indices: Sequence[int], shards: Sequence[_Rows]) -> Survey:
-    keys = [key for rows in shards for key in rows.keys]
-    hashes = [hashed for rows in shards for hashed in rows.hashes] or [b""] * len(keys)
-    none = bytes(32)
-    sizes = [size for rows in shards for size in rows.sizes] or [(0, 0)] * len(keys)
-    num_bytes = [each for rows in shards for each in rows.num_bytes] or [0] * len(keys)
-    starts = np.cumsum([0, *(len(rows.keys) for rows in shards)])
-    return Survey(
-        splits=names,
-        keys=keys,
-        split=np.repeat(np.array(indices, np.int64), [len(rows.keys) for rows in shards]),
-        label=np.array([label for rows in shards for label in rows.labels], np.int64),
-        digest=np.frombuffer(b"".join(d for rows in shards for d in rows.digests), dtype="V16"),
-        size=np.array(sizes, np.int64).reshape(-1, 2),
-        num_bytes=np.array(num_bytes, np.int64),
-        hashes=np.frombuffer(b"".join(hashed or none for hashed in hashes), np.uint64).reshape(-1, 4),
-        is_hashed=np.array([hashed != b"" for hashed in hashes], dtype=bool),
-        num_flat=sum(rows.num_flat for rows in shards),
-        faults={
-            int(start) + index: fault
-            for start, rows in zip(starts, shards, strict=False)
-            for index, fault in rows.faults.items()
-        },
-    )

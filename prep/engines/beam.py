@@ -16,9 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
+from functools import partial
 
 from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
-from tfshards.prep.engines.job import Job, JobNote
+from tfshards.prep.engines.job import Job
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError
@@ -114,7 +115,7 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
     def run_pipeline() -> None:
         try:
             result = pipeline_of(work, runner, options).run()
-            job.start(Handle(result))
+            job.start(_id_of(result), partial(_cancel, result))
             result.wait_until_finish()
         except BaseException as error:  # every failure must reach the main thread
             failures.append(error)
@@ -197,55 +198,54 @@ class _List(Checked):
 class _Call(Checked):
     """Calls the function, unless the build was stopped.
 
-    On remote workers, a call that stopped the build, or was stopped, does not raise: its reason is in the
-    build area, and the engine would repeat the task. So the job ends soon, even if nothing cancels it.
+    A call that stopped the build, or was stopped, does not raise: its reason is in the build area, and an
+    engine would repeat the task. So the job ends soon, even if nothing cancels it.
     """
 
     def process(self, item: object) -> None:
         """Call the function with one item."""
         function, area = self.content
-        if self.check is None:
-            function(item)
-        elif area.stop_reason() is None:
-            try:
-                function(item)
-            except Exception:
-                if area.stop_reason() is None:
-                    raise
-                # in the log of the worker
-                _LOGGER.exception("a task failed")
-
-
-class Handle:
-    """A job that has started, by what Beam returned for it."""
-
-    def __init__(self, result: beam.runners.runner.PipelineResult) -> None:
-        """Take the result of a pipeline."""
-        self._result = result
-        # of portable runners, or Dataflow's
-        is_portable = isinstance(result, PipelineResult)
-        self.job_id: str = str(result._job_id if is_portable else getattr(result, "job_id", str)())
-
-    def cancel(self) -> bool:
-        """Cancel the job unless it has ended, wait for its end, and return whether it was running.
-
-        Raises:
-            BuildError: the job service does not answer, or does not know the job.
-        """
+        if area is not None and area.stop_reason() is not None:
+            return
         try:
-            if PipelineState.is_terminal(self._result.state):
-                return False
-            self._result.cancel()
-            while not PipelineState.is_terminal(self._result.state):
-                time.sleep(0.1)
-            return True
-        except grpc.RpcError as error:
-            # its text has many lines
-            details = error.details() if isinstance(error, grpc.Call) else ""
-            raise BuildError("beam-failed", text=details or str(error)) from error
+            function(item)
+        except Exception:
+            if area is None or area.stop_reason() is None:
+                raise
+            # in the log of the worker
+            _LOGGER.exception("a task failed")
 
 
-def cancel(note: JobNote) -> bool:
-    """Cancel a job of an earlier process, and return whether it was running; see ``Handle.cancel``."""
+def _id_of(result: beam.runners.runner.PipelineResult) -> str:
+    # of portable runners, or Dataflow's
+    is_portable = isinstance(result, PipelineResult)
+    return str(result._job_id if is_portable else getattr(result, "job_id", str)())
+
+
+def _cancel(result: beam.runners.runner.PipelineResult) -> bool:
+    """Cancel a job unless it has ended, wait for its end, and return whether it was running.
+
+    Raises:
+        BuildError: the job service does not answer, or does not know the job.
+    """
+    try:
+        if PipelineState.is_terminal(result.state):
+            return False
+        result.cancel()
+        while not PipelineState.is_terminal(result.state):
+            time.sleep(0.1)
+        return True
+    except grpc.RpcError as error:
+        # its text has many lines
+        details = error.details() if isinstance(error, grpc.Call) else ""
+        raise BuildError("beam-failed", text=details or str(error)) from error
+
+
+def cancel(job_id: str, endpoint: str) -> bool:
+    """Cancel a job of an earlier process, and return whether it was running.
+
+    Raises:
+        BuildError: its job service does not answer, or does not know the job.
+    """
     with quiet_logging():
-        return Handle(PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(()))).cancel()
+        return _cancel(PipelineResult(_connect(endpoint), job_id, iter(()), iter(())))

@@ -1,24 +1,18 @@
-"""The job that an engine runs elsewhere: cancel it, find it after a crash, and tell where to look."""
+"""The job that an engine runs elsewhere: note it, cancel it, and report where to look."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import has_arrived
-from tfshards.prep.progress.lines import Log, Written, as_warning
+from tfshards.prep.progress.lines import Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
-from tfshards.schemas.json_reader import load_json
-from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
-
-if TYPE_CHECKING:
-    from tfshards.prep.engines.beam import Handle
 
 # How long to wait for a cancelled job and for threads of this process to end.
 _CANCEL_SECONDS = 60
@@ -55,24 +49,29 @@ class Job:
             is_local: whether its workers are threads of Beam's local runner, which ends with this process.
         """
         self._work, self._endpoint, self._is_local = work, endpoint, is_local
-        self._handle: Handle | None = None
+        self._cancel: Callable[[], object] | None = None
         self._note: JobNote | None = None
         self._is_cancelled = False
         self._failed_at: float | None = None
         self._lock = threading.Lock()
 
-    def start(self, handle: Handle) -> None:
-        """Take the handle of the job, which has started; if it is to be cancelled, do that now."""
+    def start(self, job_id: str, cancel: Callable[[], object]) -> None:
+        """Take note of the job, which has started; if it is to be cancelled, do that now.
+
+        Args:
+            job_id: id that the job service gave to the job.
+            cancel: cancels the job and waits for its end.
+        """
         if self._is_local:
             return
         with self._lock:
-            self._handle = handle
-            self._note = JobNote(handle.job_id, self._endpoint)
+            self._cancel = cancel
+            self._note = JobNote(job_id, self._endpoint)
             if self._work.area is not None and self._endpoint:
                 write_atomically(self._work.area.job_path, json.dumps(asdict(self._note)).encode("ascii"))
             is_cancelled = self._is_cancelled
         if is_cancelled:
-            handle.cancel()
+            cancel()
 
     def forget(self) -> None:
         """Remove the note of the job, which has ended."""
@@ -109,13 +108,13 @@ class Job:
         """Cancel the job, wait until it and the thread have ended; if that fails, log how to do it."""
         with self._lock:
             self._is_cancelled = True
-            handle = self._handle
+            known = self._cancel
         problems: list[BaseException] = []
 
         def cancel() -> None:
             try:
-                if handle is not None:
-                    handle.cancel()
+                if known is not None:
+                    known()
             except BaseException as error:  # whatever it is, the job may still run
                 problems.append(error)
 
@@ -137,35 +136,5 @@ class Job:
                     "it in the interface of its engine, or run the same command, which cancels it first"
                 )
             )
-        elif handle is not None:
+        elif known is not None:
             self.forget()
-
-
-def cancel_lost_job(path: AnyPath, log: Log) -> None:
-    """Cancel the job that an earlier run noted at ``path``, and remove the note.
-
-    That run was killed, or could not cancel the job. The build does not depend on it: the workers of an
-    earlier attempt stop when the next one opens the build area.
-    """
-    try:
-        note = JobNote(**load_json(read_whole(path, RECORD)))
-    except FileNotFoundError:
-        return
-    except (ValueError, TypeError):
-        path.unlink()
-        return
-    # Beam takes a second to import
-    from tfshards.prep.engines import beam
-
-    try:
-        if beam.cancel(note):
-            log(f"cancelled {note}, which an earlier run left")
-    except Exception as error:  # whatever it is, the build does not depend on it
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        log(
-            as_warning(
-                f"an earlier run left {note}, which cannot be cancelled ({first_line}); if it still runs "
-                "there, its tasks end at their next example"
-            )
-        )
-    path.unlink()

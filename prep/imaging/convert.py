@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tfshards.prep.imaging import depth
-from tfshards.prep.imaging.masks import class_numbers, unscaled
+from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, own_settings
+from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, opened
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
 from tfshards.schemas.reasons import Reason
 
@@ -140,7 +139,7 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
     # the header of an icon may state another size than its image has
-    check_size(image, options)
+    check_size(image.size, options)
     if options.mask:
         picture = class_numbers(image, steps.white)
     else:
@@ -185,7 +184,7 @@ def convert_deep(
     values: depth.Samples, image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]
 ) -> bytes:
     """Return an image with more than 8 bits per sample as PNG with 16, and add to ``notes``."""
-    check_size(image, options)
+    check_size(image.size, options)
     if options.mask:
         if not image.mode.startswith("I"):
             raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel")
@@ -238,41 +237,11 @@ def orientation_of(image: Image.Image) -> int:
     return found if found in _TURNS else 1
 
 
-# EXIF orientations that exchange width and height
-SIDEWAYS = (5, 6, 7, 8)
-
-
-@dataclass(frozen=True)
-class OrientedSize:
-    """The size of an image in a file, and how it is turned upright.
-
-    Attributes:
-        width: number of columns of the pixels in the file.
-        height: number of rows of the pixels in the file.
-        orientation: EXIF orientation, 1 to 8.
-    """
-
-    width: int
-    height: int
-    orientation: int
-
-    @property
-    def stored(self) -> tuple[int, int]:
-        """Width and height of the pixels in the file."""
-        return self.width, self.height
-
-    @property
-    def upright(self) -> tuple[int, int]:
-        """Width and height of the upright image."""
-        return self.stored[::-1] if self.orientation in SIDEWAYS else self.stored
-
-
-def oriented_size(data: bytes, options: ImageOptions, suffix: bytes = b"") -> OrientedSize:
+def oriented_size(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Geometry:
     """Return the size and the orientation of an image that ``normalize`` accepted with these options."""
-    with own_settings(options.max_pixels), Image.open(io.BytesIO(data), formats=formats_of(suffix)) as image:
-        width, height = image.size
-        orientation = orientation_of(image)
+    with opened(data, formats_of(suffix), options.max_pixels) as image:
+        size, orientation = image.size, orientation_of(image)
         if image.format == "TIFF" and orientation in SIDEWAYS:
             # Pillow reports the size of the upright image
-            width, height = height, width
-    return OrientedSize(width, height, orientation)
+            size = size[::-1]
+    return Geometry(size, orientation)

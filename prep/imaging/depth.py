@@ -15,8 +15,7 @@ from typing import IO, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
-from tfshards.prep.imaging.pillow import Image, ImageFile, formats_of, own_settings
+from tfshards.prep.imaging.pillow import Image, ImageFile, formats_of, opened
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
@@ -47,7 +46,7 @@ def is_deep(image: Image.Image) -> bool:
 def file_depth(file: IO[bytes], suffix: bytes) -> Literal["8", "deep", "float"]:
     """Return whether the header of an image file has 8 bits per sample, more, or floats; "8" if damaged."""
     try:
-        with own_settings(DEFAULT_MAX_PIXELS), Image.open(file, formats=formats_of(suffix)) as image:
+        with opened(file, formats_of(suffix)) as image:
             if image.mode == "F":
                 return "float"
             return "deep" if is_deep(image) else "8"

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfshards.prep.imaging import jpeg, png
-from tfshards.prep.imaging.opened import Opened
-from tfshards.prep.imaging.options import ImageOptions
-
-# Functions of the file's bytes and a JPEG's structure; see ``ImageFormat``.
-PixelFault: TypeAlias = "Callable[[bytes, jpeg.Structure | None], str | None]"
-IsKept: TypeAlias = "Callable[[Opened, bytes, jpeg.Structure | None, ImageOptions], bool]"
 
 
 @dataclass(frozen=True)
@@ -31,10 +24,6 @@ class ImageFormat:
             its suffix are read.
         is_decoded_by_loader: whether TensorFlow decodes it.
         has_one_picture: whether further frames in a file are previews or alternatives of its only picture.
-        pixel_fault: a function that detects fewer pixels than the header states, for formats in which Pillow
-            fills in missing ones; None if Pillow raises an error.
-        is_kept: a function that returns whether TensorFlow and Pillow decode the bytes to the same pixels, in
-            the channels of the options; None if images of this format are always re-encoded.
     """
 
     name: str
@@ -43,14 +32,6 @@ class ImageFormat:
     needs_suffix: bool = False
     is_decoded_by_loader: bool = False
     has_one_picture: bool = False
-    pixel_fault: PixelFault | None = None
-    is_kept: IsKept | None = None
-
-
-def _png_inside(data: bytes, _: jpeg.Structure | None) -> str | None:
-    """Return the fault of the PNG in an icon, or None."""
-    start = data.find(png.SIGNATURE)
-    return png.pixel_fault(data[start:]) if start > 0 else None
 
 
 # Only formats whose decoders execute nothing: no PostScript, no Windows metafiles, no scientific containers
@@ -62,17 +43,8 @@ FORMATS = (
         rb"\xff\xd8\xff",
         is_decoded_by_loader=True,
         has_one_picture=True,
-        pixel_fault=lambda data, built: jpeg.pixel_fault(data, built) if built else None,
-        is_kept=jpeg.is_kept,
     ),
-    ImageFormat(
-        "PNG",
-        (b".png", b".apng"),
-        rb"\x89PNG\r\n\x1a\n",
-        is_decoded_by_loader=True,
-        pixel_fault=lambda data, _: png.pixel_fault(data),
-        is_kept=png.is_kept,
-    ),
+    ImageFormat("PNG", (b".png", b".apng"), rb"\x89PNG\r\n\x1a\n", is_decoded_by_loader=True),
     ImageFormat("WEBP", (b".webp",), rb"RIFF....WEBP", is_decoded_by_loader=True),
     ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True),
     ImageFormat("BMP", (b".bmp",)),
@@ -87,7 +59,7 @@ FORMATS = (
     ),
     ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm")),
     ImageFormat("TGA", (b".tga",), needs_suffix=True),
-    ImageFormat("ICO", (b".ico",), pixel_fault=_png_inside),
+    ImageFormat("ICO", (b".ico",)),
     ImageFormat("JPEG2000", (b".jp2", b".j2k", b".jpx"), rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"),
     ImageFormat("PCX", (b".pcx",), needs_suffix=True),
     ImageFormat("QOI", (b".qoi",), rb"qoif"),

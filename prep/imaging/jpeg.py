@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import NamedTuple
-
-from tfshards.prep.imaging.opened import Opened
-from tfshards.prep.imaging.options import Channels, ImageOptions
 
 START = b"\xff\xd8\xff"
 
@@ -22,8 +18,6 @@ _ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
 # Pillow's modes by number of components.
 _MODES = {1: "L", 3: "RGB"}
-# By the channels of the options: the modes that both decoders decode to the same pixels.
-_KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")}
 _END, _SCAN = 0xD9, 0xDA
 # Huffman and quantization tables, restart interval, application data, comment.
 _OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
@@ -33,22 +27,6 @@ _BARE = {(0xE0, 16): b"JFIF\0", (0xEE, 14): b"Adobe"}
 _END_MARKER = b"\xff\xd9"
 # A scan may contain 0xFF followed by a zero, which is a data byte, and restart markers.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
-
-
-class JpegHeader(NamedTuple):
-    """The header of a JPEG file without metadata: an ``Opened``.
-
-    Attributes:
-        mode: Pillow's name of the pixel format: L or RGB.
-        size: width and height in pixels.
-        format: JPEG.
-        info: empty.
-    """
-
-    mode: str
-    size: tuple[int, int]
-    format: str = "JPEG"
-    info: Mapping[str | tuple[int, int], object] = MappingProxyType({})
 
 
 class Structure(NamedTuple):
@@ -61,14 +39,14 @@ class Structure(NamedTuple):
         num_scans: the number of scans; if the file is not plain, the number of scan markers, including those
             in application data.
         frame: the offset after the marker of the first frame, or None if there is none.
-        header: the header of a plain file without metadata other than the usual JFIF and Adobe segments and
-            comments: no EXIF, no color profile, no second picture.
+        header: Pillow's mode, width and height, of a plain file without metadata other than the usual JFIF
+            and Adobe segments and comments: no EXIF, no color profile, no second picture.
     """
 
     is_plain: bool
     num_scans: int
     frame: int | None
-    header: JpegHeader | None = None
+    header: tuple[str, tuple[int, int]] | None = None
 
 
 class Segment(NamedTuple):
@@ -164,18 +142,11 @@ def structure(data: bytes) -> Structure:
     return Structure(False, data.count(b"\xff\xda"), frame)
 
 
-def is_kept(image: Opened, _: bytes, built: Structure | None, options: ImageOptions) -> bool:
-    """Return whether Pillow and TensorFlow decode a JPEG to the same pixels, in the options' channels."""
-    allowed = image.mode in _KEPT_MODES[options.channels] and options.format in ("keep", "jpeg")
-    allowed = allowed and options.depth != 16
-    return built is not None and allowed and built.is_plain
-
-
-def _header(data: bytes, frame: int) -> JpegHeader | None:
+def _header(data: bytes, frame: int) -> tuple[str, tuple[int, int]] | None:
     length, _, height, width, num_components = struct.unpack_from(">HBHHB", data, frame)
     mode = _MODES.get(num_components)
     is_sound = mode is not None and length == 8 + 3 * num_components and height > 0 and width > 0
-    return JpegHeader(mode, (width, height)) if is_sound and mode else None
+    return (mode, (width, height)) if is_sound and mode else None
 
 
 def pixel_fault(data: bytes, built: Structure) -> str | None:

@@ -21,11 +21,11 @@ SIDEWAYS = (5, 6, 7, 8)
 
 
 class Geometry(NamedTuple):
-    """How the pixels in the file of an image were turned.
+    """How the pixels in the file of an image are turned.
 
     Attributes:
         raw: width and height in the file.
-        orientation: the EXIF orientation that was applied to them; 1 if none was.
+        orientation: the EXIF orientation that is applied to them; 1 if none is.
     """
 
     raw: tuple[int, int]

@@ -6,7 +6,6 @@ Neither library applies the EXIF orientation while decoding, and they disagree a
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from tfshards.prep.imaging.convert import (
     orientation_of,
     orientation_only,
 )
-from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, image_shape
+from tfshards.prep.imaging.formats import HEAD_BYTES, format_named, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import (
@@ -27,14 +26,14 @@ from tfshards.prep.imaging.pillow import (
     UnidentifiedImageError,
     formats_of,
     one_at_a_time,
-    own_settings,
+    opened,
 )
-from tfshards.prep.imaging.whitelist import ImageError, check_limits, check_pixels, is_kept, notes_of
+from tfshards.prep.imaging.whitelist import Header, ImageError, check_limits, check_pixels, is_kept, notes_of
 from tfshards.schemas.reasons import Reason
 
-# The orientation that undoes another; the others undo themselves.
 # The tag of a TIFF for its compression, and the values of it for fax.
 _COMPRESSION, _FAX = 259, (2, 3, 4, 32771)
+# The orientation that undoes another; the others undo themselves.
 _INVERSE = {6: 8, 8: 6}
 
 
@@ -77,7 +76,7 @@ def normalize(
         return kept
     allowed = formats_of(suffix)
     try:
-        with own_settings(options.max_pixels), Image.open(io.BytesIO(data), formats=allowed) as image:
+        with opened(data, allowed, options.max_pixels) as image:
             return _keep_or_convert(image, built, data, options, suffix, images)
     except ImageError:
         raise
@@ -114,24 +113,26 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
     This is a shortcut for the most common files: Pillow's parser takes a sixth of the time of the check. It
     reports no faults; every file that is not kept takes the general path, which finds and names them.
     """
-    header = built.header
-    if header is None or (options.size and options.size.size(*header.size) != header.size):
+    if built.header is None:
+        return None
+    header = Header("JPEG", *built.header, built=built)
+    size = header.size
+    if options.size and options.size.size(*size) != size:
         return None
     try:
-        check_limits(header, built, options)
-        check_pixels(header, data, built)
-        if not is_kept(header, data, built, options):
+        check_limits(header, options)
+        check_pixels(header, data)
+        if not is_kept(header, data, options):
             return None
         if options.check == "decode":
             # The whole stream is decoded, but only gray pixels of an eighth of the size: half the cost.
-            width, height = header.size
-            eighth = (-(-width // 8), -(-height // 8))
-            with one_at_a_time(header.size):
+            eighth = (-(-size[0] // 8), -(-size[1] // 8))
+            with one_at_a_time(size):
                 # arguments of the decoder: output mode, color space of the input (as stated in it), scale
                 Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
     except (ImageError, OSError, ValueError):
         return None
-    return Normalized(data, tuple(notes_of(header, suffix)), Geometry(header.size))
+    return Normalized(data, tuple(notes_of(header, suffix)), Geometry(size))
 
 
 def _keep_or_convert(
@@ -142,20 +143,30 @@ def _keep_or_convert(
     suffix: bytes,
     images: Sequence[Geometry],
 ) -> Normalized:
-    check_limits(image, built, options)
+    row = format_named("JPEG" if built else image.format)
+    header = Header(
+        row.name or str(image.format),
+        image.mode,
+        image.size,
+        1 if row.has_one_picture else getattr(image, "n_frames", 1),
+        bool(image.info.get("icc_profile")),
+        "transparency" in image.info,
+        built,
+    )
+    check_limits(header, options)
     if options.mask:
         check_format(image)
-    notes = list(notes_of(image, suffix))
+    notes = list(notes_of(header, suffix))
     is_deep, has_deep_colors = depth.is_deep(image), depth.has_deep_colors(image)
     if has_deep_colors and options.depth == 8 and not options.mask:
-        # as channels.py does for gray images
+        # as for gray images
         notes.append("16 bits to 8")
     white = white_number(image, data) if options.mask else None
     view, turn = _turned(image, options, images)
     size = options.size.size(*view.upright) if options.size else view.upright
-    keeps = view.orientation == 1 and size == image.size and is_kept(image, data, built, options)
+    keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
     if options.check == "decode" or not keeps:
-        check_pixels(image, data, built)
+        check_pixels(header, data)
         with one_at_a_time(image.size):
             _check_fax(image)
     if keeps:

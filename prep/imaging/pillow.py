@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import threading
+import warnings
 import zlib
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, lru_cache
 from importlib.metadata import version
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 try:
     import PIL
@@ -19,7 +22,7 @@ except ModuleNotFoundError as _error:
     ) from None
 
 from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, FORMATS, SUFFIXES
-from tfshards.prep.imaging.overrides import Inside, Overrides, Setting
+from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 
 __all__ = [
     "Image",
@@ -33,7 +36,7 @@ __all__ = [
     "formats",
     "formats_of",
     "one_at_a_time",
-    "own_settings",
+    "opened",
 ]
 
 # For modules that pass pictures on without importing Pillow.
@@ -43,7 +46,6 @@ Picture: TypeAlias = Image.Image
 _LARGE_PIXELS = 16_000_000
 _large = threading.Lock()
 _NO_LOCK = nullcontext()
-_overrides = Overrides()
 
 
 def decoder_versions(*, writes_deep: bool = False) -> dict[str, str]:
@@ -82,16 +84,50 @@ def one_at_a_time(size: tuple[int, int]) -> AbstractContextManager[object]:
     return _NO_LOCK if size[0] * size[1] < _LARGE_PIXELS else _large
 
 
-@lru_cache(maxsize=8)
-def own_settings(max_pixels: int, *, allows_truncated: bool = False) -> Inside:
-    """Suppress Pillow's warnings, and make what it accepts independent of the process's settings.
+_lock = threading.Lock()
+_users = 0
+_restored = ExitStack()
 
-    Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``.
+
+@contextmanager
+def opened(
+    data: bytes | IO[bytes],
+    allowed: tuple[str, ...] | None = None,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    *,
+    allows_truncated: bool = False,
+) -> Iterator[Image.Image]:
+    """Open an image without Pillow's warnings, whatever the settings of the process are.
+
+    Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``;
+    of several threads, the largest value applies. The last one restores the settings: if each had its own
+    ``warnings.catch_warnings``, threads would restore each other's filters and leave them changed.
 
     Args:
+        data: the encoded image, or its file.
+        allowed: names of the formats that it may have; by default all.
         max_pixels: number of pixels of the largest image.
         allows_truncated: whether what a damaged file holds is decoded, to show it to people.
     """
+    global _users
     # training scripts often set LOAD_TRUNCATED_IMAGES
-    truncated = Setting(ImageFile, "LOAD_TRUNCATED_IMAGES", allows_truncated)
-    return Inside(_overrides, (truncated, Setting(Image, "MAX_IMAGE_PIXELS", max_pixels)))
+    truncated = (ImageFile, "LOAD_TRUNCATED_IMAGES", allows_truncated)
+    with _lock:
+        if not _users:
+            _restored.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+        for module, name, value in (truncated, (Image, "MAX_IMAGE_PIXELS", max_pixels)):
+            before = getattr(module, name)
+            if not _users:
+                _restored.callback(setattr, module, name, before)
+            setattr(module, name, max(before, value) if _users else value)
+        _users += 1
+    try:
+        file = io.BytesIO(data) if isinstance(data, bytes) else data
+        with Image.open(file, formats=allowed or formats()) as image:
+            yield image
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                _restored.close()

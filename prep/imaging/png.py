@@ -7,24 +7,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
-
-from tfshards.prep.imaging.opened import Opened
-from tfshards.prep.imaging.options import Channels, ImageOptions
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Width, height, depth, color type, compression, filter, interlacing.
 _HEADER = struct.Struct(">II5B")
-_PALETTE, _GRAY_ALPHA = 3, 4
-# By the channels of the options: the modes that both decoders decode to the same pixels.
-_KEPT_MODES: Mapping[Channels, tuple[str, ...]] = {
-    1: ("1", "L"),
-    3: ("1", "L", "RGB"),
-    4: ("L", "RGB"),
-    "keep": ("1", "L", "RGB"),
-}
+_PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 # Each pass of an interlaced image: its first column and row, and the steps between them (section 8.1).
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -56,36 +46,9 @@ def is_plain(data: bytes) -> bool:
         and all(name.isalpha() and name not in (b"tRNS", b"acTL") for name in names)
         and all(zlib.crc32(chunk.body, zlib.crc32(chunk.name)) == chunk.checksum for chunk in chunks)
         and len(SIGNATURE) + sum(12 + len(chunk.body) for chunk in chunks) == len(data)
-        and _is_plain_header(*_HEADER.unpack_from(chunks[0].body))
+        # compression, filter, interlacing
+        and _HEADER.unpack_from(chunks[0].body)[4:] in ((0, 0, 0), (0, 0, 1))
     )
-
-
-def is_kept(image: Opened, data: bytes, _: object, options: ImageOptions) -> bool:
-    """Return whether Pillow and TensorFlow decode a PNG to the same pixels, in the options' channels."""
-    modes = _KEPT_MODES[options.channels] + (("RGBA",) if options.keeps_alpha else ())
-    mode = "L" if image.mode == "I;16" else image.mode
-    allowed = mode in modes and options.format in ("keep", "png")
-    # for fewer bits per sample, TensorFlow adds an alpha channel that is nearly transparent
-    allowed = allowed and (options.channels != 4 or depth(data) >= 8)
-    if depth(data) == 16:
-        # Pillow has no mode for gray and alpha of 16 bits
-        allowed = allowed and options.depth != 8 and data[25] != _GRAY_ALPHA
-    else:
-        # the values of a mask are not scaled, neither fewer bits by a decoder nor 8 by a loader
-        unscaled = (8,) if depth(data) == 8 else ()
-        allowed = allowed and options.depth in (unscaled if options.mask else (8, "keep"))
-    return allowed and "transparency" not in image.info and is_plain(data)
-
-
-def depth(data: bytes) -> int:
-    """Return the bits per sample in the header, which must be the first chunk."""
-    return data[24]
-
-
-def _is_plain_header(
-    _width: int, _height: int, _depth: int, _color: int, compression: int, filtering: int, interlaced: int
-) -> bool:
-    return compression == filtering == 0 and interlaced <= 1
 
 
 def pixel_fault(data: bytes) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,9 +19,8 @@ from tfshards.prep.imaging.pillow import (
     ImageDraw,
     Picture,
     UnidentifiedImageError,
-    formats,
     one_at_a_time,
-    own_settings,
+    opened,
 )
 
 if TYPE_CHECKING:
@@ -36,12 +36,36 @@ _NO_LIMIT = sys.maxsize
 def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
     try:
-        with own_settings(_NO_LIMIT), Image.open(io.BytesIO(data), formats=formats()) as image:
+        with _readable(data, max_pixels=_NO_LIMIT) as image:
             bits = ", 16 bits per sample" if has_deep_colors(image) else ""
             sides = f"{image.height} x {image.width} (height x width)"
             return f"{image.format} {sides}, mode {image.mode}{bits}"
-    except (OSError, ValueError):
+    except ValueError:
         return "not a readable image"
+
+
+@contextmanager
+def _readable(
+    data: bytes,
+    allowed: tuple[str, ...] | None = None,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    *,
+    allows_truncated: bool = False,
+) -> Iterator[Picture]:
+    """Open an encoded image; the arguments are those of ``opened``.
+
+    Raises:
+        ValueError: it cannot be decoded, or has too many pixels; the message has no control characters.
+    """
+    try:
+        with opened(data, allowed, max_pixels, allows_truncated=allows_truncated) as image:
+            if image.width * image.height > max_pixels:
+                raise ValueError(f"{image.width} x {image.height} pixels; at most {max_pixels}")
+            yield image
+    except UnidentifiedImageError:
+        raise ValueError(f"starts with {data[:8].hex(' ')}, and is not a known image") from None
+    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
+        raise ValueError(str(error).encode("unicode_escape").decode()) from None
 
 
 # The number of decoded channels by mode; bilevel images decode to gray, palette images to RGB.
@@ -55,19 +79,13 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     """
     height, width, channels = feature.shape
     try:
-        with own_settings(max_pixels), Image.open(io.BytesIO(data), formats=formats()) as image:
-            if image.width * image.height > max_pixels:
-                size = f"{image.width} x {image.height} pixels"
-                return f"the image {feature.name!r} has {size}; at most {max_pixels} are decoded"
+        with _readable(data, max_pixels=max_pixels) as image:
             bits = 16 if is_deep(image) else 8
             with one_at_a_time(image.size):
                 image.load()
             sides, mode = (image.height, image.width), image.mode
-    except UnidentifiedImageError:
-        return f"the image {feature.name!r} starts with {data[:8].hex(' ')}, and cannot be decoded"
-    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        detail = f"{type(error).__name__}: {error}".encode("unicode_escape").decode()
-        return f"the image {feature.name!r} cannot be decoded: {detail}"
+    except ValueError as error:
+        return f"the image {feature.name!r} cannot be decoded: {error}"
     if any(side not in (None, own) for side, own in zip((height, width), sides, strict=True)):
         stated = " x ".join("?" if side is None else str(side) for side in (height, width))
         found = f"{sides[0]} x {sides[1]} pixels"
@@ -89,24 +107,13 @@ def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
     Raises:
         ValueError: the image cannot be decoded; the message has no control characters.
     """
-    try:
-        with own_settings(DEFAULT_MAX_PIXELS), Image.open(io.BytesIO(data), formats=_AUDITED) as image:
-            size = image.size
-            if not side:
-                return size, None
-            if size[0] * size[1] > DEFAULT_MAX_PIXELS:
-                raise ValueError(f"{size[0]} x {size[1]} pixels; at most {DEFAULT_MAX_PIXELS}")
-            image.draft("L", (2 * side, 2 * side))
-            return size, _in_gray(image).resize((side, side), Image.Resampling.LANCZOS)
-    except UnidentifiedImageError:
-        raise ValueError(f"cannot be opened as {', '.join(_AUDITED)}") from None
-    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        raise ValueError(str(error).encode("unicode_escape").decode()) from None
-
-
-def _in_gray(image: Picture) -> Picture:
-    """Return a picture in gray of 8 bits, in which the range of more bits is stretched to black and white."""
-    return stretched(image) if image.mode.startswith("I") else image.convert("L")
+    with _readable(data, _AUDITED) as image:
+        size = image.size
+        if not side:
+            return size, None
+        image.draft("L", (2 * side, 2 * side))
+        gray = stretched(image) if image.mode.startswith("I") else image.convert("L")
+        return size, gray.resize((side, side), Image.Resampling.LANCZOS)
 
 
 def stretched(image: Picture) -> Picture:
@@ -142,11 +149,11 @@ class StoredHeader(NamedTuple):
 def header_of(data: bytes) -> StoredHeader | None:
     """Return what the header of an encoded image states, or None if it cannot be read."""
     try:
-        with own_settings(DEFAULT_MAX_PIXELS), Image.open(io.BytesIO(data), formats=formats()) as image:
+        with _readable(data, max_pixels=_NO_LIMIT) as image:
             bits = 16 if is_deep(image) else 1 if image.mode == "1" else 8
             mode = image.mode.partition(";")[0]
             return StoredHeader(image.width, image.height, f"{image.format}, {mode}, {bits} bits")
-    except Exception:  # Pillow's parsers raise almost anything for damaged bytes
+    except ValueError:
         return None
 
 
@@ -164,22 +171,14 @@ def thumbnail(data: bytes, side: int, *, is_upright: bool = True, is_damaged: bo
     Raises:
         ValueError: nothing can be decoded; the message has no control characters.
     """
-    settings = own_settings(DEFAULT_MAX_PIXELS, allows_truncated=is_damaged)
-    try:
-        with settings, Image.open(io.BytesIO(data), formats=formats()) as image:
-            if image.width * image.height > DEFAULT_MAX_PIXELS:
-                raise ValueError(f"{image.width} x {image.height} pixels; at most {DEFAULT_MAX_PIXELS}")
-            # a JPEG is decoded at the smallest scale that suffices
-            image.draft("RGB", (2 * side, 2 * side))
-            with one_at_a_time(image.size):
-                image.load()
-            # Pillow turns TIFF files itself, and then reports no orientation
-            orientation = orientation_of(image) if is_upright else 1
-            picture = _in_color(image)
-    except UnidentifiedImageError:
-        raise ValueError("is not an image") from None
-    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        raise ValueError(str(error).encode("unicode_escape").decode()) from None
+    with _readable(data, allows_truncated=is_damaged) as image:
+        # a JPEG is decoded at the smallest scale that suffices
+        image.draft("RGB", (2 * side, 2 * side))
+        with one_at_a_time(image.size):
+            image.load()
+        # Pillow turns TIFF files itself, and then reports no orientation
+        orientation = orientation_of(image) if is_upright else 1
+        picture = _in_color(image)
     picture.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
     return picture if orientation == 1 else turned_upright(picture, orientation)
 
@@ -202,16 +201,12 @@ def draw_mask(picture: Picture, mask: bytes) -> Picture:
     Raises:
         ValueError: the mask cannot be decoded.
     """
-    try:
-        with own_settings(DEFAULT_MAX_PIXELS), Image.open(io.BytesIO(mask), formats=("PNG",)) as image:
-            orientation = orientation_of(image)
-            numbers = image.resize(
-                picture.size if orientation < 5 else picture.size[::-1], Image.Resampling.NEAREST
-            )
-            numbers = numbers if orientation == 1 else turned_upright(numbers, orientation)
-            values = np.asarray(numbers).astype(np.int64)
-    except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
-        raise ValueError(str(error).encode("unicode_escape").decode()) from None
+    with _readable(mask, ("PNG",)) as image:
+        orientation = orientation_of(image)
+        sides = picture.size if orientation < 5 else picture.size[::-1]
+        numbers = image.resize(sides, Image.Resampling.NEAREST)
+        numbers = numbers if orientation == 1 else turned_upright(numbers, orientation)
+        values = np.asarray(numbers).astype(np.int64)
     colors = np.array(_COLORS, np.float64)[(values - 1) % len(_COLORS)]
     pixels = np.asarray(picture).astype(np.float64)
     mixed = pixels * (1 - _MASK_OPACITY) + colors * _MASK_OPACITY

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tfshards.prep.imaging import jpeg
-from tfshards.prep.imaging.formats import SUFFIXES, ImageFormat, format_named
-from tfshards.prep.imaging.opened import Opened
-from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, ImageOptions
+from tfshards.prep.imaging import jpeg, png
+from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, Channels, ImageOptions
 from tfshards.schemas.reasons import Reason
+
+# By format and by the channels of the options: the modes that both decoders decode to the same pixels.
+_KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
+    "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")},
+    "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB"), "keep": ("1", "L", "RGB")},
+}
+_GRAY_ALPHA_PNG = 4
 
 
 @dataclass(eq=False)
@@ -25,12 +32,34 @@ class ImageError(Exception):
     detail: str
 
 
-def check_size(image: Opened, options: ImageOptions) -> None:
-    """Raise ImageError if the image has too many pixels."""
-    sides = f"{image.size[0]} x {image.size[1]} pixels"
-    if image.size[0] * image.size[1] > options.max_pixels:
+class Header(NamedTuple):
+    """What is known of an image whose pixels are not decoded yet.
+
+    Attributes:
+        format: name of its format in the table of formats.
+        mode: Pillow's name of the pixel format.
+        size: width and height.
+        num_frames: number of frames, of which only one is stored.
+        has_profile: whether it has a color profile.
+        is_transparent: whether one color, or one value of gray, is transparent.
+        built: the structure of a JPEG file; None for other formats.
+    """
+
+    format: str
+    mode: str
+    size: tuple[int, int]
+    num_frames: int = 1
+    has_profile: bool = False
+    is_transparent: bool = False
+    built: jpeg.Structure | None = None
+
+
+def check_size(size: tuple[int, int], options: ImageOptions) -> None:
+    """Raise ImageError if an image of this width and height has too many pixels."""
+    sides = f"{size[0]} x {size[1]} pixels"
+    if size[0] * size[1] > options.max_pixels:
         raise ImageError(Reason.TOO_LARGE, f"{sides}; at most {options.max_pixels}")
-    if max(image.size) > MAX_SIDE:
+    if max(size) > MAX_SIDE:
         # the limit of libpng, which TensorFlow uses
         raise ImageError(Reason.TOO_LARGE, f"{sides}; no side above {MAX_SIDE}")
 
@@ -42,50 +71,57 @@ def check_side(size: tuple[int, int], name: str) -> None:
         raise ImageError(Reason.TOO_LARGE, f"{sides}; no side of a {name} image above {LONGEST[name]}")
 
 
-def _num_frames(image: Opened) -> int:
-    return 1 if format_named(image.format).has_one_picture else getattr(image, "n_frames", 1)
+def check_limits(image: Header, options: ImageOptions) -> None:
+    """Raise ImageError if the size, or the number of frames or scans, exceeds a limit."""
+    check_size(image.size, options)
+    if image.num_frames > 1 and options.animation == "reject":
+        raise ImageError(Reason.ANIMATED, f"has {image.num_frames} frames")
+    if image.num_frames > options.max_frames:
+        raise ImageError(Reason.TOO_LARGE, f"{image.num_frames} frames; at most {options.max_frames}")
+    if image.built and image.built.num_scans > options.max_scans:
+        raise ImageError(Reason.TOO_LARGE, f"{image.built.num_scans} scans; at most {options.max_scans}")
 
 
-def check_limits(image: Opened, built: jpeg.Structure | None, options: ImageOptions) -> None:
-    """Raise ImageError if the header, or the number of frames or scans, exceeds a limit.
-
-    Here and below, ``built`` is the structure of a JPEG file, and None for other formats.
-    """
-    check_size(image, options)
-    num_frames = _num_frames(image)
-    if num_frames > 1 and options.animation == "reject":
-        raise ImageError(Reason.ANIMATED, f"has {num_frames} frames")
-    if num_frames > options.max_frames:
-        raise ImageError(Reason.TOO_LARGE, f"{num_frames} frames; at most {options.max_frames}")
-    if built and built.num_scans > options.max_scans:
-        raise ImageError(Reason.TOO_LARGE, f"{built.num_scans} scans; at most {options.max_scans}")
-
-
-def check_pixels(image: Opened, data: bytes, built: jpeg.Structure | None) -> None:
+def check_pixels(image: Header, data: bytes) -> None:
     """Raise ImageError if the file has fewer pixels than its header states; Pillow may fill in the rest."""
-    rule = _row(image, built).pixel_fault
-    fault = rule(data, built) if rule else None
+    fault = jpeg.pixel_fault(data, image.built) if image.built else None
+    # an icon may have a PNG inside
+    start = data.find(png.SIGNATURE) if image.format in ("PNG", "ICO") else -1
+    if start >= 0:
+        fault = png.pixel_fault(data[start:])
     if fault:
         raise ImageError(Reason.DAMAGED, fault)
 
 
-def notes_of(image: Opened, suffix: bytes) -> Iterator[str]:
+def notes_of(image: Header, suffix: bytes) -> Iterator[str]:
     """Yield the properties of a kept or converted image that the manifest counts."""
-    named = SUFFIXES.get(suffix)
-    found = format_named(image.format).name or image.format
-    if named != found and not (suffix == b".dib" and found == "BMP"):
+    if SUFFIXES.get(suffix) != image.format and not (suffix == b".dib" and image.format == "BMP"):
         yield "known by content"
-    if image.info.get("icc_profile"):
+    if image.has_profile:
         yield "color profile ignored"
-    if _num_frames(image) > 1:
+    if image.num_frames > 1:
         yield "first frame"
 
 
-def is_kept(image: Opened, data: bytes, built: jpeg.Structure | None, options: ImageOptions) -> bool:
+def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
     """Return whether Pillow and TensorFlow decode ``data`` to the same pixels, in the options' channels."""
-    rule = _row(image, built).is_kept
-    return rule is not None and rule(image, data, built, options)
-
-
-def _row(image: Opened, built: jpeg.Structure | None) -> ImageFormat:
-    return format_named("JPEG" if built else image.format)
+    modes = _KEPT_MODES.get(image.format, {}).get(options.channels, ())
+    is_png = image.format == "PNG"
+    if is_png and options.keeps_alpha:
+        modes += ("RGBA",)
+    mode = "L" if is_png and image.mode == "I;16" else image.mode
+    if mode not in modes or options.format not in ("keep", image.format.lower()):
+        return False
+    if not is_png:
+        return options.depth != 16 and image.built is not None and image.built.is_plain
+    depth = data[24]
+    if depth == 16:
+        # Pillow has no mode for gray and alpha of 16 bits
+        fits = options.depth != 8 and data[25] != _GRAY_ALPHA_PNG
+    elif options.mask:
+        # the values of a mask are not scaled, neither fewer bits by a decoder nor 8 by a loader
+        fits = options.depth == depth
+    else:
+        # for fewer bits per sample, TensorFlow adds an alpha channel that is nearly transparent
+        fits = options.depth != 16 and (options.channels != 4 or depth == 8)
+    return fits and not image.is_transparent and png.is_plain(data)

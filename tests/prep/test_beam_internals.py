@@ -31,7 +31,7 @@ def test_a_job_of_another_process_can_be_cancelled():
     parameters = list(inspect.signature(portable_runner.PipelineResult).parameters)
     assert parameters[:4] == ["job_service", "job_id", "message_stream", "state_stream"]
     result = portable_runner.PipelineResult(None, "job-7", iter(()), iter(()))
-    assert beam.Handle(result).job_id == "job-7"
+    assert beam._id_of(result) == "job-7"
     assert callable(result.cancel)
 
 

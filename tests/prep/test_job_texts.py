@@ -13,7 +13,7 @@ def test_a_job_names_where_to_look(tmp_path):
     assert Job(SimpleNamespace(), "", is_local=True).where() == ""
     job = Job(SimpleNamespace(area=area), "host:1", is_local=False)
     assert job.where() == "the job has not started; see the job service host:1"
-    job.start(SimpleNamespace(job_id="7"))
+    job.start("7", lambda: None)
     assert json.loads((tmp_path / "job").read_text()) == {"job_id": "7", "endpoint": "host:1"}
     assert job.where().startswith("the job 7 at host:1 has no worker: it waits for free slots")
     (tmp_path / "attempt").mkdir()

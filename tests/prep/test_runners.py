@@ -19,7 +19,7 @@ from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
-from tfshards.prep.engines.job import cancel_lost_job
+from tfshards.prep.engines.lost_job import cancel_lost_job
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.errors import raises
 from tests.prep.table_files import write_parquet
-from tests.tables import mostly_nightly
 from tfshards.prep import ColumnRoles, Options, Table, verify
 from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table, stage_table

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.convert import OrientedSize
+from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.sources.base import Rejected
 from tfshards.prep.sources.classes import usual_order
 from tfshards.prep.sources.tables.files import TableFile
@@ -99,7 +99,7 @@ def relative(path: str | os.PathLike[str], folder: Path) -> bytes:
 
 
 def fitted_boxes(
-    boxes: Sequence[float], stated: tuple[int, int] | None, size: OrientedSize, *, is_turned: bool
+    boxes: Sequence[float], stated: tuple[int, int] | None, size: Geometry, *, is_turned: bool
 ) -> Sequence[float] | Rejected:
     """Return boxes for an image as it is stored, or why it is not known where they are in it.
 
@@ -110,12 +110,12 @@ def fitted_boxes(
         is_turned: whether the image is stored upright, rather than as it is in the file.
     """
     fault = None
-    if stated not in (None, size.stored, size.upright):
-        fault = f"the annotations state {stated} pixels, the image has {size.stored}"
-    elif not is_turned and stated not in (None, size.stored):
-        fault = f"the annotations state {size.upright} pixels; --orientation keep stores {size.stored}"
+    if stated not in (None, size.raw, size.upright):
+        fault = f"the annotations state {stated} pixels, the image has {size.raw}"
+    elif not is_turned and stated not in (None, size.raw):
+        fault = f"the annotations state {size.upright} pixels; --orientation keep stores {size.raw}"
     elif is_turned and size.orientation != 1 and len(boxes):
-        if stated is None or size.stored == size.upright:
+        if stated is None or size.raw == size.upright:
             fault = (
                 f"the image is turned by its EXIF orientation {size.orientation}, and the annotations do not "
                 "show whether their boxes refer to the upright image; --orientation keep stores both as they "
@@ -126,12 +126,12 @@ def fitted_boxes(
     return boxes if fault is None else Rejected(Reason.BOXES, fault)
 
 
-def _turned(boxes: Sequence[float], size: OrientedSize) -> list[float]:
+def _turned(boxes: Sequence[float], size: Geometry) -> list[float]:
     """Return boxes of the pixels in the file as boxes of the upright image, whose sides are exchanged."""
     turned: list[float] = []
     for start in range(0, len(boxes), 4):
         left, top, width, height = boxes[start : start + 4]
-        right, bottom = size.width - left - width, size.height - top - height
+        right, bottom = size.raw[0] - left - width, size.raw[1] - top - height
         # transposed; turned clockwise; transposed along the other diagonal; turned counterclockwise
         corner = {5: (top, left), 6: (bottom, left), 7: (bottom, right), 8: (top, right)}
         turned += [*corner[size.orientation], height, width]
