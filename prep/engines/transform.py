@@ -23,39 +23,29 @@ Transform: TypeAlias = beam.PTransform
 Task = TypeVar("Task")
 
 
-class Bundle(Protocol):
-    """Describes the elements of one bundle."""
-
-    def describe(self, element: object) -> tuple[object, ...]:
-        """Return the description of an element, which is all that the runner shuffles of it."""
-
-    def close(self) -> None:
-        """Finish the bundle, before the runner passes its descriptions on."""
+class _Bundle(Protocol):
+    # the description of an element is all that the runner shuffles of it
+    def describe(self, element: object) -> tuple[object, ...]: ...
+    def close(self) -> None: ...
 
 
-class Steps(Protocol[Task]):
-    """The steps of a build: ``plan``, ``balance`` and ``commit`` are single calls, others on all workers."""
+class _Steps(Protocol[Task]):
+    """The steps of a build: ``plan``, ``balance`` and ``commit`` are single calls, others on all workers.
 
-    def bundle(self) -> Bundle:
-        """Return a new bundle."""
+    ``plan`` and ``balance`` return the first and the further tasks, and ``commit`` the element of the result.
+    """
 
-    def plan(self, descriptions: Iterable[tuple[object, ...]]) -> tuple[str, Iterable[Task]]:
-        """Plan the build of all described elements; return its id, and its first tasks."""
-
-    def write(self, task: Task) -> None:
-        """Do one task."""
-
-    def balance(self, build: str) -> Iterable[Task]:
-        """Return the further tasks of a build whose first ones are done."""
-
-    def commit(self, build: str) -> str:
-        """Commit a build whose tasks are done; return the element of the result."""
+    def bundle(self) -> _Bundle: ...
+    def plan(self, descriptions: Iterable[tuple[object, ...]]) -> tuple[str, Iterable[Task]]: ...
+    def write(self, task: Task) -> None: ...
+    def balance(self, build: str) -> Iterable[Task]: ...
+    def commit(self, build: str) -> str: ...
 
 
-_Function: TypeAlias = Callable[[Steps[Any], Any], Iterator[object]]
+_Function: TypeAlias = Callable[[_Steps[Any], Any], Iterator[object]]
 
 
-def run_steps(elements: Collection, steps: Steps[Any]) -> Collection:
+def run_steps(elements: Collection, steps: _Steps[Any]) -> Collection:
     """Return a PCollection with the result of the commit; without elements it is empty.
 
     Raises:
@@ -84,7 +74,7 @@ def run_steps(elements: Collection, steps: Steps[Any]) -> Collection:
 
 
 def _plan(
-    steps: Steps[Task], group: tuple[bytes, Iterable[tuple[object, ...]]]
+    steps: _Steps[Task], group: tuple[bytes, Iterable[tuple[object, ...]]]
 ) -> Iterator[tuple[str, Task | None]]:
     build, tasks = steps.plan(group[1])
     # without an element, the runner would not call the following steps
@@ -93,25 +83,24 @@ def _plan(
         yield build, task
 
 
-def _write(steps: Steps[Task], assigned: tuple[str, Task | None]) -> Iterator[tuple[str, None]]:
+def _write(steps: _Steps[Task], assigned: tuple[str, Task | None]) -> Iterator[tuple[str, None]]:
     build, task = assigned
     if task is not None:
         steps.write(task)
     yield build, None
 
 
-def _balance(steps: Steps[Task], group: tuple[str, object]) -> Iterator[tuple[str, Task | None]]:
-    build, _ = group
-    yield build, None
-    for task in steps.balance(build):
-        yield build, task
+def _balance(steps: _Steps[Task], group: tuple[str, object]) -> Iterator[tuple[str, Task | None]]:
+    yield group[0], None
+    for task in steps.balance(group[0]):
+        yield group[0], task
 
 
-def _commit(steps: Steps[Any], group: tuple[str, object]) -> Iterator[str]:
+def _commit(steps: _Steps[Any], group: tuple[str, object]) -> Iterator[str]:
     yield steps.commit(group[0])
 
 
-def _step(function: _Function, steps: Steps[Any], output: object) -> beam.ParDo:
+def _step(function: _Function, steps: _Steps[Any], output: object) -> beam.ParDo:
     return beam.ParDo(_Call(steps, function)).with_output_types(output)
 
 
@@ -141,7 +130,7 @@ class Checked(beam.DoFn):  # type: ignore[misc]
 class _Describe(Checked):
     """Describes elements."""
 
-    def __init__(self, steps: Steps[Any]) -> None:
+    def __init__(self, steps: _Steps[Any]) -> None:
         super().__init__(partial(check_versions, own_versions()), steps)
 
     def start_bundle(self) -> None:
@@ -160,7 +149,7 @@ class _Describe(Checked):
 class _Call(Checked):
     """Calls one of the functions above."""
 
-    def __init__(self, steps: Steps[Any], function: _Function) -> None:
+    def __init__(self, steps: _Steps[Any], function: _Function) -> None:
         super().__init__(partial(check_versions, own_versions()), steps)
         self._function = function
 

@@ -6,40 +6,24 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.summary import escaped
 
+# Specifications of Vega-Lite without their values, and their common configuration.
+_CHARTS = Path(__file__).with_name("templates") / "charts.json"
 # Vega reserves room for the axes outside of it. Charts are as wide as a phone, and stand side by side.
 _WIDTH, _HEIGHT = 320, 130
 _ROW_HEIGHT = 17
+# The font of the page may be wider than the one that Vega measures.
+_PADDING = {"left": 14, "right": 10, "top": 6, "bottom": 2}
 # A wide page makes charts a little larger.
 _LARGEST_SCALE = 1.15
 _BINS = 30
-# The style of the page has another font for the text of charts.
-_FONT = "sans-serif"
-_AXIS: dict[str, Json] = {
-    "labelColor": "var(--muted)",
-    "titleColor": "var(--muted)",
-    "gridColor": "var(--line)",
-    "domainColor": "var(--line-strong)",
-    "tickColor": "var(--line-strong)",
-    "labelFont": _FONT,
-    "titleFont": _FONT,
-    "labelFontSize": 12,
-    "titleFontSize": 12,
-    "titleFontWeight": "normal",
-    "aria": False,
-}
-# The font of the page may be wider than the one that Vega measures.
-_PADDING: dict[str, Json] = {"left": 14, "right": 10, "top": 6, "bottom": 2}
-_VALUES: dict[str, Json] = {
-    "tickCount": 4,
-    "labelExpr": "format(datum.value, datum.value < 1000 ? '.3~g' : '~s')",
-}
 _SIZE = re.compile(r'^<svg[^>]*? width="([\d.]+)" height="([\d.]+)"')
 
 
@@ -70,20 +54,13 @@ def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: st
         low, high = low * 0.9 - 0.5, high * 1.1 + 0.5
     edges = np.geomspace(low, high, _BINS + 1) if is_log else np.linspace(low, high, _BINS + 1)
     counts, _ = np.histogram(values, np.r_[edges[:-1], math.nextafter(edges[-1], math.inf)])
-    rows: list[Json] = [
-        {"from": float(left), "to": float(right), "count": int(count), "zero": 0}
-        for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
-    scale: Json = {"type": "log" if is_log else "linear", "zero": False, "nice": False}
-    axis: Json = {**_VALUES, "grid": False, "tickCount": 5}
-    encoding: dict[str, Json] = {
-        "x": {"field": "from", "type": "quantitative", "title": title, "scale": scale, "axis": axis},
-        "x2": {"field": "to"},
-        "y": {"field": "zero", "type": "quantitative", "title": None, "axis": _VALUES},
-        "y2": {"field": "count"},
-    }
-    mark: Json = {"type": "rect", "color": color, "stroke": "var(--card)", "strokeWidth": 1}
-    return drawn({"data": {"values": rows}, "mark": mark, "encoding": encoding}, label)
+    spec = _chart("histogram")
+    spec["mark"]["color"] = color
+    spec["encoding"]["x"]["title"] = title
+    spec["encoding"]["x"]["scale"]["type"] = "log" if is_log else "linear"
+    bins = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+    rows = [{"from": left, "to": right, "count": count, "zero": 0} for left, right, count in bins]
+    return drawn({**spec, "data": {"values": rows}}, label)
 
 
 def bars_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
@@ -93,39 +70,31 @@ def bars_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
         counts: number of examples by split and class, for the same classes in each split.
         label: what the chart shows, for people who do not see it.
     """
-    rows: list[Json] = [
+    names = [escaped(name) for name in next(iter(counts.values()))]
+    splits = [escaped(split) for split in counts]
+    spec = _chart("bars")
+    spec["encoding"]["y"]["sort"] = names
+    spec["encoding"]["yOffset"]["sort"] = splits
+    spec["encoding"]["color"]["scale"] = {"domain": splits, "range": [*map(series_color, range(len(splits)))]}
+    rows = [
         {"class": escaped(name), "split": escaped(split), "share": count / max(1, sum(own.values()))}
         for split, own in counts.items()
         for name, count in own.items()
     ]
-    names: list[Json] = [escaped(name) for name in next(iter(counts.values()))]
-    splits: list[Json] = [escaped(split) for split in counts]
-    colors: list[Json] = [series_color(number) for number in range(len(splits))]
-    names_axis: Json = {"labelLimit": 100, "domain": False, "ticks": False}
-    share_axis: Json = {"format": "~%", "tickCount": 4}
-    encoding: dict[str, Json] = {
-        "y": {"field": "class", "type": "nominal", "sort": names, "title": None, "axis": names_axis},
-        "yOffset": {"field": "split", "sort": splits},
-        "x": {"field": "share", "type": "quantitative", "title": "share of the split", "axis": share_axis},
-        "color": {"field": "split", "scale": {"domain": splits, "range": colors}, "legend": None},
-    }
     height = max(8 * len(splits), _ROW_HEIGHT) * len(names) + 8
-    spec: dict[str, Json] = {"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}
-    return drawn({**spec, "width": _WIDTH - 60, "height": height}, label)
+    return drawn({**spec, "data": {"values": rows}, "width": _WIDTH - 60, "height": height}, label)
 
 
-def drawn(spec: Mapping[str, Json], label: str) -> str:
+def _chart(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_CHARTS.read_text(encoding="utf-8"))[name]
+    return found
+
+
+def drawn(spec: Mapping[str, object], label: str) -> str:
     """Return a specification of Vega-Lite as SVG that is scaled by the page, without roles inside."""
     import vl_convert
 
-    config: Json = {
-        "background": "transparent",
-        "view": {"stroke": None},
-        "axis": _AXIS,
-        "aria": False,
-        "font": _FONT,
-    }
-    whole = {"width": _WIDTH, "height": _HEIGHT, "config": config, "padding": _PADDING, **spec}
+    whole = {"width": _WIDTH, "height": _HEIGHT, "config": _chart("config"), "padding": _PADDING, **spec}
     svg = vl_convert.vegalite_to_svg(json.dumps(whole))
     size = _SIZE.match(svg)
     assert size, svg[:200]

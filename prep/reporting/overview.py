@@ -15,12 +15,8 @@ from tfshards.schemas import Manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
-from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import class_order, remedies, span
+from tfshards.schemas.summary import class_order, remedies
 
-# Shards whose rows a page has.
-_SHOWN_SHARDS = 200
-_SHOWN_PROBLEMS = 50
 # More classes than these have no chart; the table has a bar for each number.
 _MOST_BARS = 40
 _SHOWN_SIZES = 8
@@ -35,35 +31,33 @@ def class_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
     return {split: {name: own.get(name, 0) for name in names} for split, own in counts.items()}
 
 
-def overview(manifest: Manifest, catalog: Catalog, counts: Mapping[str, Mapping[str, int]]) -> Values:
+def overview(catalog: Catalog, counts: Mapping[str, Mapping[str, int]]) -> Values:
     """Return what the manifest shows, and problems of the files."""
-    totals, remedy_of = manifest.totals, remedies()
-    problems = [str(problem) for problem in catalog.problems[:_SHOWN_PROBLEMS]]
-    left = len(catalog.problems) - len(problems)
-    num_classes = len(next(iter(counts.values()), {}))
-    label = (
-        f"Examples of {num_classes:,} classes in the splits {', '.join(counts)}; the table has the numbers"
-    )
+    manifest, remedy_of = catalog.manifest, remedies()
+    classes = list(next(iter(counts.values()), {}))
+    largest = [max(own.values(), default=0) or 1 for own in counts.values()]
+    label = f"Examples of {len(classes):,} classes in the splits {', '.join(counts)}"
     return {
-        "tiles": list(_tiles(manifest, num_classes)),
-        "features": [
-            (one.name, one.kind, one.dtype, " x ".join("?" if dim is None else str(dim) for dim in one.shape))
-            for one in manifest.schema.features
-        ],
-        "guarantees": list(_guarantees(manifest, catalog)),
-        "problems": problems + ([f"and {left:,} more; tfshards verify lists all of them"] if left else []),
-        "splits": [_split(manifest, name, series_color(place)) for place, name in enumerate(manifest.splits)],
-        "class_chart": bars_chart(counts, label) if 0 < num_classes <= _MOST_BARS else "",
-        "class_rows": _class_rows(counts),
-        "options": list(_options(manifest.options)),
+        "manifest": manifest,
+        "format": FORMAT_VERSION,
+        "guarantees": list(_guarantees(catalog)),
+        "problems": catalog.problems,
+        "colors": {name: series_color(place) for place, name in enumerate(manifest.splits)},
+        "class_chart": bars_chart(counts, label) if 0 < len(classes) <= _MOST_BARS else "",
+        # for each class its examples in each split, and these as percentages of the largest class
+        "classes": {
+            name: [
+                (own[name], round(100 * own[name] / most, 1))
+                for own, most in zip(counts.values(), largest, strict=True)
+            ]
+            for name in classes
+        },
+        "options": dict(_options(manifest.options)),
         "conversions": [
-            (name, count, remedy_of.get(name, "")) for name, count in _most_common(totals.conversions)
+            (name, count, remedy_of.get(name, ""))
+            for name, count in _most_common(manifest.totals.conversions)
         ],
-        "reasons": [
-            (outcome, reason, count)
-            for outcome, reasons in totals.reasons.items()
-            for reason, count in _most_common(reasons)
-        ],
+        "reasons": {outcome: _most_common(reasons) for outcome, reasons in manifest.totals.reasons.items()},
     }
 
 
@@ -71,21 +65,9 @@ def _most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _tiles(manifest: Manifest, num_classes: int) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the most important numbers."""
-    yield "examples", f"{manifest.num_examples:,}"
-    if num_classes:
-        yield "classes", f"{num_classes:,}"
-    yield "splits", f"{len(manifest.splits):,}"
-    yield "shards", f"{len(manifest.shards):,}"
-    yield "size", size(sum(split.num_bytes for split in manifest.splits.values()))
-    if manifest.totals.rejected:
-        yield "rejected", f"{manifest.totals.rejected:,}"
-
-
-def _guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[tuple[str, str, bool | None]]:
+def _guarantees(catalog: Catalog) -> Iterator[tuple[str, str, bool | None]]:
     """Yield what holds of the dataset, with details, and whether it holds: None where nothing was checked."""
-    totals = manifest.totals
+    manifest, totals = catalog.manifest, catalog.manifest.totals
     yield (
         "No input is lost",
         f"{totals.accepted:,} accepted + {totals.rejected:,} rejected + {totals.skipped:,} skipped "
@@ -94,9 +76,9 @@ def _guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[tuple[str, str
     )
     counts = {name: [shard.num_examples for shard in split.shards] for name, split in manifest.splits.items()}
     spreads = {name: max(own) - min(own) for name, own in counts.items() if own}
-    is_even = max(spreads.values(), default=0) <= 1
     # other tools do not promise balance
     is_promised = manifest.options.get("balance") != "bytes" and manifest.made.source != "adopt"
+    is_even = max(spreads.values(), default=0) <= 1
     detail = ", ".join(f"{name}: {counted(spread, 'example')}" for name, spread in spreads.items())
     yield (
         "Shards are balanced",
@@ -106,56 +88,8 @@ def _guarantees(manifest: Manifest, catalog: Catalog) -> Iterator[tuple[str, str
     problems = len(catalog.problems)
     num_files = sum(len(shard.files) for shard in manifest.shards)
     sound = f"{counted(num_files, 'file')}: sizes of shards, digests of indexes and labels match"
-    yield (
-        "Files are complete",
-        f"{counted(problems, 'problem')}: listed below" if problems else sound,
-        not problems,
-    )
-    yield (
-        "Every byte has a digest",
-        "SHA-256 of each file, CRC-32C of each record; compared by: tfshards verify DATASET --deep",
-        None,
-    )
-    yield (
-        "Format",
-        f"version {FORMAT_VERSION}, build {manifest.build_id}, compression "
-        f"{manifest.compression}, schema {manifest.schema.fingerprint}",
-        None,
-    )
-
-
-def _split(manifest: Manifest, name: str, color: str) -> Values:
-    split = manifest.splits[name]
-    num_bytes = [shard.num_bytes for shard in split.shards]
-    low, high = size(min(num_bytes)), size(max(num_bytes))
-    return {
-        "name": name,
-        "color": color,
-        "num_examples": split.num_examples,
-        "num_shards": len(split.shards),
-        "size": size(split.num_bytes),
-        "examples_per_shard": span([shard.num_examples for shard in split.shards]),
-        "bytes_per_shard": low if low == high else f"{low} to {high}",
-        "shards": [
-            (shard.path, shard.num_examples, size(shard.num_bytes), shard.digest[7:19])
-            for shard in split.shards[:_SHOWN_SHARDS]
-        ],
-    }
-
-
-def _class_rows(counts: Mapping[str, Mapping[str, int]]) -> list[Values]:
-    """Return for each class its examples in each split, and these as percentages of the largest class."""
-    largest = [max(own.values(), default=0) or 1 for own in counts.values()]
-    return [
-        {
-            "name": name,
-            "cells": [
-                (own[name], round(100 * own[name] / most, 1))
-                for own, most in zip(counts.values(), largest, strict=True)
-            ],
-        }
-        for name in next(iter(counts.values()), {})
-    ]
+    found = f"{counted(problems, 'problem')}: listed below" if problems else sound
+    yield "Files are complete", found, not problems
 
 
 def _options(options: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, str]]:

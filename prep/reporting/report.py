@@ -28,8 +28,9 @@ from tfshards.prep.reporting.overview import class_counts, image_facts, overview
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.manifest_file import check_new_file
+from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.summary import escaped
+from tfshards.schemas.summary import escaped, span
 
 _TEMPLATES = Path(__file__).with_name("templates")
 # Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
@@ -105,11 +106,9 @@ def report(
     groups_left = len({*(catalog.labels.tolist() if catalog.labels is not None else ())}) - len(chosen)
     rejects, rejects_fault = rejected(root, manifest, source, log)
     page = {
-        **overview(manifest, catalog, counts),
-        "name": manifest.name,
+        **overview(catalog, counts),
         "version": version("tfshards"),
         "seed": options.seed,
-        "num_examples": manifest.num_examples,
         "facts": image_facts([seen[row] for row in sample]) if has_pictures else None,
         "rejected": rejects,
         "rejected_fault": rejects_fault,
@@ -142,6 +141,11 @@ def _is_page(file: BinaryIO) -> bool:
     return b'<meta name="generator" content="tfshards ' in file.read(1024)
 
 
+def _printable(value: object) -> object:
+    """Return text, other than markup, without characters that are not printable; anything else as it is."""
+    return escaped(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 def _rendered(page: Mapping[str, object]) -> bytes:
     """Return a page as HTML; equal values give equal bytes."""
     import jinja2
@@ -152,10 +156,9 @@ def _rendered(page: Mapping[str, object]) -> bytes:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # markup is a subclass of str
-        finalize=lambda value: escaped(value) if type(value) is str else value,
+        finalize=_printable,
     )
-    environment.filters["number"] = "{:,}".format
+    environment.filters |= {"number": "{:,}".format, "size": size, "span": span}
     script, style = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     # no other script is run, whatever the names in the dataset hold, and nothing is fetched
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

@@ -362,7 +362,7 @@ def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(datas
         made = audit(out, distance=distance)
         assert [finding.kind for finding in made.findings] == ["leak"]
         assert made.notes[-1].startswith(
-            "images that cannot be decoded: 1; the first, train/cat/2.png: cannot be opened as JPEG"
+            "images that cannot be decoded: 1; the first, train/cat/2.png: starts with 1b 1b"
         )
 
 

@@ -18,7 +18,7 @@ from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions, parse_resize
 from tfshards.prep.imaging.whitelist import ImageError
 
-from .nasty.kind import Kind, smooth
+from .nasty.kind import Kind
 from .nasty.shown import difference, shown
 from .nasty_images import KINDS, file_name
 
@@ -93,17 +93,6 @@ def built(programs, tmp_path_factory) -> Callable[[str], Path]:
     return build
 
 
-def test_each_of_many_kinds_has_its_own_file():
-    assert len(KINDS) >= 120
-    assert len(BY_KEY) == len(KINDS)
-    assert len({(kind.suffix, kind.data) for kind in KINDS.values()}) == len(KINDS)
-
-
-def test_heic_is_among_the_kinds():
-    pytest.importorskip("pillow_heif", reason="no kinds of HEIC: pillow-heif is not installed")
-    assert sum(name.startswith("HEIC") for name in KINDS) > 4
-
-
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.outcome != "skipped"])
 def test_a_nasty_file_is_kept_converted_or_rejected_as_it_should_be(name):
     kind = KINDS[name]
@@ -114,9 +103,12 @@ def test_a_nasty_file_is_kept_converted_or_rejected_as_it_should_be(name):
         assert found.value.reason == kind.outcome, found.value.detail
         assert found.value.detail.isprintable()
         return
-    made = normalize(kind.data, ImageOptions(), suffix)
-    assert (made.data is kind.data) == (kind.outcome == "kept")
-    assert made.conversions == kind.conversions
+    for check in ("decode", "header"):
+        made = normalize(kind.data, ImageOptions(check=check), suffix)
+        assert (made.data is kind.data) == (kind.outcome == "kept")
+        assert made.conversions == kind.conversions
+    if kind.outcome == "converted":
+        assert normalize(made.data, ImageOptions()).data is made.data
 
 
 @pytest.mark.parametrize("variant", mostly_nightly(EXACT, OFTEN))
@@ -167,22 +159,6 @@ def test_each_rejected_file_is_in_the_rejects_file_with_its_reason(built):
     }
 
 
-@pytest.mark.nightly
-def test_images_stored_as_jpeg_are_the_same_picture_within_its_loss(built):
-    delivered = Delivered(built("jpeg"))
-    assert set(delivered.keys) == set(outcomes(format="jpeg"))
-    for key, encoded, pixels in zip(delivered.keys, delivered.encoded, delivered.pixels, strict=True):
-        assert encoded.startswith(b"\xff\xd8")
-        if encoded == BY_KEY[key].data:
-            # kept, as by default
-            continue
-        wanted = shown(BY_KEY[key])
-        assert pixels.shape == wanted.shape
-        # subsampling changes the colors of noise, but not its brightness
-        light = np.array([0.299, 0.587, 0.114])
-        assert np.abs((pixels - wanted.astype(float)) @ light).mean() < 10, key
-
-
 @pytest.mark.parametrize("variant", mostly_nightly(["short", "exact"], ["short"]))
 def test_resized_images_are_close_to_those_of_pillow(built, variant):
     options, _ = VARIANTS[variant]
@@ -200,8 +176,3 @@ def test_resized_images_are_close_to_those_of_pillow(built, variant):
         if mean >= (11 if BY_KEY[key].data.startswith(b"\xff\xd8") else 3):
             wrong.append(f"{key}: {mean:.1f}")
     assert not wrong, "\n".join(wrong)
-
-
-def test_a_rotated_picture_is_not_symmetric():
-    # otherwise no comparison above could fail
-    assert not np.array_equal(smooth(), smooth()[::-1, ::-1])
