@@ -11,7 +11,6 @@ from tfshards.prep import ImageFolder, Options, build
 
 from .builds import BAD, NUM_SHARDS, contents, write_images
 from .engines import ENGINES, Engine
-from .results import RESULTS, table
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +38,3 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """Run the engine whose name is the parameter."""
     with ENGINES[request.param](tmp_path / "logs") as engine:
         yield engine
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of results."""
-    if RESULTS:
-        terminalreporter.section("engines")
-        for line in table(RESULTS):
-            terminalreporter.write_line(line)

@@ -11,7 +11,7 @@ from .builds import until
 from .flink import FlinkCluster, flink_cluster, flink_job_server
 from .job_service import JobService
 from .prism import prism
-from .spark import SparkCluster, spark_cluster, spark_job_server
+from .spark import spark_job_server
 from .worker_pool import WorkerPool, worker_pool, worker_pools
 
 
@@ -20,17 +20,15 @@ class Engine:
     """An engine that runs.
 
     Attributes:
-        name: its name in the table of results.
         jobs: its job service.
         pools: worker pools for the Python workers, one for each machine of a cluster.
         cluster: the processes between them, if the engine is a cluster.
         sizes: further pipeline options.
     """
 
-    name: str
     jobs: JobService
     pools: list[WorkerPool]
-    cluster: FlinkCluster | SparkCluster | None = None
+    cluster: FlinkCluster | None = None
     sizes: tuple[str, ...] = ()
 
     @property
@@ -59,13 +57,13 @@ class Engine:
 @contextmanager
 def _prism(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, prism(logs) as jobs:
-        yield Engine("Prism", jobs, [pool])
+        yield Engine(jobs, [pool])
 
 
 @contextmanager
 def _flink(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, flink_job_server(logs) as jobs:
-        yield Engine("Flink in the job server", jobs, [pool], sizes=("--parallelism=2",))
+        yield Engine(jobs, [pool], sizes=("--parallelism=2",))
 
 
 @contextmanager
@@ -76,23 +74,13 @@ def _flink_cluster(logs: Path) -> Iterator[Engine]:
         flink_cluster(logs, task_managers=3) as cluster,
         flink_job_server(logs, cluster.master) as jobs,
     ):
-        yield Engine("Flink cluster", jobs, pools, cluster, ("--parallelism=2",))
+        yield Engine(jobs, pools, cluster, ("--parallelism=2",))
 
 
 @contextmanager
 def _spark(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, spark_job_server(logs) as jobs:
-        yield Engine("Spark in the job server", jobs, [pool])
-
-
-@contextmanager
-def _spark_cluster(logs: Path) -> Iterator[Engine]:
-    with (
-        worker_pools(logs, 2) as pools,
-        spark_cluster(logs, workers=2) as cluster,
-        spark_job_server(logs, cluster.master) as jobs,
-    ):
-        yield Engine("Spark cluster", jobs, pools, cluster)
+        yield Engine(jobs, [pool])
 
 
 ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {
@@ -100,5 +88,4 @@ ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "flink": _flink,
     "flink-cluster": _flink_cluster,
     "spark": _spark,
-    "spark-cluster": _spark_cluster,
 }

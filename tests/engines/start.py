@@ -20,7 +20,9 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, default=Path("logs"), help="folder for logs (default: logs)")
     arguments = parser.parse_args()
     with suppress(KeyboardInterrupt), ENGINES[arguments.engine](arguments.logs.absolute()) as engine:
-        print(f"{engine.name} runs. Build on it with\n  tfshards build ... -- {' '.join(engine.options)}")
+        print(
+            f"{arguments.engine} runs. Build on it with\n  tfshards build ... -- {' '.join(engine.options)}"
+        )
         threading.Event().wait()
 
 

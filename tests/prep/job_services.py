@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tfshards.prep.writing.area import AREA_NAME
 
+from ..engines.processes import free_port, listens, start
 from ..engines.setup_engines import prism_path
 
 TIMEOUT_SECONDS = 180
 COMMAND = [sys.executable, "-m", "tfshards", "build", "images"]
 # as make engines installs it
 PRISM = prism_path()
-
-
-def free_port() -> int:
-    """Return a port at which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def until(condition: Callable[[], object], what: str = "") -> None:
@@ -37,34 +29,17 @@ def until(condition: Callable[[], object], what: str = "") -> None:
         time.sleep(0.02)
 
 
-def listens(port: int) -> bool:
-    """Return whether a process listens at a port."""
-    with suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
-        return True
-    return False
-
-
 @contextmanager
 def service(
-    command: Sequence[object], port: int, log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[object], port: int, logs: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program that listens at a port, and all processes that it starts."""
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            list(map(str, command)),
-            stdout=file,
-            stderr=file,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-        )
+    started = start("service", list(map(str, command)), logs, environment)
     try:
-        until(lambda: listens(port) or process.poll() is not None, log.read_text())
-        assert process.poll() is None, log.read_text()
-        yield process
+        started.wait_until(listens(port))
+        yield started.process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        started.kill()
 
 
 def local_job_service(port: int) -> list[object]:
@@ -94,7 +69,7 @@ def worker_pool(folder: Path, customize: str = "", wrapper: str = "") -> Iterato
     (folder / "sitecustomize.py").write_text(customize)
     port = free_port()
     command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
-    with service(command, port, folder / "log", {"PATH": f"{folder}:{os.environ['PATH']}"}):
+    with service(command, port, folder, {"PATH": f"{folder}:{os.environ['PATH']}"}):
         yield ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
 
 

@@ -13,13 +13,13 @@ from PIL import Image
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.prep import ImageFolder, ImageOptions, Table, plan
+from tfshards.prep import ImageFolder, ImageOptions, Options, Table, plan
 from tfshards.prep.cli.main import main
 from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import InputError
 
 from .deep_files import noise, pixels, png, tiff
 
@@ -219,20 +219,6 @@ def test_what_cannot_be_stored_exactly_is_rejected(data, options, message):
     assert message in caught.value.detail
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"depth": 12}, "depth=12 must be one of 8, 16, keep"),
-        ({"depth": 16, "format": "jpeg"}, "depth=16 requires format='png', without jpeg_quality="),
-        ({"depth": "keep", "jpeg_quality": 90}, "depth='keep' requires format='png', without jpeg_quality="),
-        ({"depth": 16, "check": "none"}, "check='none' stores the bytes unchanged: leave out depth="),
-    ],
-)
-def test_options_that_exclude_16_bits(options, message):
-    with pytest.raises(OptionsError, match=message):
-        ImageOptions(**options)
-
-
 def test_the_depth_is_recorded_with_the_zlib_that_writes_16_bits():
     assert ImageFolder("x").options()["depth"] == 8
     assert "zlib" not in ImageFolder("x").options()
@@ -291,12 +277,6 @@ def test_the_default_counts_every_image_that_it_reduces(data, conversion):
     assert depth.is_deep(Image.open(io.BytesIO(data)))
 
 
-@pytest.mark.parametrize("name", ["PNG", "TIFF", "JPEG", "PPM", "JPEG2000", "SGI"])
-def test_images_of_8_bits_are_not_deep(name):
-    data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), name)
-    assert not depth.is_deep(Image.open(io.BytesIO(data)))
-
-
 def test_color_of_more_than_8_bits_is_recognized_in_jpeg_2000():
     data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), "JPEG2000")
     start = data.index(b"\xff\x4f\xff\x51") + 42
@@ -304,6 +284,12 @@ def test_color_of_more_than_8_bits_is_recognized_in_jpeg_2000():
     with Image.open(io.BytesIO(data[:start] + b"\x0b" + data[start + 1 :])) as image:
         assert depth.has_deep_colors(image)
     assert depth._jpeg2000_bits(io.BytesIO(b"no codestream")) == 8
+
+
+@pytest.mark.parametrize("name", ["PNG", "TIFF", "JPEG", "PPM", "JPEG2000", "SGI"])
+def test_images_of_8_bits_are_not_deep(name):
+    data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), name)
+    assert not depth.is_deep(Image.open(io.BytesIO(data)))
 
 
 @pytest.fixture
@@ -348,43 +334,21 @@ def test_a_table_is_warned_about_too(scans, tmp_path, quiet_build):
     assert not any("bits" in line for line in plan(Table(path, KEEP, root=scans), tmp_path / "out").warnings)
 
 
-def test_one_reduced_image_is_named_and_floats_have_their_own_warning(image_folder, tmp_path):
+def test_folders_of_floats_are_sent_to_arrays(image_folder, tmp_path, log, quiet_build):
     floats = saved(Image.fromarray(np.float32([[0.5]])), "TIFF")
-    root = image_folder({"a.png": 1, "deep.png": png(RGB), "f.tif": floats})
-    lines: list[str] = []
-    from tfshards.prep import build
-
-    build(ImageFolder(root), tmp_path / "out", engine="local", log=lines.append)
-    assert (
-        "warning: 1 image with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits "
-        "becomes 15, such as 'deep.png'; "
-        "depth=16 keeps their values"
-    ) in lines
-    assert (
-        "warning: 1 image of floating point numbers: reduced to 8 bits, such as 'f.tif'; "
-        "'tfshards build arrays' stores arrays of them as they are"
-    ) in lines
-
-
-def test_folders_of_floats_are_sent_to_arrays(image_folder, tmp_path):
-    floats = saved(Image.fromarray(np.float32([[0.5]])), "TIFF")
-    assert plan(ImageFolder(image_folder({"f.tif": floats})), tmp_path / "out").warnings == (
-        "1 of 1 images looked at hold floating point numbers, such as 'f.tif', and are reduced to 8 bits; "
-        "'tfshards build arrays' stores arrays of them as they are",
+    # a damaged header in the sample is left to the build
+    source = ImageFolder(image_folder({"f.tif": floats, "b.tif": b"II*\0"}))
+    arrays = "'tfshards build arrays' stores arrays of them as they are"
+    assert plan(source, tmp_path / "out").warnings == (
+        "1 of 2 images looked at hold floating point numbers, such as 'f.tif', and are reduced to 8 bits; "
+        + arrays,
     )
+    quiet_build(source, tmp_path / "out", options=Options(max_rejected=1))
+    found = "warning: 1 image of floating point numbers: reduced to 8 bits, such as 'f.tif'; "
+    assert found + arrays in log
     root = image_folder({"a/0.npy": b"\x93NUMPY"}, name="arrays")
     with raises(InputError, "folder-no-images"):
         ImageFolder(root).listing()
-
-
-def test_a_damaged_header_in_the_sample_is_left_to_the_build(image_folder, tmp_path):
-    root = image_folder({"a.png": b"no image", "b.tif": b"II*\0"})
-    assert plan(ImageFolder(root), tmp_path / "out").warnings == ()
-
-
-def test_float32_is_refused_with_the_way(scans, tmp_path, capsys):
-    assert main(["build", "images", str(scans), str(tmp_path / "out"), "--depth", "float32"]) == 2
-    assert "--depth float32 is for tensors" in capsys.readouterr().err
 
 
 # From files to the loader

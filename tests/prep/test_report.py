@@ -17,9 +17,9 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.prep.pages import Parsed, parsed
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ReportOptions, build, report
+from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
 from tfshards.prep.cli.main import main
-from tfshards.prep.reporting import catalog, inputs
+from tfshards.prep.reporting import inputs
 from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.names import rejects_name
@@ -170,16 +170,6 @@ def test_every_class_has_examples_on_the_sheet_and_they_are_upright(built, page)
     assert Image.open(io.BytesIO(base64.b64decode(encoded))).size == (40, 60)
 
 
-def test_an_image_that_is_stored_with_an_orientation_is_shown_upright(tmp_path):
-    exif = Image.Exif()
-    exif[0x0112] = 8
-    source = write(tmp_path / "in", {"a.jpg": picture(1, (50, 30), "JPEG", exif=exif)})
-    build(ImageFolder(source, ImageOptions(orientation="keep")), tmp_path / "kept", log=lambda _: None)
-    report(tmp_path / "kept", tmp_path / "kept.html")
-    (shown,) = parsed(tmp_path / "kept.html").all("img")
-    assert (shown.attributes["width"], shown.attributes["height"]) == ("30", "50")
-
-
 def test_without_its_packages_the_command_that_installs_them_is_named(built, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with raises(InputError, "report-extra-missing", name="vl_convert"):
@@ -237,16 +227,6 @@ def test_a_dataset_without_a_sound_index_is_an_error(damaged, tmp_path):
         report(damaged, tmp_path / "page.html")
 
 
-def test_a_shard_that_cannot_be_opened_is_a_fault_of_its_examples(built, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(catalog, "FrameReader", refuse)
-    report(built.dataset, tmp_path / "page.html", options=ReportOptions(audit=False))
-    text = parsed(tmp_path / "page.html").section("sheet").text
-    assert "cannot be read: Permission denied" in text
-
-
 def test_a_damaged_record_is_a_fault_in_the_place_of_its_picture(damaged, tmp_path):
     for shard in read_manifest(damaged).shards:
         data = bytearray((damaged / shard.path).read_bytes())
@@ -262,17 +242,15 @@ def test_only_files_below_the_source_are_shown(damaged, tmp_path):
     (root / "link.png").symlink_to(secret)
     (root / "folder.png").mkdir()
     keys = ["in.png", "../secret.png", str(secret), "link.png", "folder.png", "missing.png", "nul\0.png"]
+    rejects = damaged / rejects_name(read_manifest(damaged).build_id)
     lines = [json.dumps({"key": key, "reason": "odd", "detail": "d", "size": 1}) for key in keys]
-    (damaged / rejects_name(read_manifest(damaged).build_id)).write_text("\n".join(lines))
+    rejects.write_text("\n".join(lines))
     report(damaged, tmp_path / "page.html", options=ReportOptions(source=root, audit=False))
     page = parsed(tmp_path / "page.html")
     assert "secret.png" in page.section("rejected").text
     shown = {one.attributes["alt"] for one in page.all("img")}
     assert [key for key in keys if key in shown] == ["in.png"]
-
-
-def test_rejects_that_cannot_be_read_are_reported(damaged, tmp_path):
-    (damaged / rejects_name(read_manifest(damaged).build_id)).write_text("?")
+    rejects.write_text("?")
     report(damaged, tmp_path / "page.html", options=ReportOptions(audit=False))
     assert "is not a list of rejected inputs" in parsed(tmp_path / "page.html").section("rejected").text
 
@@ -350,17 +328,17 @@ def test_files_that_cannot_be_written_are_errors_before_anything_is_read(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code"),
     [
-        ({"seed": "1"}, "seed='1' must be an integer"),
-        ({"seed": True}, "seed=True must be an integer"),
-        ({"source": 5}, "source=5 must be a path"),
-        ({"audit": "yes"}, "audit='yes' must be True, False or None"),
-        ({"boxes": "wh"}, "boxes='wh' must be one of xywh, xyxy, cxcywh, yxyx"),
+        ({"seed": "1"}, "seed-type"),
+        ({"seed": True}, "seed-type"),
+        ({"source": 5}, "not-a-path"),
+        ({"audit": "yes"}, "audit-type"),
+        ({"boxes": "wh"}, "not-a-choice"),
     ],
 )
-def test_options_name_what_is_allowed(options, message):
-    with pytest.raises(OptionsError, match=re.escape(message)):
+def test_options_that_are_not_allowed_are_refused(options, code):
+    with raises(OptionsError, code):
         ReportOptions(**options)
 
 

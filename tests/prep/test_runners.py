@@ -45,7 +45,7 @@ ANY = Options(max_rejected=1)
 def endpoint(tmp_path_factory) -> Iterator[str]:
     """Beam's job service in Python, which has no running job before and after each test."""
     port = free_port()
-    with service(local_job_service(port), port, tmp_path_factory.mktemp("service") / "log"):
+    with service(local_job_service(port), port, tmp_path_factory.mktemp("service")):
         yield f"localhost:{port}"
 
 
@@ -132,7 +132,7 @@ def test_ctrl_c_cancels_the_job_of_a_service(endpoint, slow_folder, tmp_path):
 def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     out, port = tmp_path / "out", free_port()
     args = arguments(f"localhost:{port}")
-    with service(local_job_service(port), port, tmp_path / "log") as process:
+    with service(local_job_service(port), port, tmp_path / "logs") as process:
         killer = threading.Thread(target=lambda: (until(lambda: started(out)), process.kill()))
         killer.start()
         done = subprocess.run(build_command(slow_folder, out, *args), capture_output=True, text=True)
@@ -182,7 +182,7 @@ def many_slow(slow_folder) -> Path:
 @pytest.fixture
 def prism_endpoint(tmp_path):
     port = free_port()
-    with service(prism(port), port, tmp_path / "prism.log"):
+    with service(prism(port), port, tmp_path / "prism"):
         yield f"localhost:{port}"
 
 
