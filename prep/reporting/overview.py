@@ -15,7 +15,7 @@ from tfshards.schemas import Manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
-from tfshards.schemas.summary import class_order, remedies
+from tfshards.schemas.summary import remedies
 
 # More classes than these have no chart; the table has a bar for each number.
 _MOST_BARS = 40
@@ -27,7 +27,8 @@ def class_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     if not any(counts.values()):
         return {}
-    names = list(manifest.schema.class_names) or class_order(counts, manifest.schema)
+    numbers = sorted(set().union(*counts.values()), key=lambda name: (len(name), name))
+    names = manifest.schema.class_names or numbers
     return {split: {name: own.get(name, 0) for name in names} for split, own in counts.items()}
 
 

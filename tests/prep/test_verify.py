@@ -621,7 +621,7 @@ IMAGES = {
     "no image": (
         b"junk",
         (None, None, 3),
-        "the image 'image' starts with 6a 75 6e 6b, and cannot be decoded",
+        "the image 'image' cannot be decoded: starts with 6a 75 6e 6b, and is not a known image",
     ),
 }
 
@@ -651,7 +651,7 @@ def test_images_are_decoded_up_to_the_pixel_limit_of_the_build(options, tmp_path
     assert verify(root, decode=True)
     write_manifest(replace(read_manifest(root), options=options), root)
     assert of_records(verify(root, decode=True)) == [
-        "record 0, key '0': the image 'image' has 20 x 10 pixels; at most 199 are decoded"
+        "record 0, key '0': the image 'image' cannot be decoded: 20 x 10 pixels; at most 199"
     ]
 
 
