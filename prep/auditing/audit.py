@@ -255,21 +255,18 @@ def audit_json(made: Audit) -> dict[str, Json]:
     }
 
 
-def _finding_lines(finding: Finding) -> list[str]:
-    lines = [f"{finding.kind}: {escaped(finding.message)}"]
-    lines += [f"    {_instance_text(instance)}" for instance in finding.instances[:_SHOWN_INSTANCES]]
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield f"{finding.kind}: {escaped(finding.message)}"
+    for case in finding.instances[:_SHOWN_INSTANCES]:
+        examples = [
+            f"{one.key} ({one.split}{'' if one.label is None else f', {one.label}'})"
+            for one in (case.example, case.like)
+            if one
+        ]
+        yield escaped(f"    {' = '.join(examples)}{': ' if examples else ''}{case.detail}")
     more = len(finding.instances) - _SHOWN_INSTANCES
-    return lines + ([f"    and {more:,} more"] if more > 0 else [])
-
-
-def _instance_text(instance: Instance) -> str:
-    examples = [_example_text(example) for example in (instance.example, instance.like) if example]
-    return f"{' = '.join(examples)}: {escaped(instance.detail)}" if examples else escaped(instance.detail)
-
-
-def _example_text(example: FoundExample) -> str:
-    label = "" if example.label is None else f", {escaped(example.label)}"
-    return f"{escaped(example.key)} ({example.split}{label})"
+    if more > 0:
+        yield f"    and {more:,} more"
 
 
 def _examples_json(case: Instance) -> dict[str, Json]:

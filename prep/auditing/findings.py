@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.prep.auditing.survey import NO_LABEL, Survey
 from tfshards.schemas import Manifest
@@ -21,19 +20,12 @@ _MAX_IMBALANCE = 20
 _MIN_SIDE = 32
 _MAX_ASPECT = 5
 # relative to the median number of pixels: four times the side
-_MAX_PIXEL_RATIO = 16
+_MAX_RATIO = 16
 
 
 @dataclass(frozen=True)
 class FoundExample:
-    """Identifies an example.
-
-    Attributes:
-        split: its split.
-        key: its key; its shard and record number if it has none.
-        label: its class's name or number; None if there are no labels.
-        number: its number in the split, in stored order, from 0.
-    """
+    """Identifies an example by its key, or its shard and record number, and by its number in the split."""
 
     split: str
     key: str
@@ -43,12 +35,9 @@ class FoundExample:
 
 @dataclass(frozen=True)
 class Instance:
-    """One case of a finding.
+    """One case of a finding: an example, and the one that it resembles; or a class, with neither.
 
-    Attributes:
-        detail: such as ``12 of 256 bits differ`` or ``20 x 900 pixels``; for a class its name and count.
-        example: the example; None if the case is about a class.
-        like: the other example, which it resembles.
+    The detail is such as ``12 of 256 bits differ`` or ``20 x 900 pixels``, or name and count of a class.
     """
 
     detail: str
@@ -58,12 +47,9 @@ class Instance:
 
 @dataclass(frozen=True)
 class Finding:
-    """A possible problem of a dataset.
+    """A possible problem of a dataset, described in one line, with every case, the most certain first.
 
-    Attributes:
-        kind: ``leak`` across splits, ``duplicate`` inside one, ``conflict`` of labels, ``class`` or ``size``.
-        message: description of the finding, in one line.
-        instances: every case, the most certain first.
+    It is a ``leak`` across splits, ``duplicate`` inside one, ``conflict`` of labels, ``class`` or ``size``.
     """
 
     kind: Kind
@@ -120,28 +106,20 @@ def size_findings(seen: Survey, manifest: Manifest) -> Iterator[Finding]:
     short, long = seen.size[known].min(axis=1), seen.size[known].max(axis=1)
     aspect, pixels = long / short, short * long
     median = float(np.median(pixels))
-    rules: list[tuple[npt.NDArray[np.bool_], str]] = []
-    if np.median(short) >= _MIN_SIDE:
-        rules.append((short < _MIN_SIDE, f"with a side below {_MIN_SIDE} pixels"))
-    if np.median(aspect) <= _MAX_ASPECT:
-        rules.append((aspect > _MAX_ASPECT, f"with one side more than {_MAX_ASPECT} times the other"))
-    rules += [
+    is_small = (short < _MIN_SIDE) & (np.median(short) >= _MIN_SIDE)
+    is_thin = (aspect > _MAX_ASPECT) & (np.median(aspect) <= _MAX_ASPECT)
+    for is_odd, text in (
+        (is_small, f"with a side below {_MIN_SIDE} pixels"),
         (
-            pixels * _MAX_PIXEL_RATIO < median,
-            f"with less than 1/{_MAX_PIXEL_RATIO} of the median number of pixels",
+            is_thin & (np.median(aspect) <= _MAX_ASPECT),
+            f"with one side more than {_MAX_ASPECT} times the other",
         ),
-        (
-            pixels > _MAX_PIXEL_RATIO * median,
-            f"with more than {_MAX_PIXEL_RATIO} times the median number of pixels",
-        ),
-    ]
-    for is_odd, text in rules:
-        indices = known[is_odd].tolist()
+        (pixels * _MAX_RATIO < median, f"with less than 1/{_MAX_RATIO} of the median number of pixels"),
+        (pixels > _MAX_RATIO * median, f"with more than {_MAX_RATIO} times the median number of pixels"),
+    ):
         cases = tuple(
-            Instance(
-                f"{seen.size[index, 0]} x {seen.size[index, 1]} pixels", example_at(seen, manifest, index)
-            )
-            for index in indices
+            Instance("{} x {} pixels".format(*seen.size[index]), example_at(seen, manifest, index))
+            for index in known[is_odd].tolist()
         )
         if cases:
             yield Finding("size", f"images {text}: {len(cases):,}", cases)

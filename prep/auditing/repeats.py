@@ -19,27 +19,19 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Partners:
-    """For each example another one that is equal or similar to it, and comes before it.
+    """For each example another one that is equal or similar to it, and comes before it."""
 
-    Attributes:
-        partner: int64 of shape ``(examples,)``, the index of the other example; -1 where there is none.
-        distance: int64 of shape ``(examples,)``, the number of bits in which the hashes of the two differ;
-            -1 where their bytes are equal.
-    """
-
+    # index of the other example; -1 where there is none
     partner: Integers
+    # number of bits in which the hashes of the two differ; -1 where their bytes are equal
     distance: Integers
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The examples that occur more than once.
+    """The partners of examples in a larger split, in the same split, and with another label in any split.
 
-    Attributes:
-        leaks: partners in a larger split.
-        duplicates: partners in the same split.
-        conflicts: partners with another label, in any split.
-        is_complete: False if the search for near-duplicates was cut short.
+    The search for near-duplicates may have been cut short.
     """
 
     leaks: Partners
@@ -49,12 +41,7 @@ class Repeats:
 
 
 def find_repeats(survey: Survey, distance: int | None) -> Repeats:
-    """Return the examples that occur more than once.
-
-    Args:
-        survey: the examples.
-        distance: the greatest number of differing bits of near-duplicates; None compares bytes only.
-    """
+    """Return the examples that occur more than once; near-duplicates differ by at most ``distance`` bits."""
     number = len(survey.keys)
     # split remains the primary key, since the largest split is the first
     order = np.lexsort((-survey.num_bytes, -survey.size.prod(axis=1), survey.split))

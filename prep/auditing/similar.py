@@ -46,14 +46,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of similar hashes.
-
-    Attributes:
-        first: int64 of shape ``(pairs,)``, the index of one hash.
-        second: int64 of shape ``(pairs,)``, the index of the other hash.
-        distance: int64 of shape ``(pairs,)``, how many bits differ.
-        is_complete: False if the search was cut short because too many hashes are similar.
-    """
+    """Indices of pairs of similar hashes, and how many bits differ, unless too many are similar."""
 
     first: Integers
     second: Integers

@@ -79,12 +79,7 @@ def compared_names(manifest: Manifest) -> list[str]:
 
 
 def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Survey:
-    """Read all records, one shard per thread.
-
-    Args:
-        root: the dataset's directory.
-        manifest: its manifest.
-        is_hashed: whether to decode the images and compute their perceptual hashes.
+    """Read all records, one shard per thread; decode the images and hash them if ``is_hashed``.
 
     Raises:
         RecordError: a record is damaged, or does not match the schema.

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from tfshards.prep.engines.table import Work
-from tfshards.prep.engines.worker import has_arrived
 from tfshards.prep.progress.lines import Written, as_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
@@ -23,12 +22,7 @@ _FAILURE_SECONDS = 10
 
 @dataclass(frozen=True)
 class JobNote:
-    """A job of a job service.
-
-    Attributes:
-        job_id: id that the job service gave to the job.
-        endpoint: host and port of the job service; empty if Beam does not know it.
-    """
+    """A job of the job service at an endpoint, which is empty if Beam does not know it."""
 
     job_id: str
     endpoint: str
@@ -41,13 +35,7 @@ class Job:
     """The job of a run, which another thread starts, and the main thread cancels."""
 
     def __init__(self, work: Work, endpoint: str, *, is_local: bool) -> None:
-        """Begin without a job.
-
-        Args:
-            work: the work of the job.
-            endpoint: host and port of the job service, or nothing.
-            is_local: whether its workers are threads of Beam's local runner, which ends with this process.
-        """
+        """Begin without a job; the workers of a local one are threads of this process."""
         self._work, self._endpoint, self._is_local = work, endpoint, is_local
         self._cancel: Callable[[], object] | None = None
         self._note: JobNote | None = None
@@ -56,12 +44,7 @@ class Job:
         self._lock = threading.Lock()
 
     def start(self, job_id: str, cancel: Callable[[], object]) -> None:
-        """Take note of the job, which has started; if it is to be cancelled, do that now.
-
-        Args:
-            job_id: id that the job service gave to the job.
-            cancel: cancels the job and waits for its end.
-        """
+        """Take note of the job, which has started, and how to cancel it; do that now if it is to be."""
         if self._is_local:
             return
         with self._lock:
@@ -97,12 +80,10 @@ class Job:
             return ""
         if self._note is None:
             return f"the job has not started; see the job service {self._endpoint}".rstrip()
-        if self._work.area is not None and not has_arrived(self._work.area.unfinished_path("")):
-            return (
-                f"{self._note} has no worker: it waits for free slots, or workers cannot start; see their "
-                "logs, and whether their Python has apache_beam and tfshards"
-            )
-        return f"see {self._note}, and the logs of its workers"
+        return (
+            f"{self._note} waits for free slots, or its workers cannot start or are slow; see their logs, "
+            "and whether their Python has apache_beam and tfshards"
+        )
 
     def cancel(self, thread: threading.Thread) -> None:
         """Cancel the job, wait until it and the thread have ended; if that fails, log how to do it."""

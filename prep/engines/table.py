@@ -28,27 +28,21 @@ _MODULES = {
 class Work:
     """A function and the items with which an engine calls it.
 
-    Attributes:
-        function: called with each item, in any order, in any process, perhaps more than once. The function
-            and the items must be picklable if the engine uses other processes.
-        items: one item per call.
-        progress: progress to show while the engine runs.
-        size: number of examples and bytes of all items, if known.
-        stop: called with a reason when a call failed or was lost, or the user interrupted; it makes running
-            calls end early.
-        area: build area, where workers on other machines find their tasks and record what they have written.
-        source: folder or file that these workers read, if there is one.
-        measure: returns the examples and bytes that are written, from the build area.
-        log: receives status lines.
+    It calls in any order, in any process, perhaps more than once. The function and the items must be
+    picklable if the engine uses other processes.
     """
 
     function: Callable[[Any], None]
     items: Sequence[object]
     progress: WorkProgress
+    # called with a reason when a call failed or was lost, or the user interrupted; makes calls end early
     stop: Callable[[str], None]
+    # of all items, if known
     size: Written = NOTHING
+    # where workers on other machines find their tasks and record what they have written, and what they read
     area: BuildArea | None = None
     source: AnyPath | None = None
+    # returns what is written, from the build area
     measure: Callable[[], Written] = Written
     log: Log = to_stderr
 
@@ -83,11 +77,7 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
 
 
 def run_on_threads(work: Work, num_threads: int | None = None) -> None:
-    """Call the function with every item.
-
-    Args:
-        work: the work.
-        num_threads: number of threads; by default as many as should write shards.
+    """Call the function with every item, on as many threads as should write shards by default.
 
     Raises:
         Exception: the first failure; no call starts after it.

@@ -16,28 +16,23 @@ from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath, RemotePath
 
 _TOKEN_NAME = "token"
-_ARRIVAL_PREFIX = "worker-"
 _CREDENTIALS = "give every worker the credentials, and the address if it is not the usual one, of the store"
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker needs to write the same bytes as any other.
+    """What a worker needs to write the same bytes as any other."""
 
-    Attributes:
-        versions: version of each program and package on which the bytes, or the pickled task, depend.
-        folder: folder of the build area that every worker sees, or can reach; it holds the token.
-        token: content of the token file; another folder with the same path does not have it.
-        source: folder or file of the inputs, if there is one.
-        entry: name of a file or folder in the source, if that is a folder that is not empty.
-        working_folder: working folder of the main process if a path is relative, or else nothing.
-    """
-
+    # of each program and package on which the bytes, or the pickled task, depend
     versions: Mapping[str, str]
+    # A folder of the build area that every worker sees, or can reach, and the content of a file in it, which
+    # another folder with the same path does not have.
     folder: AnyPath
     token: str
+    # folder or file of the inputs, and the name of anything in the folder
     source: AnyPath | None
     entry: str
+    # of the main process, if a path is relative
     working_folder: str
 
     @staticmethod
@@ -49,19 +44,13 @@ class Requirements:
         return Requirements(own_versions(), folder, token, source, entry, os.getcwd() if is_relative else "")
 
     def check(self) -> None:
-        """Record in the folder that a worker has arrived.
-
-        Raises:
-            BuildError: this process does not meet the requirements.
-        """
+        """Raise BuildError if this process does not meet the requirements."""
+        check_versions(self.versions)
         fault = self._fault()
         if fault:
             raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
     def _fault(self) -> str:
-        fault = _version_fault(self.versions)
-        if fault:
-            return fault
         if self.working_folder and os.getcwd() != self.working_folder:
             return "runs in another folder; give the paths of source and dataset as absolute paths"
         everywhere = "mount it on every worker under the same path"
@@ -80,10 +69,6 @@ class Requirements:
             return f"cannot read the source {self.source}; {everywhere}"
         elif self.source is not None and self.entry and not os.path.lexists(self.source / self.entry):
             return f"sees another folder at {self.source}; {everywhere}"
-        try:
-            (self.folder / f"{_ARRIVAL_PREFIX}{platform.node()}-{os.getpid()}").write_bytes(b"")
-        except OSError as error:
-            return f"cannot write to the build area {self.folder} ({error.strerror}); give it the rights to"
         return ""
 
 
@@ -99,27 +84,17 @@ def _why(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def has_arrived(folder: AnyPath) -> bool:
-    """Return whether any worker has met the requirements of the build whose token is in this folder."""
-    return any(folder.glob(f"{_ARRIVAL_PREFIX}*"))
-
-
 def check_versions(needed: Mapping[str, str]) -> None:
     """Raise BuildError if this process has other versions than the main process (see ``own_versions``)."""
-    fault = _version_fault(needed)
-    if fault:
-        raise BuildError("worker-unfit", node=platform.node(), fault=fault)
-
-
-def _version_fault(needed: Mapping[str, str]) -> str:
     own = own_versions()
     for name, number in needed.items():
         if own.get(name) != number:
-            return (
+            listed = ", ".join(f"{each} {version}" for each, version in needed.items())
+            fault = (
                 f"has {name} {own.get(name, 'not at all')}, but the command runs with {number}; give "
-                f"every worker the same versions: {_listed(needed)}"
+                f"every worker the same versions: {listed}"
             )
-    return ""
+            raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
 
 def _any_entry(folder: Path) -> str:
@@ -137,7 +112,3 @@ def own_versions() -> dict[str, str]:
     # pickled code of one minor version of Python does not run on another
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {"Python": python, "tfshards": own, **decoder_versions()}
-
-
-def _listed(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in versions.items())

@@ -117,20 +117,15 @@ _PNG_LEVEL = 3
 
 
 class Conversions(NamedTuple):
-    """What is done with decoded pixels.
+    """What is done with decoded pixels; for ``white`` see ``white_number``."""
 
-    Attributes:
-        orientation: the EXIF orientation that is applied to the pixels in the file.
-        turn: the EXIF orientation that is applied to the pixels that Pillow decodes.
-        size: width and height of the stored image.
-        white: the number that Pillow decodes to white, if this is a mask; see ``white_number``.
-        exif: EXIF data to store: the orientation, if it is not applied.
-    """
-
+    # the EXIF orientation that is applied to the pixels in the file, and to those that Pillow decodes
     orientation: int
     turn: int
+    # width and height of the stored image
     size: tuple[int, int]
     white: int | None
+    # the orientation, if it is not applied
     exif: bytes
 
 

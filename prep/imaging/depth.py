@@ -92,12 +92,7 @@ def _jpeg2000_bits(file: IO[bytes]) -> int:
 
 
 def samples_of(image: Image.Image, data: bytes, *, has_colors: bool) -> Samples:
-    """Return the exact samples of an image with more than 8 bits per sample, rotated if Pillow does so.
-
-    Args:
-        image: the image, loaded.
-        data: the whole file.
-        has_colors: whether ``has_deep_colors`` is true of it.
+    """Return the exact samples of a loaded image with more than 8 bits per sample, rotated if Pillow does so.
 
     Raises:
         ImageError: they do not fit 16 bits, or cannot be read exactly.
@@ -209,11 +204,9 @@ def nearest(values: Samples, size: tuple[int, int]) -> Samples:
 
 
 def encode_png(values: Samples, exif: bytes = b"") -> bytes:
-    """Return samples as a PNG file with 16 bits per sample; each row has the filter of the least sum.
+    """Return a PNG file with 16 bits per sample, and EXIF data as a JPEG has it, or without.
 
-    Args:
-        values: the samples.
-        exif: EXIF data to store, as a JPEG has it, or nothing.
+    Each row has the filter of the least sum.
     """
     height, width, channels = values.shape
     step = 2 * channels

@@ -30,32 +30,24 @@ _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7]", re.DOTALL)
 
 
 class Structure(NamedTuple):
-    """The structure of a JPEG file.
+    """The structure of a JPEG file."""
 
-    Attributes:
-        is_plain: whether the file has one frame, 8-bit baseline or progressive Huffman, with every
-            coefficient, and is complete up to its end marker. If scans lack coefficients, two releases of
-            libjpeg may decode different pixels.
-        num_scans: the number of scans; if the file is not plain, the number of scan markers, including those
-            in application data.
-        frame: the offset after the marker of the first frame, or None if there is none.
-        header: Pillow's mode, width and height, of a plain file without metadata other than the usual JFIF
-            and Adobe segments and comments: no EXIF, no color profile, no second picture.
-    """
-
+    # One frame, 8-bit baseline or progressive Huffman, with every coefficient, and complete up to the end
+    # marker. If scans lack coefficients, two releases of libjpeg may decode different pixels.
     is_plain: bool
+    # if the file is not plain, including scan markers in application data
     num_scans: int
+    # offset after the marker of the first frame
     frame: int | None
+    # Pillow's mode, width and height of a plain file without metadata other than the usual JFIF and Adobe
+    # segments and comments: no EXIF, no color profile, no second picture
     header: tuple[str, tuple[int, int]] | None = None
 
 
 class Segment(NamedTuple):
-    """A marker and what follows it, up to the data of a scan.
+    """The second byte of a marker, and the offsets of the length after it and of the end of the segment.
 
-    Attributes:
-        marker: the second byte of the marker.
-        start: the offset of the segment's length, after the marker.
-        end: the offset after the segment, which in a damaged file may be beyond its end.
+    In a damaged file the end may be beyond that of the file.
     """
 
     marker: int

@@ -40,11 +40,8 @@ class Geometry(NamedTuple):
 def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
     """Return the EXIF orientation by which a mask is turned like its image; 1 if it fits as it is.
 
-    A mask may belong to the pixels in the file of its image or to the upright ones, as its size shows.
-
-    Args:
-        mask: the mask, of which an orientation of its own has been applied.
-        images: its image; if there are several, the mask must fit one of them.
+    A mask, after its own orientation was applied, may belong to the pixels in the file of its image or to the
+    upright ones, as its size shows. It must fit one of several images.
 
     Raises:
         ImageError: the mask has another size, or fits in two ways.
@@ -81,10 +78,6 @@ def check_format(image: Image.Image) -> None:
 def white_number(image: Image.Image, data: bytes) -> int | None:
     """Return the number in the file that Pillow decodes to white, or None if it decodes the numbers.
 
-    Args:
-        image: the image, whose pixels are not loaded yet.
-        data: the whole file.
-
     Raises:
         ImageError: a number exceeds white, so Pillow would decode it to white.
     """
@@ -112,12 +105,7 @@ def _white_of_pnm(image: ImageFile.ImageFile, data: bytes) -> int | None:
 
 
 def class_numbers(image: Image.Image, white: int | None) -> Image.Image:
-    """Return a mask of at most 8 bits as a picture of its numbers: palette indices or gray.
-
-    Args:
-        image: the mask, loaded.
-        white: its ``white_number``.
-    """
+    """Return a loaded mask of at most 8 bits as a picture of its numbers: palette indices or gray."""
     if image.mode == "P":
         return Image.fromarray(np.asarray(image))
     if image.mode in ("1", "L"):

@@ -39,16 +39,11 @@ _INVERSE = {6: 8, 8: 6}
 
 @dataclass(frozen=True)
 class Normalized:
-    """An accepted image.
-
-    Attributes:
-        data: its encoded bytes.
-        conversions: names of its conversions and other properties that the manifest counts.
-        view: how its pixels were turned; None if its header was not read.
-    """
+    """An accepted image: its bytes, and names of conversions and properties that the manifest counts."""
 
     data: bytes
     conversions: tuple[str, ...] = ()
+    # how its pixels were turned; None if its header was not read
     view: Geometry | None = None
 
 

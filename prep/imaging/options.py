@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
@@ -37,29 +37,21 @@ _FOR_ANY_CHECK = ("check", "max_bytes")
 DEFAULT_MAX_PIXELS = 89_000_000
 
 
-@dataclass(frozen=True)
-class Resize:
-    """The size to which images are resized.
+class Resize(NamedTuple):
+    """A height and a width in pixels for all images, or the longest ``short`` or ``long`` side."""
 
-    Attributes:
-        short: the length of the shorter side in pixels; smaller images are unchanged.
-        long: the length of the longer side in pixels; smaller images are unchanged.
-        exact: ``(height, width)`` in pixels for all images.
-    """
-
-    short: int | None = None
-    long: int | None = None
-    exact: tuple[int, int] | None = None
+    side: str | None
+    height: int
+    width: int
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """Return the new ``(width, height)`` of an image, each at least 1."""
-        if self.exact:
-            return self.exact[1], self.exact[0]
-        side = min(width, height) if self.short else max(width, height)
-        wanted = self.short or self.long or side
-        if side <= wanted:
+        """Return the new ``(width, height)`` of an image, each at least 1; smaller sides are unchanged."""
+        if self.side is None:
+            return self.width, self.height
+        side = min(width, height) if self.side == "short" else max(width, height)
+        if side <= self.height:
             return width, height
-        return max(1, round(width * wanted / side)), max(1, round(height * wanted / side))
+        return max(1, round(width * self.height / side)), max(1, round(height * self.height / side))
 
 
 def parse_resize(text: str) -> Resize:
@@ -69,11 +61,10 @@ def parse_resize(text: str) -> Resize:
         OptionsError: the text is not of that form.
     """
     match = re.fullmatch(r"(?:(short|long)=(\d{1,6})|(\d{1,6})x(\d{1,6}))", text)
-    if not match or "0" in {(side or "1").lstrip("0") or "0" for side in match.group(2, 3, 4)}:
+    sides = [int(side) for side in match.group(2, 3, 4) if side] if match else []
+    if not match or 0 in sides:
         raise OptionsError("resize-form", text=text)
-    if match[3]:
-        return Resize(exact=(int(match[3]), int(match[4])))
-    return Resize(short=int(match[2])) if match[1] == "short" else Resize(long=int(match[2]))
+    return Resize(match[1], sides[0], sides[-1])
 
 
 def _depth(text: str) -> object:
@@ -185,11 +176,12 @@ class ImageOptions:
             raise OptionsError("resize-type", resize=self.resize)
         resize = self.size
         self._check_pairs()
-        largest = max(resize.exact) if resize and resize.exact else 0
+        if resize is None or resize.side is not None:
+            return
         longest = LONGEST.get(self.format, MAX_SIDE)
-        if largest > longest:
+        if max(resize.height, resize.width) > longest:
             raise OptionsError("resize-side", resize=self.resize, format=self.format, longest=longest)
-        if resize and resize.exact and resize.exact[0] * resize.exact[1] > self.max_pixels:
+        if resize.height * resize.width > self.max_pixels:
             raise OptionsError("resize-pixels", resize=self.resize, max_pixels=self.max_pixels)
 
     def _check_pairs(self) -> None:
@@ -242,8 +234,8 @@ class ImageOptions:
     @property
     def shape(self) -> tuple[int | None, int | None, int | None]:
         """Height, width and channels of the decoded pixels; None for those that differ between images."""
-        height, width = (self.size and self.size.exact) or (None, None)
-        return height, width, None if self.channels == "keep" else self.channels
+        sides = (self.size.height, self.size.width) if self.size and self.size.side is None else (None, None)
+        return *sides, None if self.channels == "keep" else self.channels
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, with the values that apply.

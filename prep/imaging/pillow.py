@@ -49,11 +49,7 @@ _NO_LOCK = nullcontext()
 
 
 def decoder_versions(*, writes_deep: bool = False) -> dict[str, str]:
-    """Return the versions of the packages that decode and encode; converted bytes depend on them.
-
-    Args:
-        writes_deep: whether images with 16 bits per sample are written, which Pillow does not do.
-    """
+    """Return the versions of the packages that decode and encode; zlib writes 16 bits per sample."""
     versions = {"pillow": PIL.__version__, **({"zlib": zlib.ZLIB_RUNTIME_VERSION} if writes_deep else {})}
     if "HEIF" in formats():
         versions["pillow_heif"] = version("pillow-heif")
@@ -102,12 +98,6 @@ def opened(
     Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``;
     of several threads, the largest value applies. The last one restores the settings: if each had its own
     ``warnings.catch_warnings``, threads would restore each other's filters and leave them changed.
-
-    Args:
-        data: the encoded image, or its file.
-        allowed: names of the formats that it may have; by default all.
-        max_pixels: number of pixels of the largest image.
-        allows_truncated: whether what a damaged file holds is decoded, to show it to people.
     """
     global _users
     # training scripts often set LOAD_TRUNCATED_IMAGES

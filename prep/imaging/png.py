@@ -62,7 +62,8 @@ def pixel_fault(data: bytes) -> str | None:
     chunks = list(_chunks(data))
     header = _HEADER.unpack_from(next(chunk.body for chunk in chunks if chunk.name == b"IHDR"))
     expected = _num_pixel_bytes(*header)
-    if header[3] == _PALETTE and not _has_palette(chunks):
+    before = takewhile(lambda chunk: chunk.name != b"IDAT", chunks)
+    if header[3] == _PALETTE and not any(chunk.name == b"PLTE" and len(chunk.body) for chunk in before):
         return "no palette before the pixels"
     compressed = b"".join(chunk.body for chunk in chunks if chunk.name == b"IDAT")
     stream = zlib.decompressobj()
@@ -76,11 +77,6 @@ def pixel_fault(data: bytes) -> str | None:
     if found < expected:
         return f"the pixels end after {found} of {expected} bytes"
     return None if stream.eof else "the checksum of the pixels is cut"
-
-
-def _has_palette(chunks: list[_Chunk]) -> bool:
-    before = takewhile(lambda chunk: chunk.name != b"IDAT", chunks)
-    return any(chunk.name == b"PLTE" and len(chunk.body) for chunk in before)
 
 
 def _num_pixel_bytes(

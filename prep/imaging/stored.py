@@ -133,13 +133,7 @@ _QUALITY = 68
 
 
 class StoredHeader(NamedTuple):
-    """What the header of an encoded image states.
-
-    Attributes:
-        width: number of columns.
-        height: number of rows.
-        kind: format, mode and depth, such as ``JPEG, RGB, 8 bits``.
-    """
+    """What the header of an encoded image states; the kind is such as ``JPEG, RGB, 8 bits``."""
 
     width: int
     height: int
@@ -160,13 +154,9 @@ def header_of(data: bytes) -> StoredHeader | None:
 def thumbnail(data: bytes, side: int, *, is_upright: bool = True, is_damaged: bool = False) -> Picture:
     """Return an encoded image in RGB, scaled down to fit a square; a smaller one keeps its size.
 
-    Transparent pixels become white; values of more than 8 bits of gray are stretched to black and white.
-
-    Args:
-        data: the encoded image.
-        side: side of the square in pixels.
-        is_upright: whether to apply the EXIF orientation.
-        is_damaged: whether to draw what can be decoded of a damaged file.
+    Transparent pixels become white; values of more than 8 bits of gray are stretched to black and white. The
+    EXIF orientation is applied if ``is_upright``, and what can be decoded of a damaged file is drawn if
+    ``is_damaged``.
 
     Raises:
         ValueError: nothing can be decoded; the message has no control characters.
@@ -184,12 +174,7 @@ def thumbnail(data: bytes, side: int, *, is_upright: bool = True, is_damaged: bo
 
 
 def thumbnail_of_pixels(pixels: npt.NDArray[np.uint8], side: int) -> Picture:
-    """Return pixels as a picture in RGB, scaled down to fit a square.
-
-    Args:
-        pixels: shape ``(height, width)`` or ``(height, width, channels)`` with 1, 3 or 4 channels.
-        side: side of the square in pixels.
-    """
+    """Return pixels, gray or with 1, 3 or 4 channels, as a picture in RGB, scaled down to fit a square."""
     picture = _in_color(Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels))
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     return picture
@@ -215,13 +200,7 @@ def draw_mask(picture: Picture, mask: bytes) -> Picture:
 
 
 def draw_boxes(picture: Picture, boxes: Sequence[Edges], colors: Sequence[int]) -> Picture:
-    """Return a picture with the edges of boxes over it.
-
-    Args:
-        picture: the picture.
-        boxes: the boxes, with finite numbers.
-        colors: for each box a number that chooses its color, such as its class.
-    """
+    """Return a picture with the edges of boxes over it, each in a color by its number, such as its class."""
     drawn = picture.copy()
     pen = ImageDraw.Draw(drawn)
     wide, high = picture.width - 1, picture.height - 1

@@ -33,24 +33,17 @@ class ImageError(Exception):
 
 
 class Header(NamedTuple):
-    """What is known of an image whose pixels are not decoded yet.
-
-    Attributes:
-        format: name of its format in the table of formats.
-        mode: Pillow's name of the pixel format.
-        size: width and height.
-        num_frames: number of frames, of which only one is stored.
-        has_profile: whether it has a color profile.
-        is_transparent: whether one color, or one value of gray, is transparent.
-        built: the structure of a JPEG file; None for other formats.
-    """
+    """What is known of an image whose pixels are not decoded yet: by the table of formats, and by Pillow."""
 
     format: str
     mode: str
+    # width and height
     size: tuple[int, int]
     num_frames: int = 1
     has_profile: bool = False
+    # one color, or one value of gray
     is_transparent: bool = False
+    # of a JPEG file
     built: jpeg.Structure | None = None
 
 

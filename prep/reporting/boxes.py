@@ -30,28 +30,18 @@ _CORNERS = {
 
 @dataclass(frozen=True)
 class Boxes:
-    """A feature with boxes.
-
-    Attributes:
-        feature: its name.
-        categories: name of the feature with a class number for each box, if there is one.
-        format: order of the numbers, as for ``loader.Boxes``; None if nothing states it.
-        is_normalized: whether they are fractions of the width and the height rather than pixels; None if the
-            values of each image decide, since fractions do not exceed 1 by much.
-    """
+    """A feature with boxes, and one with their class numbers, if there is one."""
 
     feature: str
     categories: str | None
+    # None if nothing states it
     format: BoxFormat | None
+    # Whether boxes are fractions of the width and the height rather than pixels; None if the values of each
+    # image decide, since fractions do not exceed 1 by much.
     is_normalized: bool | None = None
 
     def edges(self, values: Decoded, size: tuple[int, int]) -> tuple[list[Edges], bool]:
-        """Return the edges of finite boxes as fractions of an image, and whether they are stored so.
-
-        Args:
-            values: four numbers for each box.
-            size: width and height of the stored image in pixels.
-        """
+        """Return the edges of finite boxes as fractions of an image, and whether they are stored so."""
         boxes = np.asarray(values, np.float64).reshape(-1, 4)
         boxes = boxes[np.isfinite(boxes).all(axis=1)]
         is_share = self.is_normalized
@@ -64,12 +54,7 @@ class Boxes:
 
 
 def boxes_of(manifest: Manifest, given: BoxFormat | None) -> Boxes | None:
-    """Return the first feature that can be boxes: numbers of shape ``(None, 4)`` or ``(4,)``, named so.
-
-    Args:
-        manifest: the manifest of the dataset.
-        given: the format that the user has stated.
-    """
+    """Return the first feature that can be boxes, and is named so; the user may have given the format."""
     for feature in manifest.schema.features:
         is_numbers = feature.kind in ("float", "int") and feature.shape in ((None, 4), (4,))
         if not is_numbers or "box" not in feature.name.lower():

@@ -80,14 +80,7 @@ def groups(
     manifest: Manifest,
     counts: Mapping[str, Mapping[str, int]],
 ) -> list[Values]:
-    """Return the chosen examples by class, or by split without classes, with the number of all of them.
-
-    Args:
-        chosen: rows by name of the group.
-        seen: the examples, by row.
-        manifest: the manifest of the dataset.
-        counts: number of examples by split and class.
-    """
+    """Return the chosen examples by class, or by split without classes, with the number of all of them."""
 
     def total(name: str) -> int:
         if manifest.schema.label is None:
@@ -139,12 +132,7 @@ _BACKGROUND, _TEXT = (255, 255, 255), (28, 32, 38)
 
 
 def contact_sheet(chosen: Mapping[str, Sequence[int]], seen: Mapping[int, Glimpse]) -> bytes:
-    """Return a PNG with the examples of each class in a row below its name.
-
-    Args:
-        chosen: rows by name of the class.
-        seen: the examples, by row.
-    """
+    """Return a PNG with the examples of each class in a row below its name."""
     most = max((len(rows) for rows in chosen.values()), default=0)
     number = sum(map(len, chosen.values()))
     side = side_of(number) if number <= 1_600 else 64

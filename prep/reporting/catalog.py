@@ -25,18 +25,11 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One shard, in the order of the manifest.
-
-    Attributes:
-        split: name of its split.
-        shard: its entry in the manifest.
-        first: number in the split of its first example.
-        index: its index; None if the shard or a file that belongs to it is damaged or missing.
-        labels: int64 of shape ``(num_examples,)``; None without labels, or if they are damaged.
-    """
+    """One shard; without an index if it or a file that belongs to it is damaged or missing."""
 
     split: str
     shard: Shard
+    # number in the split of its first example
     first: int
     index: RecordIndex | None
     labels: IntArray | None
@@ -55,21 +48,17 @@ class Place(NamedTuple):
 class Catalog:
     """All records that can be located, numbered in the order of splits and shards.
 
-    Attributes:
-        root: folder of the dataset.
-        manifest: its manifest.
-        parts: the shards.
-        starts: int64 of shape ``(shards + 1,)``: the row of the first record of each shard.
-        labels: int64 of shape ``(rows,)``; None if the schema has no label.
-        num_bytes: int64 of shape ``(rows,)``: number of bytes of each record without its frame.
-        problems: what is wrong with files; records of those shards are not in the catalog.
+    Records of shards that have problems are not in the catalog.
     """
 
     root: AnyPath
     manifest: Manifest
     parts: tuple[Part, ...]
+    # the row of the first record of each shard, and the number of rows
     starts: IntArray
+    # of each row; None if the schema has no label
     labels: IntArray | None
+    # of each row, without its frame
     num_bytes: IntArray
     problems: tuple[Problem, ...]
 

@@ -40,14 +40,7 @@ def size_unit(num_bytes: float) -> tuple[str, int]:
 
 
 def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: str) -> str:
-    """Return a histogram of positive values, with bins of equal ratio where they span two decades.
-
-    Args:
-        values: shape ``(n,)``, not empty.
-        title: title of the horizontal axis.
-        color: a color of the page.
-        label: what the chart shows, for people who do not see it.
-    """
+    """Return a histogram of positive values, with bins of equal ratio where they span two decades."""
     low, high = float(values.min()), float(values.max())
     is_log = low > 0 and high / low >= 100
     if low == high:
@@ -64,12 +57,7 @@ def histogram(values: npt.NDArray[np.float64], title: str, color: str, label: st
 
 
 def bars_chart(counts: Mapping[str, Mapping[str, int]], label: str) -> str:
-    """Return horizontal bars: for each class the share of each split's examples.
-
-    Args:
-        counts: number of examples by split and class, for the same classes in each split.
-        label: what the chart shows, for people who do not see it.
-    """
+    """Return horizontal bars: for each class the share of each split's examples."""
     names = [escaped(name) for name in next(iter(counts.values()))]
     splits = [escaped(split) for split in counts]
     spec = _chart("bars")
@@ -91,7 +79,7 @@ def _chart(name: str) -> dict[str, Any]:
 
 
 def drawn(spec: Mapping[str, object], label: str) -> str:
-    """Return a specification of Vega-Lite as SVG that is scaled by the page, without roles inside."""
+    """Return a chart of Vega-Lite as SVG that the page scales, with a label for people who do not see it."""
     import vl_convert
 
     whole = {"width": _WIDTH, "height": _HEIGHT, "config": _chart("config"), "padding": _PADDING, **spec}

@@ -32,44 +32,30 @@ _PIXEL_CHANNELS = (1, 3, 4)
 
 @dataclass(frozen=True)
 class Glimpse:
-    """What a page shows of one example.
-
-    Attributes:
-        split: its split.
-        number: its number in the split.
-        key: its key; its shard and the number of its record if it has none.
-        label: its label; None without one.
-        header: what the header of its first image states, and None without images.
-        num_bytes: number of bytes of its first encoded image; 0 without images.
-        picture: a thumbnail as WebP; None if none was wanted or can be made.
-        size: width and height of the thumbnail in pixels.
-        marks: class numbers of the boxes that were drawn; -1 for boxes without classes.
-        text: the features as text, by name.
-        fault: why there is no thumbnail, or why the record cannot be read.
-    """
+    """What a page shows of one example."""
 
     split: str
+    # in the split
     number: int
+    # or shard and number of the record
     key: str
     label: int | None = None
+    # of the first encoded image
     header: StoredHeader | None = None
     num_bytes: int = 0
+    # a thumbnail as WebP, with its width and height
     picture: bytes | None = None
     size: tuple[int, int] = (0, 0)
+    # class numbers of the boxes that were drawn; -1 for boxes without classes
     marks: tuple[int, ...] = ()
     text: Mapping[str, str] = field(default_factory=dict)
+    # why there is no thumbnail, or why the record cannot be read
     fault: str = ""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The features from which pictures are drawn.
-
-    Attributes:
-        image: the first image, or the first feature that holds pixels; None without any.
-        mask: the first mask.
-        boxes: the boxes.
-    """
+    """The features from which pictures are drawn: the first image, or feature of pixels, and its marks."""
 
     image: Feature | None
     mask: Feature | None = None

@@ -18,7 +18,7 @@ from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.glimpse import Glimpse
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject
-from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError
+from tfshards.schemas import InputError, Manifest, TfshardsError
 from tfshards.schemas.files import local_path
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
@@ -93,21 +93,12 @@ def findings(made: Audit, rows: Mapping[FoundExample, int], seen: Mapping[int, G
 
 
 def source_folder(source: str | os.PathLike[str] | None) -> bytes | None:
-    """Return the folder of the inputs as a real path, or None if none was given.
-
-    Raises:
-        OptionsError: it is a URL.
-        InputError: it is not a folder.
-    """
+    """Return the folder of the inputs as a real path, or None if none was given."""
     if source is None:
         return None
-    try:
-        folder = local_path(source)
-    except OptionsError as error:
-        raise OptionsError("report-source-invalid", error=error) from None
-    if not folder.is_dir():
+    if not local_path(source).is_dir():
         raise InputError("report-source", source=os.fspath(source))
-    return os.path.realpath(os.fsencode(folder))
+    return os.path.realpath(os.fsencode(source))
 
 
 def rejected(root: AnyPath, manifest: Manifest, source: bytes | None, log: Log) -> tuple[list[Values], str]:

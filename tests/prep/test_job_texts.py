@@ -9,16 +9,13 @@ from tfshards.schemas import BuildError
 
 
 def test_a_job_names_where_to_look(tmp_path):
-    area = SimpleNamespace(unfinished_path=lambda name: tmp_path / "attempt", job_path=tmp_path / "job")
+    area = SimpleNamespace(job_path=tmp_path / "job")
     assert Job(SimpleNamespace(), "", is_local=True).where() == ""
     job = Job(SimpleNamespace(area=area), "host:1", is_local=False)
     assert job.where() == "the job has not started; see the job service host:1"
     job.start("7", lambda: None)
     assert json.loads((tmp_path / "job").read_text()) == {"job_id": "7", "endpoint": "host:1"}
-    assert job.where().startswith("the job 7 at host:1 has no worker: it waits for free slots")
-    (tmp_path / "attempt").mkdir()
-    (tmp_path / "attempt" / "worker-a-1").touch()
-    assert job.where() == "see the job 7 at host:1, and the logs of its workers"
+    assert job.where().startswith("the job 7 at host:1 waits for free slots, or its workers cannot start")
 
 
 def test_a_failed_worker_ends_a_job_that_continues(monkeypatch):

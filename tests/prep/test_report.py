@@ -345,7 +345,7 @@ def test_options_that_are_not_allowed_are_refused(options, code):
 def test_arguments_of_a_wrong_kind_are_refused(built, tmp_path):
     with raises(OptionsError, "report-options-type"):
         report(built.dataset, tmp_path / "page.html", options={})
-    with pytest.raises(OptionsError, match="source=: file:///x is a URL"):
+    with pytest.raises(OptionsError, match="file:///x is a URL"):
         report(built.dataset, tmp_path / "page.html", options=ReportOptions(source="file:///x"))
     with raises(InputError, "path-missing"):
         report(tmp_path / "nothing")

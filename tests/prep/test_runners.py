@@ -294,9 +294,6 @@ entry()
         line = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=TIMEOUT_SECONDS)
-    assert re.fullmatch(
-        rf"out: no progress for 2 s; the job \S+ at {prism_endpoint} has no worker: it waits for free slots, "
-        "or workers cannot start; see their logs, and whether their Python has apache_beam and tfshards\n",
-        line,
-    ), line
+    assert line.startswith("out: no progress for 2 s; the job "), line
+    assert f"at {prism_endpoint} waits for free slots, or its workers cannot start" in line
     assert jobs_running(prism_endpoint) == []
