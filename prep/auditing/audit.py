@@ -211,14 +211,11 @@ def _finding(
 def _label_counts(seen: Survey, manifest: Manifest) -> dict[str, dict[str, int]]:
     if manifest.schema.label is None:
         return {}
-    counted = {
-        name: Counter(seen.label[seen.split == split].tolist()) for split, name in enumerate(seen.splits)
-    }
-    labels = sorted(set().union(*counted.values())) if not manifest.schema.class_names else None
-    all_labels = range(len(manifest.schema.class_names)) if labels is None else labels
+    counted = [Counter(seen.label[seen.split == split].tolist()) for split in range(len(seen.splits))]
+    labels = range(len(manifest.schema.class_names)) or sorted(set().union(*counted))
     return {
-        name: {class_name(manifest, label): counts[label] for label in all_labels}
-        for name, counts in counted.items()
+        name: {class_name(manifest, label): counts[label] for label in labels}
+        for name, counts in zip(seen.splits, counted, strict=True)
     }
 
 

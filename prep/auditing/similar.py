@@ -82,14 +82,10 @@ def perceptual_hash(image: Picture) -> Hashes:
 
 
 def near_pairs(hashes: Hashes, distance: int) -> Pairs:
-    """Return the pairs of hashes that differ in at most ``distance`` bits, at most a quarter of them coarse.
+    """Return the pairs of unequal hashes that differ in at most ``distance`` bits, at most a quarter coarse.
 
     The coarse bits are divided into bands. Two hashes that differ in d coarse bits agree in all but d bands.
     Therefore, for each choice of that many bands, only hashes that are equal in them are compared.
-
-    Args:
-        hashes: uint64 of shape ``(hashes, 4)``, no two equal.
-        distance: 0 to ``MAX_DISTANCE``.
     """
     coarse_distance = distance // 4
     num_bands, num_equal = _bands(len(hashes), coarse_distance)

@@ -29,32 +29,28 @@ _FLAT_RANGE = 16
 
 @dataclass(frozen=True)
 class Survey:
-    """All examples of a dataset, the largest split first.
+    """All examples of a dataset in arrays, the largest split first."""
 
-    Attributes:
-        splits: the names, largest split first.
-        keys: the keys as text; the shard and the record number of a record without a key.
-        split: int64 of shape ``(examples,)``, the index into ``splits``; ascending.
-        label: int64 of shape ``(examples,)``; ``NO_LABEL`` where there is none.
-        digest: 16-byte hashes of what is compared byte for byte, of shape ``(examples,)``.
-        size: int64 of shape ``(examples, 2)``, width and height in pixels; 0 where unknown.
-        num_bytes: int64 of shape ``(examples,)``, the length of the image file; 0 where there is none.
-        hashes: uint64 of shape ``(examples, 4)``, the perceptual hashes.
-        is_hashed: bool of shape ``(examples,)``; False where there is no perceptual hash.
-        num_flat: the number of images without a hash because they have nearly one color.
-        faults: by index, why an image cannot be decoded.
-    """
-
+    # largest first
     splits: tuple[str, ...]
+    # as text; the shard and the record number of a record without a key
     keys: list[str]
+    # index into ``splits``, ascending
     split: Integers
+    # or ``NO_LABEL``
     label: Integers
+    # 16-byte hashes of what is compared byte for byte
     digest: npt.NDArray[np.void]
+    # shape ``(examples, 2)``: width and height in pixels; 0 where unknown
     size: Integers
+    # of the image file; 0 where there is none
     num_bytes: Integers
+    # shape ``(examples, 4)``: the perceptual hashes, and where there is one
     hashes: Hashes
     is_hashed: npt.NDArray[np.bool_]
+    # images without a hash because they have nearly one color
     num_flat: int
+    # by index, why an image cannot be decoded
     faults: dict[int, str]
 
 

@@ -57,11 +57,7 @@ def ignore_beam() -> None:
     beam_logger.addHandler(logging.NullHandler())
     beam_logger.propagate = False
     # what worker processes log is printed by the root logger
-    logging.getLogger().addFilter(_is_of_others)
-
-
-def _is_of_others(record: logging.LogRecord) -> bool:
-    return "apache_beam" not in record.pathname
+    logging.getLogger().addFilter(lambda record: "apache_beam" not in record.pathname)
 
 
 # Runners pass a worker's traceback on as text, some of them quoted as JSON or Java do.

@@ -54,11 +54,7 @@ class Engine(Protocol):
         """Raise OptionsError if the engine does not know one of the arguments."""
 
     def run(self, work: Work, arguments: Sequence[str] = ()) -> None:
-        """Call the function with every item.
-
-        Raises:
-            Exception: the first failure; the other calls were stopped.
-        """
+        """Call the function with every item; raise the first failure, after which calls were stopped."""
 
 
 def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:

@@ -76,7 +76,10 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> Collection:
 def _plan(
     steps: _Steps[Task], group: tuple[bytes, Iterable[tuple[object, ...]]]
 ) -> Iterator[tuple[str, Task | None]]:
-    build, tasks = steps.plan(group[1])
+    yield from _elements(*steps.plan(group[1]))
+
+
+def _elements(build: str, tasks: Iterable[Task]) -> Iterator[tuple[str, Task | None]]:
     # without an element, the runner would not call the following steps
     yield build, None
     for task in tasks:
@@ -91,9 +94,7 @@ def _write(steps: _Steps[Task], assigned: tuple[str, Task | None]) -> Iterator[t
 
 
 def _balance(steps: _Steps[Task], group: tuple[str, object]) -> Iterator[tuple[str, Task | None]]:
-    yield group[0], None
-    for task in steps.balance(group[0]):
-        yield group[0], task
+    yield from _elements(group[0], steps.balance(group[0]))
 
 
 def _commit(steps: _Steps[Any], group: tuple[str, object]) -> Iterator[str]:

@@ -21,12 +21,7 @@ SIDEWAYS = (5, 6, 7, 8)
 
 
 class Geometry(NamedTuple):
-    """How the pixels in the file of an image are turned.
-
-    Attributes:
-        raw: width and height in the file.
-        orientation: the EXIF orientation that is applied to them; 1 if none is.
-    """
+    """Width and height in the file of an image, and the EXIF orientation that is applied to the pixels."""
 
     raw: tuple[int, int]
     orientation: int = 1

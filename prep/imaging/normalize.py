@@ -53,10 +53,10 @@ def normalize(
     """Return ``data`` itself if TensorFlow and Pillow decode it to the same pixels, else re-encode the image.
 
     Args:
-        data: the file's bytes.
+        data: content of the file.
         options: how to convert and check it.
-        suffix: suffix of the file's name, lowercase, with the dot; the content takes precedence.
-        images: of a mask, the images that it may belong to; it is turned like them, and has their size.
+        suffix: of the file's name, lowercase, with the dot; the content takes precedence.
+        images: those that a mask may belong to; it is turned like them, and has their size.
 
     Raises:
         ImageError: the image is rejected.
@@ -78,7 +78,8 @@ def normalize(
     except Image.DecompressionBombError as error:
         raise ImageError(Reason.TOO_LARGE, str(error)) from None
     except UnidentifiedImageError:
-        if _is_heif(data) and "HEIF" not in allowed:
+        found = format_of(data[:HEAD_BYTES])
+        if found is not None and found.name == "HEIF" and "HEIF" not in allowed:
             raise ImageError(Reason.UNSUPPORTED, "HEIC; install tfshards[heic] to read it") from None
         known = ", ".join(allowed)
         raise ImageError(
@@ -95,11 +96,6 @@ def _unchecked_view(data: bytes) -> Geometry | None:
     if shape is None or shape[0] is None or shape[1] is None:
         return None
     return Geometry((shape[1], shape[0]))
-
-
-def _is_heif(data: bytes) -> bool:
-    found = format_of(data[:HEAD_BYTES])
-    return found is not None and found.name == "HEIF"
 
 
 def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix: bytes) -> Normalized | None:
@@ -162,8 +158,10 @@ def _keep_or_convert(
     keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
     if options.check == "decode" or not keeps:
         check_pixels(header, data)
-        with one_at_a_time(image.size):
-            _check_fax(image)
+        if getattr(image, "tag_v2", {}).get(_COMPRESSION) in _FAX:
+            # libtiff makes up missing rows
+            detail = "fax-compressed, so that missing rows go unnoticed; convert it"
+            raise ImageError(Reason.UNSUPPORTED, detail)
     if keeps:
         if options.check == "decode":
             # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
@@ -201,10 +199,3 @@ def _turned(image: Image.Image, options: ImageOptions, images: Sequence[Geometry
     if not is_tiff or tag == 1:
         return view, view.orientation
     return view, 1 if applies else _INVERSE.get(tag, tag)
-
-
-def _check_fax(image: Image.Image) -> None:
-    """Raise ImageError if the image is a fax-compressed TIFF, of which libtiff makes up missing rows."""
-    tags: dict[int, object] = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
-    if tags.get(_COMPRESSION) in _FAX:
-        raise ImageError(Reason.UNSUPPORTED, "fax-compressed, so that missing rows go unnoticed; convert it")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +32,6 @@ class Part:
     first: int
     index: RecordIndex | None
     labels: IntArray | None
-
-
-class Place(NamedTuple):
-    """Where an example is: its split, its number in it, and its record as text."""
-
-    split: str
-    number: int
-    record: str
 
 
 # eq=False: arrays compare element by element, so that instances would have no truth value
@@ -99,13 +90,12 @@ class Catalog:
 
     def read(
         self, part: Part, rows: dict[int, int], tick: Tick
-    ) -> Iterator[tuple[int, Place, dict[str, Decoded] | str]]:
-        """Yield row, place and values of records of one shard, or why one cannot be read."""
+    ) -> Iterator[tuple[int, int, dict[str, Decoded] | str]]:
+        """Yield row, record number and values of records of one shard, or why one cannot be read."""
         assert part.index is not None
         reader: FrameReader | None = None
         try:
             for record, row in rows.items():
-                place = Place(part.split, part.first + record, f"record {record} of {part.shard.path}")
                 try:
                     reader = reader or FrameReader(
                         self.root / part.shard.path, self.manifest.compression, part.index
@@ -115,11 +105,11 @@ class Catalog:
                     fault = (
                         error.fault if isinstance(error, RecordError) else f"cannot be read: {error.strerror}"
                     )
-                    yield row, place, fault
+                    yield row, record, fault
                     continue
                 tick(len(data))
                 values, problem = parse_record(data[HEADER_BYTES:-FOOTER_BYTES], self.manifest)
-                yield row, place, problem or values
+                yield row, record, problem or values
         finally:
             if reader is not None:
                 reader.close()

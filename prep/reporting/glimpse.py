@@ -23,7 +23,7 @@ from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import Decoded
 from tfshards.prep.reporting.boxes import Boxes, BoxFormat, boxes_of
-from tfshards.prep.reporting.catalog import Catalog, Part, Place
+from tfshards.prep.reporting.catalog import Catalog, Part
 from tfshards.prep.verification.show import description
 from tfshards.schemas import Feature, Manifest, Schema
 
@@ -96,9 +96,10 @@ def look(
     """
     schema = catalog.manifest.schema
 
-    def glimpse(row: int, place: Place, values: dict[str, Decoded] | str) -> Glimpse:
+    def glimpse(part: Part, row: int, record: int, values: dict[str, Decoded] | str) -> Glimpse:
+        number, unnamed = part.first + record, f"record {record} of {part.shard.path}"
         if isinstance(values, str):
-            return Glimpse(place.split, place.number, place.record, fault=values)
+            return Glimpse(part.split, number, unnamed, fault=values)
         header, num_bytes, picture, fault = None, 0, None, ""
         marks: tuple[int, ...] = ()
         if roles.image is not None and roles.image.is_encoded:
@@ -110,9 +111,9 @@ def look(
             except ValueError as error:
                 fault = str(error)
         return Glimpse(
-            place.split,
-            place.number,
-            _key_of(values) or place.record,
+            part.split,
+            number,
+            _key_of(values) or unnamed,
             int(values[schema.label.name][0]) if schema.label else None,
             header,
             num_bytes,
@@ -124,7 +125,9 @@ def look(
         )
 
     def read(item: tuple[Part, dict[int, int]], tick: Tick) -> Iterable[tuple[int, Glimpse]]:
-        return [(row, glimpse(row, place, values)) for row, place, values in catalog.read(*item, tick)]
+        part, rows = item
+        found = catalog.read(part, rows, tick)
+        return [(row, glimpse(part, row, record, values)) for row, record, values in found]
 
     with Meter("report", int(catalog.num_bytes[list(sides)].sum())) as meter:
         return {

@@ -155,23 +155,6 @@ def test_nearly_the_same_pictures_in_two_splits_are_leaks(dataset):
     }
 
 
-def test_a_leak_into_three_splits_is_reported_for_each(image_folder, tmp_path, quiet_build):
-    sizes = {"train": 12, "val": 8, "test": 4}
-    files = {
-        f"{split}/{number}.png": encoded(picture(number if number < 2 else number * 10 + start))
-        for start, (split, size) in enumerate(sizes.items(), 1)
-        for number in range(size)
-    }
-    quiet_build(ImageFolder(image_folder(files)), tmp_path / "out")
-    made = audit(tmp_path / "out")
-    assert [finding.message for finding in made.findings] == [
-        "images of 'val' that are also in 'train': 2 of 8 (2 the same, 0 nearly the same)",
-        "images of 'test' that are also in 'train': 2 of 4 (2 the same, 0 nearly the same)",
-    ]
-    assert made.notes == ("no labels: classes and conflicts were not examined",)
-    assert made.label_counts == {}
-
-
 def test_the_keys_of_all_equal_examples_but_one_are_listed(image_folder, tmp_path, quiet_build, capsys):
     same, other = encoded(picture(1)), encoded(picture(2))
     copies = [f"{split}/cat/{number}.png" for split in ("train", "val", "test") for number in (1, 2)]

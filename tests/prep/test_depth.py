@@ -71,12 +71,6 @@ def test_a_sound_png_of_16_bits_is_kept_and_tensorflow_decodes_its_samples(sampl
     )
 
 
-def test_keep_keeps_the_bytes_of_8_bit_files():
-    shallow = (RGB >> 8).astype(np.uint8)
-    for data in (png(shallow), saved(Image.fromarray(shallow), "JPEG")):
-        assert stored(data, KEEP).data == data
-
-
 def test_a_png_of_16_bits_without_its_last_rows_is_rejected():
     short, header = png(RGB[:5]), png(RGB)[:33]
     with pytest.raises(ImageError, match="the pixels end after"):
@@ -123,20 +117,6 @@ def test_files_of_8_bits_are_scaled_by_257(name):
     assert found.conversions == ("8 bits to 16", "re-encoded")
 
 
-def test_files_of_1_bit_become_black_and_white():
-    bits = GRAY[:, :, 0] > 30_000
-    found = stored(saved(Image.fromarray(bits)), DEEP)
-    assert np.array_equal(pixels(found.data)[:, :, 0], bits * np.uint16(65535))
-
-
-def test_gray_integers_of_32_bits_are_exact_if_they_fit():
-    data = saved(Image.fromarray(GRAY[:, :, 0].astype(np.int32)), "TIFF")
-    assert np.array_equal(pixels(stored(data, DEEP, b".tif").data), GRAY)
-    data = saved(Image.fromarray(GRAY[:, :, 0].astype(np.int32) + 65_535), "TIFF")
-    with pytest.raises(ImageError, match="mode I: has values outside of 0 to 65535"):
-        stored(data, DEEP, b".tif")
-
-
 def test_alpha_is_kept_dropped_or_blended_over_white():
     for samples in (GRAY_ALPHA, RGBA):
         color, alpha = samples[:, :, :-1], samples[:, :, -1:] / 65535
@@ -149,14 +129,6 @@ def test_alpha_is_kept_dropped_or_blended_over_white():
         white = stored(png(samples), DEEP)
         assert np.abs(pixels(white.data) - (color * alpha + 65535 * (1 - alpha))).max() <= 0.5
         assert white.conversions == ("alpha over white", "re-encoded")
-
-
-def test_a_transparent_value_becomes_white_and_only_that():
-    for samples in (GRAY, RGB):
-        data = with_chunk(png(samples), b"tRNS", samples[2, 3].astype(">u2").tobytes())
-        wanted = samples.copy()
-        wanted[2, 3] = 65535
-        assert np.array_equal(pixels(stored(data, DEEP).data), wanted)
 
 
 def test_color_becomes_gray_by_the_weights_of_pillow():

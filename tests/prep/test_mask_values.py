@@ -369,16 +369,3 @@ def test_white_is_white_whatever_the_bits_of_a_file(value):
     sixteen = np.array([[0, 1, 4095, 65535]], np.uint16)
     found = np.asarray(Image.open(io.BytesIO(normalize(gray_tiff(sixteen, 16), options).data)))
     assert np.array_equal(found, sixteen)
-
-
-@pytest.mark.parametrize(
-    ("data", "conversion"),
-    [
-        (pgm(small(65535), 65535), "16 bits to 8"),
-        (pgm(small(1023), 1023), "16 bits to 8"),
-        (gray_tiff(small(4095), 12), "16 bits to 8"),
-        (saved(small(99).astype(np.int32), "TIFF"), "32 bits to 8"),
-    ],
-)
-def test_bits_are_counted_as_the_file_has_them(data, conversion):
-    assert conversion in normalize(data, ImageOptions()).conversions

@@ -15,7 +15,6 @@ from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ReportOptions, Table
 from tfshards.prep.imaging.stored import (
     draw_boxes,
     draw_mask,
-    header_of,
     thumbnail,
     thumbnail_of_pixels,
 )
@@ -142,13 +141,6 @@ def test_thumbnails_keep_the_aspect_and_enlarge_nothing():
     with pytest.raises(ValueError, match="truncated"):
         thumbnail(large[:-40], 96)
     assert thumbnail(large[:-40], 96, is_damaged=True).size == (96, 48)
-
-
-def test_a_header_has_the_depth():
-    deep = encoded(Image.fromarray(np.zeros((3, 5), np.uint16)))
-    assert header_of(deep) == (5, 3, "PNG, I, 16 bits")
-    assert header_of(encoded(Image.new("RGB", (4, 2)), "JPEG")) == (4, 2, "JPEG, RGB, 8 bits")
-    assert header_of(b"no image") is None
 
 
 def test_boxes_of_coco_are_drawn_with_their_classes(tmp_path):

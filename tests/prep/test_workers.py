@@ -76,11 +76,6 @@ def test_a_package_that_the_command_lacks_may_be_on_a_worker(needed):
     replace(needed, versions={name: needed.versions[name] for name in ("Python", "tfshards")}).check()
 
 
-def test_a_package_that_a_worker_lacks_is_named(needed):
-    with pytest.raises(BuildError, match="has pillow_flonk not at all, but the command runs with 1"):
-        replace(needed, versions={**needed.versions, "pillow_flonk": "1"}).check()
-
-
 def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "area").mkdir()
@@ -89,11 +84,6 @@ def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     with pytest.raises(BuildError, match=r"runs in another folder; give the paths .* as absolute paths$"):
         needed.check()
-
-
-def test_a_source_that_is_a_file_is_only_read(tmp_path):
-    (tmp_path / "table.parquet").write_bytes(b"x")
-    Requirements.of(tmp_path, "abc", tmp_path / "table.parquet").check()
 
 
 # as Prism, Flink and the local runner pass the errors of workers on

@@ -1,4 +1,4 @@
-"""Strategies that damage good files: changed bytes, truncation, chunks and segments, two files spliced."""
+"""Strategies that damage good files: changed bytes, truncation, two files spliced."""
 
 from __future__ import annotations
 
@@ -48,40 +48,6 @@ def _truncated(draw: st.DrawFn, data: bytes) -> bytes:
     return data[: _place(data, draw(_SHARES))] + draw(st.sampled_from([b"", b"\xff\xd9", b";", bytes(99)]))
 
 
-@st.composite
-def _rearranged(draw: st.DrawFn, data: bytes) -> bytes:
-    """Remove, repeat or swap pieces of the file (chunks, segments)."""
-    parts = pieces(data)
-    for _ in range(draw(st.integers(1, 3))):
-        one, other = (draw(st.integers(0, len(parts) - 1)) for _ in range(2))
-        how = draw(st.sampled_from(["swap", "double", "drop"]))
-        if how == "swap":
-            parts[one], parts[other] = parts[other], parts[one]
-        elif how == "double":
-            parts.insert(other, parts[one])
-        elif len(parts) > 1:
-            del parts[one]
-    return b"".join(parts)
-
-
-def pieces(data: bytes) -> list[bytes]:
-    """Return the pieces of a file: chunks of a PNG, segments of a JPEG, otherwise blocks of 32 bytes."""
-    starts = [0]
-    if data.startswith(b"\x89PNG"):
-        place = 8
-        while place + 12 <= len(data):
-            starts.append(place)
-            place += 12 + int.from_bytes(data[place : place + 4], "big")
-    elif data.startswith(b"\xff\xd8"):
-        starts += [
-            place for place in range(2, len(data) - 1) if data[place] == 0xFF and data[place + 1] >= 0xC0
-        ]
-    else:
-        starts += range(32, len(data), 32)
-    ends = [*starts[1:], len(data)]
-    return [data[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
 def repaired(data: bytes) -> bytes:
     """Return a PNG with correct checksums of its chunks; anything else unchanged."""
     if not data.startswith(b"\x89PNG"):
@@ -101,7 +67,7 @@ def damaged(draw: st.DrawFn, seeds: list[tuple[str, bytes]]) -> tuple[str, bytes
     """The suffix and the bytes of a good file after one to three kinds of damage."""
     suffix, data = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 3))):
-        how = draw(st.sampled_from([_changed, _changed, _cut_out, _inserted, _truncated, _rearranged]))
+        how = draw(st.sampled_from([_changed, _changed, _cut_out, _inserted, _truncated]))
         data = draw(how(data)) if data else data
     if draw(st.integers(0, 7)) == 0:
         _, other = draw(st.sampled_from(seeds))
