@@ -78,16 +78,13 @@ def built(programs, tmp_path_factory) -> Callable[[str], Path]:
         (folder / key).write_bytes(kind.data)
         os.utime(folder / key, ns=(10**18, 10**18))
 
-    def run(*command: object) -> None:
-        ended = programs.run([CHILDREN / command[0], *command[1:]], timeout=300)
-        # a signal would be negative
-        assert ended.returncode == 0, f"{command} ended with {ended.returncode}:\n{ended.stderr[-3000:]}"
-
     def build(variant: str) -> Path:
         out, (options, channels) = outs / variant, VARIANTS[variant]
         if not out.exists():
-            run("build_one.py", folder, out, json.dumps(options))
-            run("read_one.py", out, channels)
+            command = [CHILDREN / "build_and_read.py", folder, out, json.dumps(options), channels]
+            ended = programs.run(command, timeout=300)
+            # a signal would be negative
+            assert ended.returncode == 0, f"ended with {ended.returncode}:\n{ended.stderr[-3000:]}"
         return out
 
     return build
