@@ -207,13 +207,6 @@ def test_masks_are_stored_with_16_bits_and_never_scaled(value):
     assert stored(png(GRAY), options).data == png(GRAY)
     resize = ImageOptions(depth=value, channels=1, mask=True, resize="26x14")
     assert np.array_equal(pixels(stored(png(GRAY), resize).data), GRAY.repeat(2, axis=0).repeat(2, axis=1))
-    classes = (GRAY[:, :, 0] % 5).astype(np.uint8)
-    palette = Image.fromarray(classes).convert("P")
-    palette.putpalette([9, 8, 7] * 256)
-    for picture in (Image.fromarray(classes), palette):
-        found = stored(saved(picture), options)
-        assert np.array_equal(pixels(found.data)[:, :, 0], classes)
-        assert found.conversions == ("re-encoded",)
     clear = with_chunk(png(GRAY), b"tRNS", bytes(2))
     assert np.array_equal(pixels(stored(clear, options).data), GRAY)
     for data in (png(RGB), png(GRAY_ALPHA)):
