@@ -109,7 +109,7 @@ MASKS = {
 @pytest.mark.parametrize("value", [8, 16, "keep"])
 @pytest.mark.parametrize(("data", "numbers"), MASKS.values(), ids=MASKS)
 def test_the_numbers_of_a_mask_are_stored_as_they_are(data, numbers, value):
-    if value == 8 and numbers.max() > 255:
+    if value == 8 and Image.open(io.BytesIO(data)).mode.startswith("I"):
         with pytest.raises(ImageError, match=r"at most 8 bits; depth=16 allows 16"):
             normalize(data, mask_options())
         return
