@@ -30,9 +30,9 @@ from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, WarningLine, as_warning
 from tfshards.prep.records.values import check_comparable
-from tfshards.prep.sources.elements.reader import ElementsReader
+from tfshards.prep.sources.elements.reader import TABLE_NAME, ElementsReader, stage_elements
 from tfshards.prep.sources.elements.source import Elements
-from tfshards.prep.sources.elements.spill import TABLE_NAME, Description, Spill, stage_elements
+from tfshards.prep.sources.elements.spill import Description, Spill
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest
@@ -121,7 +121,6 @@ class WriteSteps:
 
     Between the steps, everything is in files: the staged elements and the build area. When a build is
     committed, or was found complete, there are no files any more, and the following steps do nothing.
-    The fields are the arguments of ``WriteShards``, checked, and hex digits for the names of files.
     """
 
     folder: Path

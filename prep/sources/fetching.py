@@ -38,11 +38,7 @@ def stamp_of(status: RemoteStatus) -> int:
 
 
 def read_content(path: bytes | RemotePath, most_bytes: int) -> FetchedContent:
-    """Return a file or an object; without its bytes if there are more than ``most_bytes``.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return a file or an object, without its bytes if there are too many, or raise OSError."""
     if isinstance(path, RemotePath):
         found, content = path.get(most_bytes)
         return FetchedContent(found.st_size, stamp_of(found), content)
@@ -150,12 +146,7 @@ _room = _Room()
 
 @dataclass(frozen=True)
 class StartedRows(Generic[Found]):
-    """Rows whose content is being read.
-
-    Attributes:
-        requests: what is read ahead for each row; None if nothing is.
-        decode: returns the outcome of a row.
-    """
+    """Rows whose content is being read: what is requested for each, and how it becomes an outcome."""
 
     requests: Sequence[FetchRequest[Found] | None]
     decode: Callable[[int, Found | None], Outcome]

@@ -100,8 +100,7 @@ class LocalTree:
 
     Attributes:
         root: the folder, as a real path.
-        follow_links: whether to follow links to folders, and to files outside ``root``; a link to a folder
-            that contains it is skipped.
+        follow_links: whether to follow links to folders, and to files outside ``root``.
         unread: the first file in the listing that another kind of source reads, by kind; see ``note``.
     """
 

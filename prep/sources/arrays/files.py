@@ -49,9 +49,7 @@ _COPY_BYTES = 1 << 20
 class Files:
     """Files, or members of .npz files, that are one array, concatenated along axis 0 in this order.
 
-    Attributes:
-        paths: one or more paths of .npy files, or members.
-        is_named: whether fields of a structured array become features ``NAME/FIELD`` rather than ``FIELD``.
+    With ``is_named``, fields of a structured array become features ``NAME/FIELD`` rather than ``FIELD``.
     """
 
     paths: tuple[str | Member, ...]

@@ -44,12 +44,7 @@ class NpyHeader(NamedTuple):
 
 
 def read_header(file: IO[bytes], where: str, num_bytes: int) -> NpyHeader:
-    """Return the header of an .npy file, which is at its start; some bytes more are read.
-
-    Raises:
-        InputError: the header is damaged or declares another size than ``num_bytes``, or the array holds
-            Python objects or is a single value.
-    """
+    """Return the header of an .npy file, which is at its start, or raise InputError if it is not sound."""
     # bounded, even if the file declares a longer header
     start = file.read(_MAX_PREFIX_BYTES + _MAX_HEADER_BYTES)
     if not start.startswith(_MAGIC):
@@ -98,10 +93,7 @@ _BFLOAT16 = "bfloat16"
 
 
 class Layout(NamedTuple):
-    """The dtype and the shape of an array, with the number of examples first.
-
-    The dtype is NumPy's string, with the byte order, or ``bfloat16``, whose string NumPy cannot read back.
-    """
+    """The dtype and the shape of an array: NumPy's string, or ``bfloat16``, which NumPy cannot read back."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -151,8 +143,8 @@ class MappedFile:
         layout: dtype and shape; the dtype has no fields.
         summary: values that identify the layout, and the content of a copy.
         fields: names of the field, from the outermost to the innermost; empty for the whole array.
-        identity: size and modification time of the user's own file; empty for a copy of what does not change.
-        is_copy: whether the file is a copy of an object with this identity.
+        identity: size and time of the user's own file or object; empty for a copy of what does not change.
+        is_copy: whether the file is a copy of an object.
     """
 
     path: str
@@ -188,11 +180,7 @@ class MappedFile:
 
 @dataclass(frozen=True)
 class MappedArray:
-    """One feature of every example: arrays that are concatenated along axis 0.
-
-    All have the same shape after the first axis, and the same dtype except for the byte order and the length
-    of strings.
-    """
+    """Arrays that are concatenated along axis 0; byte orders and lengths of strings may differ."""
 
     parts: tuple[MappedFile, ...]
 
@@ -213,11 +201,7 @@ class MappedArray:
         return self.layout.shape[0]
 
     def take(self, numbers: IntArray) -> AnyArray:
-        """Return a copy of these rows; bfloat16 values are returned as uint16.
-
-        Raises:
-            InputError: a file is missing, or has changed since it was listed.
-        """
+        """Return a copy of these rows; bfloat16 values are returned as uint16."""
         if len(self.parts) == 1:
             return self.parts[0].take(numbers)
         ends = np.cumsum([part.layout.shape[0] for part in self.parts])
@@ -265,12 +249,7 @@ def mapped_fields(
 ) -> dict[tuple[str, ...], MappedFile]:
     """Return the array in an .npy file with the name ``()``, or the fields of a structured array by name.
 
-    Args:
-        path: the file.
-        header: its header.
-        content: text that identifies the content; empty for the user's own file.
-        identity: identity of the file if it is the user's own file, or an exact copy of it.
-        is_copy: whether it is an exact copy.
+    ``content`` identifies the content of a copy, or ``identity`` that of the user's own file or object.
     """
     if header.dtype.names is None:
         layout = Layout(header.dtype.str, header.shape)

@@ -34,10 +34,7 @@ class ArraysReader:
 
     Attributes:
         arrays: mapped arrays by feature name.
-        lists: see ``Arrays``.
-        class_names: see ``Arrays``; empty if there are none.
-        label: name of the array of labels, or None.
-        split: name of the array of splits, or None.
+        lists, class_names, label, split: see ``Arrays``; the names are those of existing arrays.
         is_label_named: whether the user named the array of labels.
         num_rows: number of rows of each split, in order; empty unless the names of the arrays give splits.
     """

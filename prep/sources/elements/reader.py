@@ -1,36 +1,115 @@
-"""Read the elements of a staged table: their listing, and their values by key."""
+"""Stage the descriptions of all elements as one table, and read it: the listing, and values by key."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import os
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.elements.source import Elements, data_digest, decode_element, encode_element
-from tfshards.prep.sources.elements.spill import (
-    CLASS_NAMES,
-    DIGEST,
-    FEATURES,
-    LABEL,
-    ORIGIN,
-    SIZE,
-    TABLE_NAME,
-    read_again,
-    read_features,
-    read_spilled,
-)
+from tfshards.prep.sources.elements.spill import Description, read_again, read_features, read_spilled
 from tfshards.prep.sources.image_file import checked_image, decoders_of
-from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes
+from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.tables.labels import splits_of
-from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table
+from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table, stage_table
 from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
+
+TABLE_NAME = "elements.arrow"
+_SIZE, _LABEL, _DIGEST, _ORIGIN = "size", "label", "digest", "origin"
+# keys of the table's metadata: the digest of the features, and the class names as JSON
+_FEATURES, _CLASS_NAMES = b"features", b"class_names"
+
+_SHOWN = 5
+
+
+def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: Path) -> None:
+    """Write the table of all elements into their folder, sorted by key, after checking them together."""
+    # equal keys stay in the order of their digests, so that messages do not depend on the runner
+    rows = sorted(descriptions, key=lambda row: (row.key, row.digest))
+    twice = [repr(to_text(one.key)) for one, following in pairwise(rows) if one.key == following.key]
+    if twice:
+        raise InputError("element-keys-repeated", names=listed(list(dict.fromkeys(twice)), _SHOWN))
+    features = _check_features(rows, folder)
+    labels, class_names = _classes(rows, elements)
+    binary = pa.large_binary()
+    table = pa.table(
+        {
+            KEY: pa.array([row.key for row in rows], binary),
+            _SIZE: pa.array([row.size for row in rows], pa.int64()),
+            _LABEL: pa.array(labels, pa.int64()),
+            SPLIT: pa.array([row.split.encode() for row in rows], binary),
+            _DIGEST: pa.array([row.digest for row in rows], binary),
+            _ORIGIN: pa.array([row.origin for row in rows], binary),
+        }
+    ).replace_schema_metadata({_FEATURES: features, _CLASS_NAMES: json.dumps(class_names)})
+    # a runner may repeat this step while others read the table
+    unfinished = folder / f"{TABLE_NAME}.{secrets.token_hex(8)}"
+    stage_table(table, unfinished)
+    os.replace(unfinished, folder / TABLE_NAME)
+
+
+def _check_features(rows: Sequence[Description], folder: Path) -> bytes:
+    """Return the digest of the features that all elements have."""
+    first = rows[0]
+    for row in rows:
+        if row.features != first.features:
+            ours, theirs = (
+                {feature.name: feature for feature in read_features(folder, each.features)}
+                for each in (first, row)
+            )
+            name = min(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+            raise InputError(
+                "elements-differ",
+                name=name,
+                found=_shown(ours.get(name)),
+                key=to_text(first.key),
+                other=_shown(theirs.get(name)),
+                other_key=to_text(row.key),
+            )
+    return first.features
+
+
+def _shown(feature: Feature | None) -> str:
+    if feature is None:
+        return "missing"
+    if feature.kind == "bytes":
+        return "text"
+    return f"{feature.dtype} {list(feature.shape)}"
+
+
+def _classes(rows: Sequence[Description], elements: Elements) -> tuple[list[int], Sequence[str]]:
+    """Return the number of each element's class, and the class names."""
+    are_names = isinstance(rows[0].label, str)
+    names = elements.class_names or ()
+    if are_names and not names:
+        # sorted by bytes, like folders
+        names = sorted({str(row.label) for row in rows}, key=to_bytes)
+    if len(names) > MAX_CLASSES:
+        raise InputError(
+            "element-labels-many", label=elements.label, num_names=len(names), max_classes=MAX_CLASSES
+        )
+    if not names:
+        return [int(row.label) for row in rows], ()
+    number_of = {name if are_names else number: number for number, name in enumerate(names)}
+    for row in rows:
+        if row.label not in number_of:
+            code = "element-label-unknown" if are_names else "element-label-range"
+            raise InputError(code, key=to_text(row.key), label=row.label, num_names=len(names))
+    return [number_of[row.label] for row in rows], tuple(names)
+
 
 # the option ``source`` in manifests
 SOURCE_NAME = "WriteShards"
@@ -52,8 +131,8 @@ class ElementsReader:
     def open(cls, elements: Elements, folder: Path) -> ElementsReader:
         """Return the reader of a staged table."""
         metadata = mapped_table(str(folder / TABLE_NAME)).schema.metadata
-        features = read_features(folder, metadata[FEATURES])
-        return cls(elements, folder, features, tuple(json.loads(metadata[CLASS_NAMES])))
+        features = read_features(folder, metadata[_FEATURES])
+        return cls(elements, folder, features, tuple(json.loads(metadata[_CLASS_NAMES])))
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
@@ -73,13 +152,13 @@ class ElementsReader:
         ]
         if not stored:
             raise InputError("elements-no-features")
-        digests = b"".join(table[DIGEST].to_pylist())
+        digests = b"".join(table[_DIGEST].to_pylist())
         return Listing(
             schema=Schema((*stored, KEY_FEATURE), self.class_names),
             keys=ArrowKeys(table[KEY]),
-            sizes=table[SIZE].to_numpy(),
+            sizes=table[_SIZE].to_numpy(),
             stamps=np.zeros(table.num_rows, np.int64),
-            labels=None if elements.label is None else table[LABEL].to_numpy(),
+            labels=None if elements.label is None else table[_LABEL].to_numpy(),
             splits=None if elements.split is None else splits_of(table[SPLIT]),
             # of the values as they were given
             identity=hashlib.sha256(digests).hexdigest(),
@@ -90,15 +169,11 @@ class ElementsReader:
         return groups_of_keys(by, listing.keys, "a regular expression with one (group)")
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the values of each element, or why one of its images is rejected.
-
-        Raises:
-            InputError: the values cannot be read, or are not those that were described.
-        """
+        """Return the values of each element as they were described, or why one of its images is rejected."""
         table = mapped_table(str(self.folder / TABLE_NAME))
         keys = ArrowKeys(table[KEY])
-        taken = table.select([DIGEST, ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
-        digests, origins = (taken[name].to_pylist() for name in (DIGEST, ORIGIN))
+        taken = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
+        digests, origins = (taken[name].to_pylist() for name in (_DIGEST, _ORIGIN))
         data = self._read_again(rows, origins) if self.elements.read else read_spilled(self.folder, origins)
         what = "read= returned other features" if self.elements.read else "its values are damaged"
         for row, values, digest in zip(rows, data, digests, strict=True):

@@ -80,14 +80,7 @@ _DIGEST_BYTES = 16
 
 
 class Encoded(NamedTuple):
-    """The features of one element.
-
-    Attributes:
-        features: its features, sorted by name; label and split as they are given.
-        data: the values, as a ``tf.train.Example`` of these features.
-        label: number or name of the class; -1 if there are no labels.
-        split: name of the split; empty if the elements name none.
-    """
+    """The features of one element, sorted by name, its values as an example, and its label and split."""
 
     features: tuple[Feature, ...]
     data: bytes

@@ -1,4 +1,4 @@
-"""Describe elements in a few bytes each, store their values, and stage all descriptions as one table."""
+"""Describe elements in a few bytes each, and store their values until they are read."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ import os
 import pickle
 import secrets
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import pyarrow as pa
-
-from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.elements.source import Elements, data_digest, encode_element, encode_key
-from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.tables.staging import KEY, SPLIT, stage_table
+from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.build_area import create
-from tfshards.schemas.errors import listed
 from tfshards.schemas.files import write_atomically
 
 # Limit of a pickled value that is read again: it is shuffled, so it must not be the example itself.
@@ -159,91 +154,3 @@ def _spill_path(folder: Path, name: bytes) -> Path:
 
 def _features_path(folder: Path, digest: bytes) -> Path:
     return folder / f"{digest.hex()}.features"
-
-
-TABLE_NAME = "elements.arrow"
-SIZE, LABEL, DIGEST, ORIGIN = "size", "label", "digest", "origin"
-# keys of the table's metadata: the digest of the features, and the class names as JSON
-FEATURES, CLASS_NAMES = b"features", b"class_names"
-
-_SHOWN = 5
-
-
-def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: Path) -> None:
-    """Write the table of all elements into their folder, sorted by key.
-
-    Raises:
-        InputError: two elements have the same key, or differ in their features; or a label is not allowed.
-    """
-    # equal keys stay in the order of their digests, so that messages do not depend on the runner
-    rows = sorted(descriptions, key=lambda row: (row.key, row.digest))
-    twice = [repr(to_text(one.key)) for one, following in pairwise(rows) if one.key == following.key]
-    if twice:
-        raise InputError("element-keys-repeated", names=listed(list(dict.fromkeys(twice)), _SHOWN))
-    features = _check_features(rows, folder)
-    labels, class_names = _classes(rows, elements)
-    binary = pa.large_binary()
-    table = pa.table(
-        {
-            KEY: pa.array([row.key for row in rows], binary),
-            SIZE: pa.array([row.size for row in rows], pa.int64()),
-            LABEL: pa.array(labels, pa.int64()),
-            SPLIT: pa.array([row.split.encode() for row in rows], binary),
-            DIGEST: pa.array([row.digest for row in rows], binary),
-            ORIGIN: pa.array([row.origin for row in rows], binary),
-        }
-    ).replace_schema_metadata({FEATURES: features, CLASS_NAMES: json.dumps(class_names)})
-    # a runner may repeat this step while others read the table
-    unfinished = folder / f"{TABLE_NAME}.{secrets.token_hex(8)}"
-    stage_table(table, unfinished)
-    os.replace(unfinished, folder / TABLE_NAME)
-
-
-def _check_features(rows: Sequence[Description], folder: Path) -> bytes:
-    """Return the digest of the features that all elements have."""
-    first = rows[0]
-    for row in rows:
-        if row.features != first.features:
-            ours, theirs = (
-                {feature.name: feature for feature in read_features(folder, each.features)}
-                for each in (first, row)
-            )
-            name = min(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-            raise InputError(
-                "elements-differ",
-                name=name,
-                found=_shown(ours.get(name)),
-                key=to_text(first.key),
-                other=_shown(theirs.get(name)),
-                other_key=to_text(row.key),
-            )
-    return first.features
-
-
-def _shown(feature: Feature | None) -> str:
-    if feature is None:
-        return "missing"
-    if feature.kind == "bytes":
-        return "text"
-    return f"{feature.dtype} {list(feature.shape)}"
-
-
-def _classes(rows: Sequence[Description], elements: Elements) -> tuple[list[int], Sequence[str]]:
-    """Return the number of each element's class, and the class names."""
-    are_names = isinstance(rows[0].label, str)
-    names = elements.class_names or ()
-    if are_names and not names:
-        # sorted by bytes, like folders
-        names = sorted({str(row.label) for row in rows}, key=to_bytes)
-    if len(names) > MAX_CLASSES:
-        raise InputError(
-            "element-labels-many", label=elements.label, num_names=len(names), max_classes=MAX_CLASSES
-        )
-    if not names:
-        return [int(row.label) for row in rows], ()
-    number_of = {name if are_names else number: number for number, name in enumerate(names)}
-    for row in rows:
-        if row.label not in number_of:
-            code = "element-label-unknown" if are_names else "element-label-range"
-            raise InputError(code, key=to_text(row.key), label=row.label, num_names=len(names))
-    return [number_of[row.label] for row in rows], tuple(names)

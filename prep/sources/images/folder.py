@@ -248,8 +248,8 @@ class ImageFolder:
     def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[tuple[bytes, FetchedContent]]]:
         """Start to read rows; requests are made for a folder of objects."""
         tree, most = self._tree(), self.images.max_bytes
-        options = [self.images]
-        masks = None
+        options, masks = [self.images], None
+        is_far, has_label = isinstance(tree, RemoteTree), "label" in schema.names
         if "mask" in schema.names:
             options.append(mask_options(self.images))
             if isinstance(tree, RemoteTree):
@@ -257,15 +257,17 @@ class ImageFolder:
                 masks = masks_of(str(tree.folder), self.mask_dir, splits)
             else:
                 masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
-        reads = [partial(read_files, tree, masks, row, most) for row in rows]
         requests = [
-            FetchRequest(read, row.size) if self.num_in_flight and (masks or row.size <= most) else None
-            for read, row in zip(reads, rows, strict=True)
+            FetchRequest(partial(read_files, tree, masks, row, most), row.size)
+            if is_far and (masks or row.size <= most)
+            else None
+            for row in rows
         ]
 
         def decode(index: int, found: list[tuple[bytes, FetchedContent]] | None) -> Outcome:
-            files = reads[index]() if found is None else found
-            return _outcome(rows[index], files, options, has_label="label" in schema.names)
+            row = rows[index]
+            files = read_files(tree, masks, row, most) if found is None else found
+            return _outcome(row, files, options, has_label=has_label)
 
         return StartedRows(requests, decode)
 

@@ -90,9 +90,6 @@ def arrange(
         rules: what the user says about folders.
         images: the features of the images, and of their masks if they have any.
         skipped: number of skipped entries by reason; files outside the class or split folders are added.
-
-    Raises:
-        InputError: the folders contradict each other or the class names, or contain no images.
     """
     # there are few folders, so that decisions are made for each folder once
     number: dict[bytes, int] = {}
@@ -131,14 +128,7 @@ def arrange(
 
 
 class _Roles(NamedTuple):
-    """Which folders are splits, and which are classes.
-
-    Attributes:
-        split_of: name of the split of each top-level folder; empty if there are no split folders.
-        below: class folders in each split folder, or in the root.
-        class_names: class names in label order; empty without classes.
-        warnings: warnings about these folders.
-    """
+    """The split of each top-level folder, the class folders in each, or in the root, and the class names."""
 
     split_of: Mapping[bytes, str]
     below: Mapping[bytes, Sequence[bytes]]
@@ -146,10 +136,7 @@ class _Roles(NamedTuple):
     warnings: Sequence[str]
 
     def label(self, folder: bytes, numbers: Mapping[str, int]) -> int:
-        """Return the class number of the files in a folder; ``_OUTSIDE`` if they have no split or class.
-
-        In a split without class folders, files have the label -1.
-        """
+        """Return the class number of the files in a folder; -1 in a split without class folders."""
         parts = folder.split(b"/") if folder else []
         top = b"" if not self.split_of else parts.pop(0) if parts else None
         if top is None or top not in self.below:

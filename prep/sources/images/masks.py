@@ -135,9 +135,6 @@ def pair_files(
     """Return the images in a folder, each with the size and time of its mask as well, and warnings.
 
     Files in neither folder, and masks without an image, are counted in ``skipped``.
-
-    Raises:
-        InputError: two masks have one name, two images have one mask, or no image has a mask.
     """
     masks = [file for file in found if folders.is_mask(file.key)]
     images = [file for file in found if folders.is_image(file.key)]
@@ -209,14 +206,7 @@ def read_files(
 ) -> list[tuple[bytes, FetchedContent]]:
     """Return the path and the content of an image, and of its mask if it was listed with one.
 
-    Args:
-        tree: folder of the source.
-        masks: where its masks are; None if it has none.
-        row: the image, with size and stamp of both files; of the image alone if it was listed without a mask.
-        most_bytes: a larger file is returned without its bytes.
-
-    Raises:
-        InputError: a file cannot be read, or has changed since it was listed.
+    The size and the stamp of ``row`` are those of both files, or of the image alone if it was listed alone.
     """
     key = to_bytes(row.key)
     if masks is None:

@@ -46,8 +46,7 @@ def find_split_folders(
         root: the folder of images, for messages.
         folders: its folders, sorted.
         with_images: those of them that hold images.
-        given: the folder of each split; empty if no folder is a split; None if those that are named like
-            splits, in any case, are splits.
+        given: the folder of each split; empty if no folder is one; None to decide by the names of folders.
         may_lack: whether folders in ``given`` may be missing.
     """
     shown = os.fsdecode(root)
