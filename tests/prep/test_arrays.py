@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import struct
 import zipfile
@@ -51,6 +50,13 @@ def examples(reader: ArraysReader) -> list[dict[str, object]]:
     outcomes = reader.read(listing.rows(np.arange(listing.num_examples)), listing.schema)
     assert all(isinstance(outcome, Accepted) for outcome in outcomes)
     return [dict(zip(listing.schema.names, outcome.values, strict=True)) for outcome in outcomes]
+
+
+def columns(source: Arrays, folder: Path) -> dict[str, list[object]]:
+    """Return the values of each feature, after staging the arrays in a new folder."""
+    folder.mkdir()
+    rows = examples(source.stage(folder))
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -114,21 +120,16 @@ def test_a_tensor_is_stored_as_its_little_endian_bytes(dtype, layout, origin, tm
     assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in little]
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
-def test_integer_scalars_are_stored_as_numbers(dtype, origin, tmp_path, stage):
+@pytest.mark.parametrize("origin", [from_npy, from_chunks])
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_scalars_are_stored_as_numbers_if_int64_holds_them_or_as_their_bytes(dtype, origin, tmp_path, stage):
     array = values(dtype, (5,)).astype(np.dtype(dtype).newbyteorder(">"))
     reader = stage(origin(array, tmp_path))
-    assert reader.listing().schema["x"] == Feature("x", "int", dtype)
-    assert [example["x"] for example in examples(reader)] == array.tolist()
-
-
-@pytest.mark.parametrize("dtype", ["bool", "uint64", "float16", "float32", "float64", "complex64"])
-def test_other_scalars_are_stored_as_their_bytes(dtype, stage):
-    array = values(dtype, (5,))
-    reader = stage(Arrays({"x": array}))
-    assert reader.listing().schema["x"] == Feature("x", "raw", dtype)
-    assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in array]
+    is_number = "int" in dtype and dtype != "uint64"
+    assert reader.listing().schema["x"] == Feature("x", "int" if is_number else "raw", dtype)
+    little = array.astype(array.dtype.newbyteorder("<"))
+    stored = array.tolist() if is_number else [row.tobytes() for row in little]
+    assert [example["x"] for example in examples(reader)] == stored
 
 
 LISTS = [
@@ -229,13 +230,9 @@ def test_a_preview_has_the_schema_and_labels_of_a_build_without_copying_tensors(
         whole, preview = stage(source).listing(), stage(source, preview=True)
         assert preview.listing().schema == whole.schema
         assert preview.listing().labels.tolist() == whole.labels.tolist()
+        if isinstance(source.arrays["x"], Member):
+            assert preview.listing().identity == whole.identity
         assert [path for path, column in preview.arrays.items() if column.parts[0].path] == ["label"]
-
-
-@pytest.mark.parametrize("origin", [from_npy, from_npz])
-def test_a_preview_of_files_has_the_identity_of_a_build(origin, stage, tmp_path):
-    source = origin(np.zeros((6, 50), np.float32), tmp_path)
-    assert stage(source, preview=True).listing().identity == stage(source).listing().identity
 
 
 def test_the_identity_depends_on_the_content(stage, tmp_path):
@@ -294,111 +291,72 @@ def test_a_wrong_command_line_is_reported_without_reading_the_disk(arguments, me
         Arrays.open(arguments)
 
 
-def test_no_arrays_is_an_error_at_once():
-    with raises(OptionsError, "arrays-empty"):
-        Arrays({})
-
-
 IN_MEMORY = {
-    "different lengths": (
-        {"x": np.zeros(3), "y": np.zeros((4, 2))},
-        r"^the arrays differ in length: x has 3, y has 4; every array needs one row per example; ",
-    ),
-    "no rows": ({"x": np.zeros((0, 2))}, r"^the arrays have no rows; there is nothing to build$"),
-    "rows of nothing": ({"x": np.zeros((3, 0))}, r"^the rows of the arrays hold no values"),
-    "a single value": ({"x": np.array(3)}, r"^array 'x': is a single value; the first axis must count"),
-    "objects": ({"x": np.array([{}, []], object)}, r"^array 'x': holds Python objects, which are never unp"),
-    "dates": (
-        {"x": np.array(["2024-01-01"], "M8[D]")},
-        r"datetime64\[D\] cannot be stored; convert it to one of bf",
-    ),
-    "bytes without a meaning": ({"x": np.zeros(2, "V7")}, r"void56 cannot be stored; convert it to"),
-    "a mask": (
-        {"x": np.ma.masked_equal([1, 2], 2)},
-        r"^array 'x': is masked, which records cannot store; use array\.filled\(VALUE\)$",
-    ),
-    "long doubles": (
-        {"x": np.zeros(2, np.longdouble)},
-        r"float128 cannot be stored; convert it to one of bf",
-    ),
-    "too many dimensions": ({"x": np.zeros((2,) + (1,) * 33)}, r"^array 'x': shape has 33 dimensions"),
-    "no name": ({"": np.zeros(2)}, r"^array '': name is ''"),
-    "a name that is not printable": (
-        {"a\n": np.zeros(2)},
-        r"^array 'a\\n': name is 'a\\n', must be one or more",
-    ),
-    "the name of the row number": (
-        {"key": np.zeros(2)},
-        r"^an array is named 'key', which is the name of the row number",
-    ),
-    "text that is not Unicode": (
-        {"x": np.array(["\ud800"])},
-        r"^array 'x': holds text that is not valid Unicode",
-    ),
+    "different lengths": ({"x": np.zeros(3), "y": np.zeros((4, 2))}, "arrays-differ-in-length"),
+    "no rows": ({"x": np.zeros((0, 2))}, "arrays-no-rows"),
+    "rows of nothing": ({"x": np.zeros((3, 0))}, "arrays-no-values"),
+    "a single value": ({"x": np.array(3)}, "npy-single"),
+    "objects": ({"x": np.array([{}, []], object)}, "npy-objects"),
+    "dates": ({"x": np.array(["2024-01-01"], "M8[D]")}, fault("array-dtype", dtype="datetime64[D]")),
+    "bytes without a meaning": ({"x": np.zeros(2, "V7")}, fault("array-dtype", dtype="void56")),
+    "a mask": ({"x": np.ma.masked_equal([1, 2], 2)}, "array-masked"),
+    "long doubles": ({"x": np.zeros(2, np.longdouble)}, fault("array-dtype", dtype="float128")),
+    "too many dimensions": ({"x": np.zeros((2,) + (1,) * 33)}, "array-fault"),
+    "no name": ({"": np.zeros(2)}, "array-fault"),
+    "a name that is not printable": ({"a\n": np.zeros(2)}, fault("array-fault", name="a\n")),
+    "the name of the row number": ({"key": np.zeros(2)}, "array-named-key"),
+    "text that is not Unicode": ({"x": np.array(["\ud800"])}, "array-not-unicode"),
 }
 
 
-@pytest.mark.parametrize(("arrays", "message"), IN_MEMORY.values(), ids=IN_MEMORY.keys())
-def test_arrays_that_cannot_be_stored_are_refused_with_a_remedy(arrays, message, stage):
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize(("arrays", "error"), IN_MEMORY.values(), ids=IN_MEMORY.keys())
+def test_arrays_that_cannot_be_stored_are_refused(arrays, error, stage):
+    with raises(InputError, error):
         examples(stage(Arrays(arrays)))
 
 
 @pytest.mark.parametrize(
-    ("dtype", "message"),
+    ("array", "error"),
     [
-        (
-            "uint64",
-            fault("list-dtype", name="x", dtype="uint64"),
-        ),
-        ("float64", fault("list-dtype", name="x", dtype="float64")),
-        ("complex64", fault("list-dtype", name="x", dtype="complex64")),
+        (np.zeros((2, 2), np.uint64), fault("list-dtype", name="x", dtype="uint64")),
+        (np.zeros((2, 2), np.float64), fault("list-dtype", name="x", dtype="float64")),
+        (np.zeros(2, "S3"), fault("list-of-strings", name="x")),
+        (np.zeros(2, "U3"), fault("list-of-strings", name="x")),
+        (None, fault("list-unknown", unknown="x")),
     ],
 )
-def test_a_dtype_that_no_list_holds_exactly_is_refused_as_a_list(dtype, message, stage):
-    with raises(InputError, message):
-        stage(Arrays({"x": np.zeros((2, 2), dtype)}, lists=("x",))).listing()
-
-
-def test_storing_an_unknown_array_as_a_list_is_an_error(stage):
-    with raises(InputError, "list-unknown", unknown="z"):
-        stage(Arrays({"x": np.zeros(2), "y": np.zeros(2)}, lists=("x", "z"))).listing()
-
-
-@pytest.mark.parametrize("dtype", ["S3", "U3"])
-def test_strings_cannot_be_stored_as_a_list_of_numbers(dtype, stage):
-    with raises(InputError, "list-of-strings", name="x"):
-        stage(Arrays({"x": np.zeros(2, dtype)}, lists=("x",))).listing()
+def test_what_no_list_of_numbers_holds_is_refused(array, error, stage):
+    arrays = {"y": np.zeros(2)} if array is None else {"x": array}
+    with raises(InputError, error):
+        stage(Arrays(arrays, lists=("x",))).listing()
 
 
 CHUNKS = {
-    "none": ([], r"^there are no chunks; give at least one$"),
-    "another name": (
-        [{"x": np.zeros(2)}, {"y": np.zeros(2)}],
-        r"^chunk 1 has the arrays y; the first chunk has x$",
-    ),
-    "another dtype": (
-        [{"x": np.zeros(2)}, {"x": np.zeros(2, np.float32)}],
-        r"^array 'x' of chunk 1: holds float32 \(\) per example, but the first chunk holds float64 \(\)$",
-    ),
-    "another shape": (
-        [{"x": np.zeros((2, 3))}, {"x": np.zeros((2, 4))}],
-        r"^array 'x' of chunk 1: holds float64 \(4,\) per example, but the first chunk holds float64 \(3,\)$",
-    ),
-    "a single value": ([{"x": np.float32(1)}], r"^array 'x' of chunk 0: is a single value"),
-    "objects": ([{"x": np.array([None])}], r"^array 'x' of chunk 0: holds Python objects"),
+    "none": ([], "chunks-none"),
+    "another name": ([{"x": np.zeros(2)}, {"y": np.zeros(2)}], fault("chunk-names", found="y", wanted="x")),
+    "another dtype": ([{"x": np.zeros(2)}, {"x": np.zeros(2, np.float32)}], "chunk-shape"),
+    "another shape": ([{"x": np.zeros((2, 3))}, {"x": np.zeros((2, 4))}], "chunk-shape"),
+    "a single value": ([{"x": np.float32(1)}], "npy-single"),
+    "objects": ([{"x": np.array([None])}], "npy-objects"),
 }
 
 
-@pytest.mark.parametrize(("chunks", "message"), CHUNKS.values(), ids=CHUNKS.keys())
-def test_chunks_that_do_not_fit_are_refused(chunks, message, tmp_path):
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize(("chunks", "error"), CHUNKS.values(), ids=CHUNKS.keys())
+def test_chunks_that_do_not_fit_are_refused(chunks, error, tmp_path):
+    with raises(InputError, error):
         stage_arrays(iter(chunks), tmp_path, preview=False)
 
 
 def test_an_empty_chunk_adds_no_rows(stage):
     reader = stage(Arrays([{"x": np.zeros(0)}, {"x": np.arange(2.0)}, {"x": np.zeros(0)}, {"x": np.ones(1)}]))
     assert [struct.unpack("<d", example["x"])[0] for example in examples(reader)] == [0, 1, 1]
+
+
+def test_format_version_2_with_its_longer_header_is_read(tmp_path, stage):
+    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=b"\2\0"))
+    source = Arrays({"x": tmp_path / "x.npy"})
+    assert [example["x"] for example in examples(stage(source))] == [b"a", b"b"]
+    assert source.location() is None
 
 
 def npy(shape: object, descr: object = "|u1", data: bytes = b"", version: bytes = b"\1\0") -> bytes:
@@ -418,38 +376,23 @@ HOSTILE = {
     "rows of nothing without end": (npy((10**12, 0)), r"^the rows of the arrays hold no values"),
     "more rows than fit an index": (npy((2**70, 0)), r"^the rows of the arrays hold no values"),
     "more elements than fit": (npy((1, 0, 2**62, 2**62)), r"more than 2\^63 - 1 elements$"),
-    "a negative length": (
-        npy((-1, -1), data=b"a"),
-        r"has the shape \(-1, -1\); every dimension must be an int",
-    ),
+    "a negative length": (npy((-1, -1), data=b"a"), r"has the shape \(-1, -1\); every dimension must be"),
     "truth for a length": (npy((True,), data=b"a"), r"has the shape \(True,\); every dim"),
-    "half a row": (
-        npy((1.5,), data=b"a"),
-        r"is not a readable \.npy array: shape is not valid: \(1\.5,\)",
-    ),
+    "half a row": (npy((1.5,), data=b"a"), r"is not a readable \.npy array: shape is not valid: \(1\.5,\)"),
     "no rows axis": (npy((), data=b"a"), r"is a single value; the first axis must count the examples"),
     "objects": (npy((1,), "|O", b"\x80\x04N."), r"holds Python objects, which are never unpickled"),
     "bfloat16": (npy((1,), "<V2", b"ab"), r"dtype void16 cannot be stored; convert it to one of bfloat16"),
     "an unknown dtype": (npy((1,), "zzz"), r"is not a readable \.npy array: descr is not a valid dtype"),
     "a dtype of its own": (
         npy((1,), ("<f4", (2**40,))),
-        r"is not a readable \.npy array: invalid shape in fixed-type tuple",
+        r"readable \.npy array: invalid shape in fixed-type",
     ),
-    "a number for a character": (
-        npy((1,), "<U1", b"\xff" * 4),
-        r"holds a number above 0x10ffff, which is not",
-    ),
+    "a number for a character": (npy((1,), "<U1", b"\xff" * 4), r"holds a number above 0x10ffff, which is"),
     "no magic": (b"PK\3\4 and so on", r": is not an \.npy file$"),
     "nothing": (b"", r": is not an \.npy file$"),
     "another version": (npy((1,), version=b"\4\0"), r"format version 4\.0; 1\.0, 2\.0 and 3\.0 can be read$"),
-    "a header that is longer than its file": (
-        b"\x93NUMPY\2\0" + b"\xff" * 8,
-        r"EOF: reading array header, expected 4294967295 bytes got 4$",
-    ),
-    "a header of 10,001 bytes": (
-        npy_with_header(b" " * 10_001, version=b"\2\0"),
-        r"EOF: reading array header, expected 10001 bytes got 10000$",
-    ),
+    "a header beyond its file": (b"\x93NUMPY\2\0" + b"\xff" * 8, r"expected 4294967295 bytes got 4$"),
+    "10,001 bytes": (npy_with_header(b" " * 10_001, version=b"\2\0"), r"expected 10001 bytes got 10000$"),
     "a header that is cut": (npy((1,))[:20], r"is not a readable \.npy array: EOF"),
     "a header that is a list": (npy_with_header(b"[]\n"), r"Header is not a dictionary"),
     "a header of mixed keys": (npy_with_header(b"{1: 2, 'a': 3}\n"), r"is not a readable \.npy array"),
@@ -464,19 +407,10 @@ def test_a_hostile_file_is_refused_before_it_is_loaded(data, message, tmp_path, 
     path.write_bytes(data)
     with pytest.raises(InputError, match=message):
         examples(stage(Arrays({"x": path})))
-
-
-@pytest.mark.parametrize(("data", "message"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_member_of_an_archive_is_refused(data, message, tmp_path, stage):
     with zipfile.ZipFile(tmp_path / "all.npz", "w") as archive:
         archive.writestr("x.npy", data)
     with pytest.raises(InputError, match=message.replace(r"x\.npy: ", r"all\.npz\[x\]: ")):
         examples(stage(Arrays.open([str(tmp_path / "all.npz")])))
-
-
-def test_format_version_2_with_its_longer_header_is_read(tmp_path, stage):
-    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=b"\2\0"))
-    assert [example["x"] for example in examples(stage(Arrays({"x": tmp_path / "x.npy"})))] == [b"a", b"b"]
 
 
 def test_paths_that_are_missing_or_not_files_are_named(tmp_path, stage):
@@ -485,41 +419,12 @@ def test_paths_that_are_missing_or_not_files_are_named(tmp_path, stage):
             stage(Arrays(source))
     with raises(InputError, "npz-unreadable"):
         Arrays.open([str(tmp_path / "gone.npz")])
-    (tmp_path / "folder.npy").mkdir()
-    with raises(InputError, "unreadable"):
-        stage(Arrays({"x": tmp_path / "folder.npy"}))
-
-
-def test_a_missing_member_is_named(tmp_path, stage):
     np.savez(tmp_path / "all.npz", x=np.zeros(2))
     with raises(InputError, "npz-unreadable"):
         stage(Arrays({"y": Member(str(tmp_path / "all.npz"), "y")}))
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_damaged_archive_is_read_correctly_or_refused(method, tmp_path, stage):
-    array = np.arange(40, dtype=np.uint16).reshape(4, 10)
-    sound = io.BytesIO()
-    file = io.BytesIO()
-    np.save(file, array)
-    with zipfile.ZipFile(sound, "w", method) as archive:
-        archive.writestr(zipfile.ZipInfo("x.npy"), file.getvalue(), method)
-    refused = 0
-    path = tmp_path / "all.npz"
-    for place in range(0, len(sound.getvalue()), 2):
-        damaged = bytearray(sound.getvalue())
-        damaged[place] ^= 1 << place // 2 % 8
-        path.write_bytes(damaged)
-        folder = tmp_path / f"{place}"
-        folder.mkdir()
-        try:
-            got = examples(Arrays.open([str(path)]).stage(folder))
-        except InputError:
-            refused += 1
-        else:
-            names = [name for name in got[0] if name != "key"]
-            assert [example[names[0]] for example in got] == [row.tobytes() for row in array]
-    assert refused > 20
+    (tmp_path / "folder.npy").mkdir()
+    with raises(InputError, "unreadable"):
+        stage(Arrays({"x": tmp_path / "folder.npy"}))
 
 
 def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage):
@@ -570,9 +475,6 @@ def test_only_an_array_of_scalars_can_group(by, stage):
     "arguments",
     [
         ["a.npy", "--shards", "4", "b.npy", "out"],
-        ["--shards", "4", "a.npy", "b.npy", "out"],
-        ["a.npy", "b.npy", "out", "--shards", "4"],
-        ["a.npy", "--list", "a", "b.npy", "--shards=4", "out", "--json"],
         ["a.npy", "--shards", "4", "b.npy", "--json", "out", "--", "--runner=DirectRunner"],
     ],
 )
@@ -590,8 +492,6 @@ def test_options_may_be_given_between_arrays(arguments, in_folder, capfd):
     [
         (["a.npy", "--shards", "4"], "the following arguments are required: DATASET"),
         (["a.npy", "--sahrds", "b.npy", "out"], "unrecognized arguments: --sahrds"),
-        (["a.npy", "out", "--shards"], "argument --shards: expected one argument"),
-        (["a.npy", "--seed", "x", "out"], "--seed x must be an integer"),
     ],
 )
 def test_a_mistake_between_arrays_is_reported_in_one_line(arguments, message, in_folder, capfd):
@@ -599,7 +499,3 @@ def test_a_mistake_between_arrays_is_reported_in_one_line(arguments, message, in
     err = capfd.readouterr().err
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_the_output_may_be_next_to_the_arrays(tmp_path):
-    assert Arrays({"x": tmp_path / "x.npy"}).location() is None

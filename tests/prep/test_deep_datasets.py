@@ -50,49 +50,6 @@ def assert_exact(root, split="train", start=0):
     assert np.array_equal(batch["mask"], np.stack(CLASSES)[numbers])
 
 
-def test_a_build_is_verified_shown_and_audited(rows, tmp_path, quiet_build, capsys):
-    out = tmp_path / "out"
-    manifest = quiet_build(table(rows), out, engine="local")
-    assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 3))
-    assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 9, 1))
-    assert_exact(out)
-    assert verify(out, decode=True)
-    assert not audit(out).notes
-    for verb, wanted in (
-        (["info", str(out)], "uint16"),
-        (["show", str(out), "0.png"], "image: PNG 12 x 9 (height x width), mode RGB, 16 bits per sample, "),
-        (["show", str(out), "0.png"], "mask: PNG 12 x 9 (height x width), mode I;16, "),
-    ):
-        assert main(verb) == 0
-        assert wanted in capsys.readouterr().out
-    saved = tmp_path / "saved.png"
-    assert main(["show", str(out), "0.png", "--save", str(saved)]) == 0
-    assert np.array_equal(pixels(saved.read_bytes()), SCANS[0])
-
-
-def test_derived_datasets_keep_the_values(rows, tmp_path, quiet_build):
-    out = tmp_path / "out"
-    quiet_build(table(rows), out, engine="local")
-    reshard(out, tmp_path / "resharded", shards=2)
-    assert_exact(tmp_path / "resharded")
-    text = (rows / "metadata.csv").read_text().splitlines(keepends=True)
-    (rows / "metadata.csv").write_text("".join([text[0], *text[3:]]))
-    quiet_build(table(rows), tmp_path / "half", engine="local")
-    (rows / "metadata.csv").write_text("".join(text[:3]))
-    append([rows], tmp_path / "half", engine="local")
-    assert_exact(tmp_path / "half")
-    assert verify(tmp_path / "half", decode=True)
-
-
-def test_tensorflow_datasets_reads_the_values(rows, tmp_path, quiet_build):
-    quiet_build(table(rows), tmp_path / "out", engine="local")
-    builder = tfds.builder_from_directory(tmp_path / "out")
-    for example in builder.as_dataset(split="train").as_numpy_iterator():
-        number = int(example["key"][:1])
-        assert np.array_equal(example["image"], SCANS[number])
-        assert np.array_equal(example["mask"], CLASSES[number])
-
-
 def test_adopted_images_of_16_bits_keep_them(tmp_path):
     shallow = (SCANS[1] >> 8).astype(np.uint8)
     examples = [png(SCANS[0]), png(shallow)]
@@ -108,27 +65,6 @@ def test_adopted_images_of_16_bits_keep_them(tmp_path):
     assert np.array_equal(batch["image"], [SCANS[0], shallow.astype(np.uint16) * 257])
 
 
-@pytest.mark.parametrize(
-    ("encoded", "dtype", "fault"),
-    [
-        (png(CLASSES[0]), "uint8", None),
-        (png(SCANS[0][:, :, :1]), "uint16", None),
-        (png(CLASSES[0]), "uint16", "the mask 'mask' has 8 bits per sample, but the schema has uint16"),
-        (
-            png(SCANS[0][:, :, :1]),
-            "uint8",
-            "the mask 'mask' has 16 bits per sample, but the schema has uint8",
-        ),
-    ],
-)
-def test_a_mask_must_have_the_bits_of_the_schema(encoded, dtype, fault):
-    assert decoded_fault(encoded, Feature("mask", "mask", dtype, (None, None, 1)), 1000) == fault
-
-
-def test_an_image_of_8_bits_is_sound_in_a_dataset_of_16():
-    assert decoded_fault(png(CLASSES[0]), Feature("image", "image", "uint16", (*SIZE, 3)), 1000) is None
-
-
 def test_gray_of_16_bits_is_stretched_before_it_is_compared():
     """Scanners use 12 of 16 bits, of which Pillow's own conversion to 8 keeps nothing."""
     ramp = np.linspace(100, 3000, 64 * 64).reshape(64, 64).astype(np.uint16)
@@ -142,3 +78,46 @@ def test_gray_of_16_bits_is_stretched_before_it_is_compared():
     flat = io.BytesIO()
     Image.fromarray(np.full((4, 4), 7, np.uint16)).save(flat, "PNG")
     assert np.asarray(glance(flat.getvalue(), 2)[1]).max() == 0
+
+
+def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build, capsys):
+    out = tmp_path / "out"
+    manifest = quiet_build(table(rows), out, engine="local")
+    assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 3))
+    assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 9, 1))
+    assert_exact(out)
+    assert verify(out, decode=True)
+    assert not audit(out).notes
+    saved = tmp_path / "saved.png"
+    assert main(["show", str(out), "0.png", "--save", str(saved)]) == 0
+    printed = capsys.readouterr().out
+    assert "image: PNG 12 x 9 (height x width), mode RGB, 16 bits per sample, " in printed
+    assert "mask: PNG 12 x 9 (height x width), mode I;16, " in printed
+    assert np.array_equal(pixels(saved.read_bytes()), SCANS[0])
+    for example in tfds.builder_from_directory(out).as_dataset(split="train").as_numpy_iterator():
+        number = int(example["key"][:1])
+        assert np.array_equal(example["image"], SCANS[number])
+        assert np.array_equal(example["mask"], CLASSES[number])
+    reshard(out, tmp_path / "resharded", shards=2)
+    assert_exact(tmp_path / "resharded")
+    text = (rows / "metadata.csv").read_text().splitlines(keepends=True)
+    (rows / "metadata.csv").write_text("".join([text[0], *text[3:]]))
+    quiet_build(table(rows), tmp_path / "half", engine="local")
+    (rows / "metadata.csv").write_text("".join(text[:3]))
+    append([rows], tmp_path / "half", engine="local")
+    assert_exact(tmp_path / "half")
+
+
+@pytest.mark.parametrize(
+    ("number_of_bits", "kind", "dtype", "fault"),
+    [
+        (8, "mask", "uint8", None),
+        (16, "mask", "uint16", None),
+        (8, "image", "uint16", None),
+        (8, "mask", "uint16", "the mask 'x' has 8 bits per sample, but the schema has uint16"),
+        (16, "mask", "uint8", "the mask 'x' has 16 bits per sample, but the schema has uint8"),
+    ],
+)
+def test_a_mask_must_have_the_bits_of_the_schema(number_of_bits, kind, dtype, fault):
+    encoded = png(CLASSES[0] if number_of_bits == 8 else SCANS[0][:, :, :1])
+    assert decoded_fault(encoded, Feature("x", kind, dtype, (None, None, 1)), 1000) == fault

@@ -8,16 +8,19 @@ import struct
 import tracemalloc
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.errors import raises
+from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.sources.arrays.files import stage_arrays
 from tfshards.prep.sources.arrays.npz import Member
 from tfshards.schemas import InputError
+
+from .test_arrays import columns
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -41,13 +44,7 @@ def write(path: Path, *names: str, data: bytes = SOUND, method: int = zipfile.ZI
 
 
 def rows(path: Path, folder: Path) -> dict[str, list[object]]:
-    """Return the values of each feature."""
-    folder.mkdir()
-    reader = Arrays.open([str(path)]).stage(folder)
-    listing = reader.listing()
-    outcomes = reader.read(listing.rows(np.arange(listing.num_examples)), listing.schema)
-    columns = zip(*(outcome.values for outcome in outcomes), strict=True)
-    return dict(zip(listing.schema.names, map(list, columns), strict=True))
+    return columns(Arrays.open([str(path)]), folder)
 
 
 def in_directory(path: Path, place: int, layout: str, *values: int) -> None:
@@ -88,151 +85,19 @@ def test_sizes_in_zip64_fields_are_read(path, tmp_path):
     assert len(rows(path, tmp_path / "staged")["x"]) == 3
 
 
-def test_an_archive_may_have_a_comment(path, tmp_path):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.comment = b"made in 2026"
-        archive.writestr("x.npy", SOUND)
-    assert len(rows(path, tmp_path / "staged")["x"]) == 3
-
-
 PATH_TRICK = r"has a path as its name; rename it to a plain NAME\.npy$"
 NAMES = {
-    "up": ("../x.npy", PATH_TRICK),
-    "up from within": ("a/../../x.npy", PATH_TRICK),
-    "here": ("./x.npy", PATH_TRICK),
-    "absolute": ("/x.npy", PATH_TRICK),
-    "nothing between": ("a//x.npy", PATH_TRICK),
-    "the other slash": ("..\\x.npy", PATH_TRICK),
-    "a drive": ("C:\\x.npy", PATH_TRICK),
-    "a folder": ("a/", r"the member 'a/' is a folder or a link; an \.npz file holds arrays only$"),
-    "a folder named as an array": ("a.npy/", r"is a folder or a link"),
-    "no array": (
-        "readme.txt",
-        r"the member 'readme\.txt' is not an array; every member must be a NAME\.npy$",
-    ),
-    "no name": (".npy", r"the member '\.npy' is not an array; every member must be"),
+    **dict.fromkeys(("../x.npy", "a/../../x.npy", "./x.npy", "/x.npy", "a//x.npy"), PATH_TRICK),
+    **dict.fromkeys(("..\\x.npy", "C:\\x.npy"), PATH_TRICK),
+    **dict.fromkeys(("a/", "a.npy/"), r" is a folder or a link; an \.npz file holds arrays only$"),
+    **dict.fromkeys(("readme.txt", ".npy"), r" is not an array; every member must be a NAME\.npy$"),
 }
 
 
-@pytest.mark.parametrize(("name", "message"), NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize(("name", "message"), NAMES.items())
 def test_a_member_name_with_a_path_is_refused(name, message, path):
     write(path, name)
     with pytest.raises(InputError, match=r"all\.npz: .*" + message):
-        Arrays.open([str(path)])
-
-
-def test_a_member_name_with_a_nul_is_refused(path):
-    write(path, "x.npy_evil")
-    path.write_bytes(path.read_bytes().replace(b"x.npy_evil", b"x.npy\0evil"))
-    with pytest.raises(InputError, match=r"the member 'x\.npy\\x00evil' has a path as its name"):
-        Arrays.open([str(path)])
-
-
-def test_a_link_is_refused(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        link = zipfile.ZipInfo("x.npy")
-        link.external_attr = 0o120777 << 16
-        archive.writestr(link, b"/etc/passwd")
-    with pytest.raises(InputError, match=r"the member 'x\.npy' is a folder or a link"):
-        Arrays.open([str(path)])
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_repeated_member_name_is_refused(path):
-    write(path, "x.npy", "y.npy", "x.npy")
-    with pytest.raises(InputError, match=r"all\.npz: the member 'x\.npy' occurs 2 times$"):
-        Arrays.open([str(path)])
-
-
-def test_an_empty_archive_is_refused(path):
-    write(path)
-    with pytest.raises(InputError, match=r"all\.npz: has no members$"):
-        Arrays.open([str(path)])
-
-
-def test_an_encrypted_member_is_refused(path):
-    write(path, "x.npy")
-    in_directory(path, 8, "<H", 1)
-    with pytest.raises(InputError, match=r"'x\.npy' is encrypted; unpack the archive and use its \.npy fil"):
-        Arrays.open([str(path)])
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, 93])
-def test_a_compression_method_that_numpy_does_not_write_is_refused(method, path):
-    write(path, "x.npy", method=method if method != 93 else zipfile.ZIP_STORED)
-    in_directory(path, 10, "<H", method)
-    with pytest.raises(InputError, match=rf"by method {method}; write the file with numpy\.savez_compressed"):
-        Arrays.open([str(path)])
-
-
-@pytest.mark.parametrize("size", [len(SOUND) - 1, len(SOUND) + 1, 2**32 - 2])
-def test_a_stored_member_must_have_its_declared_length(size, path):
-    write(path, "x.npy")
-    in_directory(path, 24, "<I", size)
-    with pytest.raises(
-        InputError, match=rf"declares {size} bytes, which its 140 bytes, stored, cannot hold$"
-    ):
-        Arrays.open([str(path)])
-
-
-def test_an_impossible_deflate_ratio_is_refused_by_the_directory(path):
-    write(path, "x.npy", data=npy(np.zeros(10**6, np.uint8)), method=zipfile.ZIP_DEFLATED)
-    assert len(Arrays.open([str(path)]).arrays) == 1
-    in_directory(path, 24, "<I", 2**31)
-    with pytest.raises(InputError, match=r"declares 2147483648 bytes, which its \d+ bytes, deflated, cannot"):
-        Arrays.open([str(path)])
-
-
-@pytest.mark.parametrize("difference", [-1, 1])
-def test_a_deflated_member_that_unpacks_to_another_length_is_refused(difference, path, tmp_path):
-    data = SOUND if difference > 0 else SOUND + b"x"
-    write(path, "x.npy", data=data, method=zipfile.ZIP_DEFLATED)
-    in_directory(path, 16, "<I", zlib.crc32(data))
-    in_directory(path, 24, "<I", len(data) + difference)
-    message = r"holds 13 bytes of data; uint16 \(3, 2\) needs 12" if difference > 0 else "Bad CRC-32"
-    with pytest.raises(InputError, match=rf"all\.npz\[x\]: .*{message}"):
-        rows(path, tmp_path / "staged")
-
-
-def test_a_wrong_length_in_header_and_directory_is_found_at_the_end_of_the_data(path, tmp_path):
-    longer = SOUND.replace(b"(3, 2)", b"(3, 9)")
-    write(path, "x.npy", data=longer, method=zipfile.ZIP_DEFLATED)
-    in_directory(path, 24, "<I", len(longer) + 42)
-    with raises(InputError, "npz-unreadable"):
-        rows(path, tmp_path / "staged")
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_wrong_checksum_is_refused(method, path, tmp_path):
-    write(path, "x.npy", method=method)
-    in_directory(path, 16, "<I", 0)
-    with raises(InputError, "npz-unreadable"):
-        rows(path, tmp_path / "staged")
-
-
-def test_bytes_after_the_archive_are_refused(path):
-    write(path, "x.npy")
-    path.write_bytes(path.read_bytes() + b"!")
-    with pytest.raises(
-        InputError, match=r"all\.npz: bytes follow the end of the archive; it is damaged, or t"
-    ):
-        Arrays.open([str(path)])
-
-
-def test_bytes_before_the_archive_are_refused(path):
-    write(path, "x.npy")
-    path.write_bytes(b"#!/bin/sh\n" + path.read_bytes())
-    with pytest.raises(InputError, match=r"all\.npz: 10 bytes precede the archive; it is damaged, or two"):
-        Arrays.open([str(path)])
-
-
-def test_members_that_share_bytes_are_refused(path):
-    write(path, "x.npy", "y.npy")
-    data = bytearray(path.read_bytes())
-    second = data.rindex(b"PK\1\2")
-    struct.pack_into("<I", data, second + 42, 0)
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=r"the member '[xy]\.npy' overlaps the next one; the archive is dam"):
         Arrays.open([str(path)])
 
 
@@ -273,3 +138,99 @@ def test_an_archive_replaced_after_its_names_were_read_is_reported(path, tmp_pat
     write(path, "y.npy")
     with raises(InputError, "npz-unreadable"):
         source.stage(tmp_path)
+
+
+def link(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("x.npy")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, b"/etc/passwd")
+
+
+def overlap(path: Path) -> None:
+    write(path, "x.npy", "y.npy")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, data.rindex(b"PK\1\2") + 42, 0)
+    path.write_bytes(data)
+
+
+def changed(change: Callable[[bytes], bytes], name: str = "x.npy") -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        write(path, name)
+        path.write_bytes(change(path.read_bytes()))
+
+    return make
+
+
+def with_field(place: int, value: int) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        write(path, "x.npy")
+        in_directory(path, place, "<H", value)
+
+    return make
+
+
+NUL = changed(lambda data: data.replace(b"x.npy_evil", b"x.npy\0evil"), "x.npy_evil")
+UNSOUND = {
+    "a name with a NUL": (NUL, r"the member 'x\.npy\\x00evil' has a path as its name"),
+    "a link": (link, r"the member 'x\.npy' is a folder or a link"),
+    "a name twice": (lambda path: write(path, "x.npy", "y.npy", "x.npy"), r"'x\.npy' occurs 2 times$"),
+    "no members": (lambda path: write(path), r"has no members$"),
+    "encrypted": (with_field(8, 1), r"'x\.npy' is encrypted; unpack the archive and use its \.npy fil"),
+    "bzip2": (with_field(10, 12), r"by method 12; write the file with numpy\.savez_compressed"),
+    "an unknown method": (with_field(10, 93), r"by method 93; write the file with numpy\.savez_compressed"),
+    "bytes after it": (
+        changed(lambda data: data + b"!"),
+        r"bytes follow the end of the archive; it is damaged",
+    ),
+    "bytes before it": (changed(lambda data: b"#!/bin/sh\n" + data), r"10 bytes precede the archive; it is"),
+    "members that share bytes": (overlap, r"'[xy]\.npy' overlaps the next one; the archive is damaged"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(("make", "message"), UNSOUND.values(), ids=UNSOUND.keys())
+def test_an_unsound_archive_is_refused_by_its_directory(make, message, path):
+    make(path)
+    with pytest.raises(InputError, match=rf"all\.npz: .*{message}"):
+        Arrays.open([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("data", "method", "size", "kind"),
+    [
+        *(
+            (SOUND, zipfile.ZIP_STORED, size, "stored")
+            for size in (len(SOUND) - 1, len(SOUND) + 1, 2**32 - 2)
+        ),
+        (npy(np.zeros(10**6, np.uint8)), zipfile.ZIP_DEFLATED, 2**31, "deflated"),
+    ],
+)
+def test_an_impossible_size_is_refused_by_the_directory(data, method, size, kind, path):
+    write(path, "x.npy", data=data, method=method)
+    assert len(Arrays.open([str(path)]).arrays) == 1
+    in_directory(path, 24, "<I", size)
+    with pytest.raises(
+        InputError, match=rf"declares {size} bytes, which its \d+ bytes, {kind}, cannot hold$"
+    ):
+        Arrays.open([str(path)])
+
+
+LONGER = SOUND.replace(b"(3, 2)", b"(3, 9)")
+
+
+@pytest.mark.parametrize(
+    ("data", "size", "checksum", "error"),
+    [
+        (SOUND, len(SOUND) + 1, zlib.crc32(SOUND), fault("npy-size", num_bytes=13)),
+        (SOUND + b"x", len(SOUND), zlib.crc32(SOUND + b"x"), "npz-unreadable"),
+        (LONGER, len(LONGER) + 42, zlib.crc32(LONGER), "npz-unreadable"),
+        (SOUND, len(SOUND), 0, "npz-unreadable"),
+    ],
+)
+def test_a_member_that_is_not_as_declared_is_refused(data, size, checksum, error, path, tmp_path):
+    write(path, "x.npy", data=data, method=zipfile.ZIP_DEFLATED)
+    in_directory(path, 16, "<I", checksum)
+    in_directory(path, 24, "<I", size)
+    with raises(InputError, error):
+        rows(path, tmp_path / "staged")

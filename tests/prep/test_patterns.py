@@ -103,6 +103,9 @@ def test_a_folder_of_which_all_images_are_excluded_is_no_class_or_split(image_fo
 def test_excluding_every_image_is_an_error(small_folder):
     with raises(InputError, "patterns-leave-none", num_images=13):
         ImageFolder(small_folder, exclude=["**"]).listing()
+    with raises(InputError, "patterns-leave-none") as found:
+        ImageFolder(small_folder, include=["*.jpg"], exclude=["*.bmp"]).listing()
+    assert found.value.lines[0].startswith("include='*.jpg' matches no image")
 
 
 def test_the_order_of_patterns_does_not_change_the_options():
