@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from tfshards.prep.sources.base import Outcome
 from tfshards.schemas import InputError
@@ -89,6 +89,10 @@ def changed(path: AnyPath | bytes) -> InputError:
 class FetchRequest(Generic[Found]):
     """What a function returns: in the background, or, if there is no room for it, when it is asked for."""
 
+    _lock = threading.Lock()
+    # bytes of all requests of the process
+    _held: ClassVar[int] = 0
+
     def __init__(self, read: Callable[[], Found], num_bytes: int) -> None:
         self._read = read
         self._num_bytes = num_bytes
@@ -97,10 +101,10 @@ class FetchRequest(Generic[Found]):
     def result(self) -> Found:
         """Return what was read, and do not count its bytes any longer."""
         found = self._ahead.result()
-        if found is not None:
-            _room.leave(self._num_bytes)
-            return found
-        return self._read()
+        if found is None:
+            return self._read()
+        self._count(-self._num_bytes)
+        return found
 
     def cancel(self) -> None:
         """Do not read it, or drop what was read."""
@@ -108,40 +112,26 @@ class FetchRequest(Generic[Found]):
             self._ahead.add_done_callback(self._drop)
 
     def _read_ahead(self) -> Found | None:
-        if not _room.enter(self._num_bytes):
+        if not self._count(self._num_bytes):
             return None
         try:
             return self._read()
         except BaseException:
-            _room.leave(self._num_bytes)
+            self._count(-self._num_bytes)
             raise
 
     def _drop(self, ahead: Future[Found | None]) -> None:
         if not ahead.exception() and ahead.result() is not None:
-            _room.leave(self._num_bytes)
+            self._count(-self._num_bytes)
 
-
-class _Room:
-    """The memory of a process for what is read ahead."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held = 0
-
-    def enter(self, num_bytes: int) -> bool:
-        """Return whether there is room for so many bytes, and count them if there is."""
-        with self._lock:
-            if self._held + num_bytes > _MOST_AHEAD:
+    @staticmethod
+    def _count(num_bytes: int) -> bool:
+        """Count bytes that are held, or return False if there is no room for more."""
+        with FetchRequest._lock:
+            if num_bytes > 0 and FetchRequest._held + num_bytes > _MOST_AHEAD:
                 return False
-            self._held += num_bytes
+            FetchRequest._held += num_bytes
             return True
-
-    def leave(self, num_bytes: int) -> None:
-        with self._lock:
-            self._held -= num_bytes
-
-
-_room = _Room()
 
 
 @dataclass(frozen=True)

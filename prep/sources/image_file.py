@@ -112,11 +112,7 @@ def checked_content(
 ) -> Normalized | Rejected:
     """Return the normalized image in what was read, or why it is rejected.
 
-    Args:
-        path: path of the file, whose suffix may identify the format; may be empty.
-        content: what was read, without bytes if there are more than ``options`` allow.
-        options: how images are checked, converted and stored.
-        images: of a mask, the images that it may belong to.
+    The suffix of ``path``, which may be empty, may identify the format; a mask may belong to ``images``.
     """
     if content.data is None:
         return Rejected(Reason.TOO_LARGE, f"{content.size} bytes; at most {options.max_bytes}")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfshards.prep import Arrays
-from tfshards.prep.sources.arrays.reader import ArraysReader
+from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.schemas import InputError, OptionsError
 
 ARRAYS = {

@@ -11,7 +11,7 @@ import pytest
 from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.arrays.reader import ArraysReader
+from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.schemas import Feature, InputError, OptionsError
 
 STRINGS = {
@@ -126,6 +126,8 @@ def test_class_names_are_stored_in_the_dataset(quiet_build, tmp_path):
         ({"X": np.zeros((2, 3)), "y": np.array(["b", "a"])}, None, "y", "as in scikit-learn"),
         ({"y": np.array([5, 6]), "label": np.array([1, 0])}, None, "label", "label is first"),
         ({"y": np.array([1, 0]), "labels": np.array([5, 6])}, "y", "y", "named by the user"),
+        ({"X": np.zeros(2), "Y": np.array([1, 0])}, None, "Y", "in capitals"),
+        ({"Y": np.zeros(2), "y": np.array([1, 0])}, None, "y", "not in capitals first"),
         ({"species": np.array([1, 0])}, "species", "species", "any name"),
         ({"y": np.array([1, 0])}, "", None, "none is wanted"),
         ({"y": np.array([0.5, 1.5])}, None, None, "a quantity"),
@@ -219,14 +221,6 @@ def test_a_repair_keeps_the_roles_of_the_build(roles, features, splits, tmp_path
     shard.write_bytes(b"x" + whole[1:])
     assert main(["verify", str(out), *(argument for path in inputs for argument in ("--repair", path))]) == 0
     assert shard.read_bytes() == whole
-
-
-@pytest.mark.parametrize(
-    ("names", "label"), [(["X", "Y"], "Y"), (["Y", "y"], "y"), (["Y", "Labels"], "Labels"), (["X"], None)]
-)
-def test_labels_may_be_named_in_capitals(names, label, tmp_path):
-    reader = stage(Arrays({name: np.arange(3) for name in names}), tmp_path / "staged")
-    assert reader.label == label
 
 
 def test_zeros_of_either_sign_are_one_group_and_rows_without_a_value_are_none(tmp_path):

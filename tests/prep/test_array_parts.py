@@ -57,6 +57,7 @@ ORDERS = {
     ),
     "counted from 1 to the last": (["x-1-of-2.npy", "x-2-of-2.npy"], ["x-2-of-2.npy", "x-1-of-2.npy"], "x"),
     "one of one": (["x-00000-of-00001.npy"], ["x-00000-of-00001.npy"], "x"),
+    "with numbers in the name": (["a-1-b-0.npy", "a-1-b-1.npy"], ["a-1-b-1.npy", "a-1-b-0.npy"], "a-1-b"),
     "in a folder": (["d/x-0.npy", "d/x-1.npy"], ["d/x-0.npy", "d/x-1.npy"], "x"),
     "by a pattern": (["x-0.npy", "x-1.npy", "x-2.npy"], ["x-*.npy"], "x"),
     "by a pattern with a name": (["x_1.npy", "x_2.npy"], ["y=x_?.npy"], "y"),

@@ -17,7 +17,7 @@ from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.arrays.files import stage_arrays
 from tfshards.prep.sources.arrays.npz import Member
-from tfshards.prep.sources.arrays.reader import ArraysReader
+from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.prep.sources.base import Accepted
 from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
 from tfshards.schemas.schema import ITEM_SIZES

@@ -142,7 +142,7 @@ import dataclasses
 import numpy as np
 from tfshards.prep import Arrays, build
 from tfshards.prep.engines import local
-from tfshards.prep.sources.arrays.reader import ArraysReader
+from tfshards.prep.sources.arrays.source import ArraysReader
 local.num_helpers = lambda *_: 2
 class Reader(ArraysReader):
     pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 
 import numpy as np
 import pytest
@@ -216,27 +215,6 @@ def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, cap
     assert "is taken for" not in capsys.readouterr().err
 
 
-def test_an_image_without_a_mask_is_rejected_and_named(write, tmp_path, quiet_build):
-    root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png")
-    source = ImageFolder(root)
-    warning = "there is no mask in 'masks' for 1 of 3 images, such as 'images/lone3.png'; it is not added to "
-    warning += "the dataset"
-    assert warning in plan(source, tmp_path / "out").warnings
-    manifest = quiet_build(source, tmp_path / "out", engine="local", options=Options(max_rejected="50%"))
-    assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
-    (path,) = (tmp_path / "out").glob("rejected-*.jsonl")
-    assert '"there is no mask of the same name"' in path.read_text()
-
-
-def test_masks_without_images_and_other_files_are_counted(write, tmp_path):
-    root = write(*pairs("{}/a1"), "masks/lone2.png", "other/x3.png")
-    shutil.copy(root / "images/a1.png", root / "loose.png")
-    listing = ImageFolder(root).listing()
-    assert listing.keys == [b"images/a1.png"]
-    assert listing.skipped == {"beside the folders": 2, "mask without an image": 1}
-    assert "there is no image for 1 of 2 masks, such as 'masks/lone2.png'" in listing.warnings[0]
-
-
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
@@ -338,3 +316,16 @@ def test_an_edited_mask_is_named_as_such(write, tmp_path, quiet_build):
     (write(*pairs("{}/a3"), "images/lone4.png") / "masks" / "a3.png").unlink()
     with raises(BuildError, "too-many-rejected"):
         append([root], out, log=log.append)
+
+
+def test_images_and_masks_that_are_alone_are_named_and_counted(write, tmp_path, quiet_build):
+    root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png", "masks/lone4.png", "other/x3.png")
+    source = ImageFolder(root)
+    warnings = plan(source, tmp_path / "out").warnings
+    assert "there is no mask in 'masks' for 1 of 3 images, such as 'images/lone3.png'" in warnings[0]
+    assert "there is no image for 1 of 3 masks, such as 'masks/lone4.png'" in warnings[1]
+    manifest = quiet_build(source, tmp_path / "out", engine="local", options=Options(max_rejected="50%"))
+    assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
+    assert manifest.totals.reasons["skipped"] == {"beside the folders": 1, "mask without an image": 1}
+    (path,) = (tmp_path / "out").glob("rejected-*.jsonl")
+    assert '"there is no mask of the same name"' in path.read_text()

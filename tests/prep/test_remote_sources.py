@@ -47,7 +47,7 @@ def put(bucket, key, data):
 def room_is_free():
     """Return whether nothing is held that was read ahead, after the requests under way have ended."""
     for _ in range(100):
-        if not fetching._room._held:
+        if not fetching.FetchRequest._held:
             return True
         time.sleep(0.05)
     return False

@@ -186,12 +186,6 @@ def unreadable_file(root: Path) -> None:
     (root / "cat" / "x\n.png").chmod(0)
 
 
-def unreadable_unknown(root: Path) -> None:
-    (root / "cat" / "x\n.png").write_bytes(b"secret")
-    (root / "cat" / "x\n.png").rename(root / "cat" / "x\n")
-    (root / "cat" / "x\n").chmod(0)
-
-
 def unreadable_folder(root: Path) -> None:
     (root / "x\n").mkdir(mode=0)
 
@@ -202,7 +196,7 @@ def link_into_an_unreadable_folder(root: Path) -> None:
     os.symlink("../../closed/1.png", root / "cat" / "link.png")
 
 
-UNREADABLE = [unreadable_file, unreadable_unknown, unreadable_folder, link_into_an_unreadable_folder]
+UNREADABLE = [unreadable_file, unreadable_folder, link_into_an_unreadable_folder]
 
 
 BUILD_EACH = """

@@ -175,7 +175,8 @@ def _numbered(paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _prefix(path: str, pattern: re.Pattern[str]) -> str:
-    return pattern.sub(r"\1", Path(path).stem)
+    found = pattern.fullmatch(Path(path).stem)
+    return found[1] if found else ""
 
 
 def _matches(argument: str, pattern: str) -> list[str]:

@@ -65,14 +65,8 @@ def stage_arrays(
 ) -> dict[str, MappedArray]:
     """Return the mapped arrays by feature name: one for each array, or for each field of a structured one.
 
-    Args:
-        given: see ``Arrays``; arrays that are not in .npy files on a disk are copied into ``folder``.
-        folder: an empty folder.
-        preview: copy only arrays of scalars, and read only the headers of other arrays.
-
-    Raises:
-        InputError: an array cannot be read, holds Python objects, has no axis, or its file has another size
-            than the header declares; or chunks differ.
+    Arrays that are not in .npy files on a disk are copied into ``folder``, which is empty; for a ``preview``
+    only arrays of scalars, of which the others have only headers.
     """
     if isinstance(given, np.ndarray):
         given = _features(plain_arrays("", given))

@@ -136,13 +136,11 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class MappedFile:
-    """An array in one .npy file, or a field of a structured array.
+    """An array in one .npy file, or a field of a structured array, whose names are outermost first.
 
     Attributes:
         path: the file; empty if only the header was read.
-        layout: dtype and shape; the dtype has no fields.
         summary: values that identify the layout, and the content of a copy.
-        fields: names of the field, from the outermost to the innermost; empty for the whole array.
         identity: size and time of the user's own file or object; empty for a copy of what does not change.
         is_copy: whether the file is a copy of an object.
     """

@@ -32,10 +32,8 @@ class Description(NamedTuple):
     """What the plan needs to know of one element.
 
     Attributes:
-        key: the key.
         size: number of bytes of its values.
         label: number or name of its class; -1 if there are no labels.
-        split: name of its split, or nothing.
         features: digest of its features, which names their file.
         digest: digest of its values.
         origin: file name, offset and length of its values; or the pickled value that is read again.

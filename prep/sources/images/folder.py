@@ -27,7 +27,13 @@ from tfshards.prep.sources.image_file import (
     mask_feature,
     mask_options,
 )
-from tfshards.prep.sources.images.layout import FileTable, FolderRules, arrange
+from tfshards.prep.sources.images.layout import (
+    FileTable,
+    FolderRules,
+    arrange,
+    check_split_folders,
+    unread_files,
+)
 from tfshards.prep.sources.images.masks import (
     find_mask_folders,
     folder_name,
@@ -35,7 +41,6 @@ from tfshards.prep.sources.images.masks import (
     pair_files,
     read_files,
 )
-from tfshards.prep.sources.images.split_folders import check_split_folders, unread_files
 from tfshards.prep.sources.keys import groups_of_keys, to_bytes
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
 from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of

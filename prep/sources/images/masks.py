@@ -34,10 +34,8 @@ MASK_SUFFIXES = tuple(dict.fromkeys([b".png", *SUFFIXES, *(suffix.upper() for su
 class MaskFolders:
     """Where the images and the masks of a source are; both have the same folders and names inside.
 
-    Attributes:
-        images: folder of the images, relative to the source; empty for the source itself.
-        masks: folder of the masks, relative to the source.
-        in_splits: whether both are in each split folder, instead of in the source.
+    The two folders are relative to the source, which ``images`` may be, or to each split folder if they are
+    ``in_splits``.
     """
 
     images: bytes
