@@ -1,11 +1,16 @@
-"""The verb ``build``."""
+"""The verbs ``build`` and ``plan``, which take the same arguments of a source."""
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from tfshards.prep.cli.arguments import settings_of, source_of
+from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb
+from tfshards.prep.progress.lines import as_warning
+from tfshards.schemas import OptionsError
+from tfshards.schemas.storage import any_path
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +54,51 @@ BUILD = Verb(
     _run,
     takes_beam_args=True,
     is_resumable=True,
+    takes_jobs=True,
+    has_kinds=True,
+)
+
+
+def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        metavar="N",
+        help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
+    )
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="estimate time, memory and bytes of the build from a sample that is read for about 2 s",
+    )
+
+
+def _run_plan(args: argparse.Namespace) -> Result:
+    from tfshards.prep.building.decisions import outlook, wanted_of
+    from tfshards.prep.building.output_state import inspect_output
+    from tfshards.prep.building.preview import plan
+    from tfshards.prep.planning.plan import plan_json, plan_text
+
+    if args.batch_size < 1:
+        raise OptionsError("batch-size-range", batch_size=args.batch_size)
+    source = source_of(args)
+    shards, options = settings_of(args)
+    found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options, estimate=args.estimate)
+    lines = [*map(as_warning, found.warnings)]
+    for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
+        args.log(line)
+    typed = partial(with_flags, parser=args.parser)
+    return Result(
+        lambda: plan_text(found, args.batch_size, typed), lambda: plan_json(found, args.batch_size, typed)
+    )
+
+
+PLAN = Verb(
+    "plan",
+    "show what build would produce, without decoding images",
+    _add_plan_arguments,
+    _run_plan,
     takes_jobs=True,
     has_kinds=True,
 )

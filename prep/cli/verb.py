@@ -49,17 +49,10 @@ class Result:
 class Verb:
     """A verb of the command line.
 
-    Attributes:
-        name: name on the command line.
-        help: line in the list of verbs, and description of the verb.
-        add_arguments: adds the arguments of the verb to its parser. Each is stored under the name of the
-            library's parameter that it sets, since errors of the library name parameters.
-        run: runs the verb with the parsed arguments and returns its result; nothing else is printed to
-            standard output. The arguments include ``log``, which prints status lines, and ``beam_args``.
-        takes_beam_args: whether pipeline options of Apache Beam may follow a bare ``--``.
-        is_resumable: whether the same command resumes an interrupted one.
-        takes_jobs: whether ``--jobs`` limits its processes and threads.
-        has_kinds: whether it has a parser for each kind of source, with the arguments of a build.
+    Each argument is stored under the name of the parameter that it sets, since errors of the library name
+    parameters. ``run`` returns the result; nothing else is printed to standard output. Its arguments
+    include ``log``, which prints status lines, and ``beam_args``, the pipeline options after a bare ``--``. A
+    verb that has kinds has a parser for each kind of source, with the arguments of a build.
     """
 
     name: str

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from tfshards.prep.cli.adopt import ADOPT
 from tfshards.prep.cli.audit import AUDIT
-from tfshards.prep.cli.build import BUILD
+from tfshards.prep.cli.build import BUILD, PLAN
 from tfshards.prep.cli.completion import COMPLETION
 from tfshards.prep.cli.derived import MERGE, RESHARD
 from tfshards.prep.cli.edited import APPEND, RELABEL, REMOVE
 from tfshards.prep.cli.export import EXPORT
 from tfshards.prep.cli.generations import GENERATIONS, PRUNE, RESTORE
-from tfshards.prep.cli.plan import PLAN
-from tfshards.prep.cli.report import REPORT
-from tfshards.prep.cli.show import DIFF, INFO, SHOW
+from tfshards.prep.cli.show import DIFF, INFO, REPORT, SHOW
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.cli.verify import VERIFY
 

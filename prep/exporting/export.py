@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import local_path, require_space, write_blocks_atomically
-from tfshards.schemas.json_reader import Json
+from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
@@ -66,7 +66,8 @@ class Export:
 
     def to_json(self) -> dict[str, Json]:
         """Return the attributes as JSON values."""
-        return {**asdict(self), "files": dict(self.files)}
+        found: dict[str, Json] = as_json(self)
+        return found
 
 
 def export(

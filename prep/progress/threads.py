@@ -108,16 +108,10 @@ class _StopError(Exception):
 
 
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:
-    """Return the result of ``work`` for each item.
+    """Return the result of ``work`` for each item, or raise the first error.
 
-    Args:
-        work: called with an item and a function to which it reports progress. After an error in one thread,
-            that function ends the other threads, so ``work`` should call it often, with 0 if need be.
-        items: one item per call.
-        tick: receives the progress of all threads, from any thread.
-
-    Raises:
-        Exception: the first error of a thread.
+    ``work`` reports progress with a function that also ends it after an error in another thread, so it calls
+    that often, with 0 if need be.
     """
     stop = threading.Event()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfshards.schemas import Problem
 from tfshards.schemas.errors import counted, one_line
-from tfshards.schemas.json_reader import Json
+from tfshards.schemas.json_reader import Json, as_json
 
 # how many problems of one file are printed; all are counted
 _SHOWN_PER_FILE = 20
@@ -52,7 +52,7 @@ class VerificationReport:
 
     def to_json(self) -> list[Json]:
         """Return every problem as an object with ``place`` and ``message``."""
-        return [_problem_json(problem) for problem in self.problems]
+        return [as_json(problem) for problem in self.problems]
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,9 +94,9 @@ class RepairReport:
     def to_json(self) -> dict[str, Json]:
         """Return the problems found, the paths repaired and the problems left."""
         return {
-            "found": [_problem_json(problem) for problem in self.found],
+            "found": as_json(self.found),
             "repaired": list(self.repaired),
-            "left": [_problem_json(problem) for problem in self.left],
+            "left": as_json(self.left),
         }
 
 
@@ -114,10 +114,3 @@ def _lines(problems: Sequence[Problem]) -> list[str]:
 
 def _verdict(dataset: str, number: int) -> str:
     return one_line(f"{dataset}: {counted(number, 'problem') if number else 'sound'}")
-
-
-def _problem_json(problem: Problem) -> dict[str, Json]:
-    found: dict[str, Json] = {"place": problem.place, "message": problem.message}
-    if isinstance(problem, RecordProblem):
-        found |= {"record": problem.record, "offset": problem.offset, "key": problem.key}
-    return found

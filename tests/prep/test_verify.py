@@ -398,18 +398,6 @@ def test_a_record_that_violates_the_schema_is_named(data, fault, tmp_path):
     assert_found(verify(root, deep=True), [rf"-00001: record 1 at byte \d+(, key '7')?: {fault}"])
 
 
-LISTS = Schema(
-    (
-        Feature("numbers", "int", "int16", (None,)),
-        Feature("reals", "float", "float32", (None,)),
-        Feature("words", "bytes", "bytes", (None,)),
-        Feature("tags", "label", "int64", (None,)),
-        Feature("key", "bytes", "bytes"),
-    ),
-    ("cat", "dog"),
-)
-
-
 @pytest.mark.parametrize(
     ("dtype", "least", "most"),
     [
@@ -427,26 +415,6 @@ def test_integers_beyond_their_dtype_are_named(dtype, least, most, tmp_path):
         f"record {key}, key '{key}': the feature 'n' holds {beyond}, which is out of range for {dtype}"
         for key, beyond in ((1, below), (2, above), (3, above))
     ]
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "feature", "fault"),
-    [
-        (
-            0,
-            [1.5],
-            Feature("numbers", "float", "float32", (None,)),
-            "'numbers' is a list of float instead of int",
-        ),
-        (3, [1, 0, 2, 3], LISTS["tags"], "the label 2 is not one of the 2 classes"),
-    ],
-)
-def test_a_list_of_another_type_than_in_the_schema_is_named(tmp_path, place, value, feature, fault):
-    values: list[object] = [[], [], [], [], b"1"]
-    values[place] = value
-    features = [*LISTS.features[:place], feature, *LISTS.features[place + 1 :]]
-    root = dataset_of(tmp_path, [record(Schema(tuple(features)), values)], LISTS)
-    assert_found(verify(root, deep=True), [rf"-00001: record 0 at byte 0, key '1': .*{fault}$"])
 
 
 def test_many_faults_of_a_shard_are_listed_in_twenty_lines_and_counted(tmp_path):
