@@ -109,11 +109,6 @@ def test_every_page_is_in_the_navigation():
     assert missing == []
 
 
-def test_no_page_has_a_diagram_that_the_site_would_show_as_code():
-    pages = [path.name for path in (ROOT / "docs").glob("*.md") if "```mermaid" in path.read_text()]
-    assert pages == []
-
-
 def test_the_charts_name_columns_of_tables_that_exist(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "website")
     from charts import add_charts

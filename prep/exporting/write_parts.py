@@ -80,7 +80,9 @@ def read_journal(directory: Path, identity: Json) -> Journal:
                 parts[int(str(entry["part"]))] = str(entry.get("mark")), files
             else:
                 finished = files
-    return Journal(identity, frozenset(map(str, cast("list[Json]", first["binary"]))), parts, finished)
+    binary = first.get("binary")
+    names = frozenset(map(str, binary)) if isinstance(binary, list) else frozenset()
+    return Journal(identity, names, parts, finished)
 
 
 def _entry(line: bytes) -> dict[str, Json]:
