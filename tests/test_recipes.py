@@ -226,6 +226,11 @@ def dataset_and_new_photos():
     two_classes("new_photos", count=40)
 
 
+def dataset_and_folder():
+    dataset()
+    Path("exported").mkdir()
+
+
 def records():
     np.save("digit.npy", np.arange(6) % 2)
     np.save("debug.npy", np.arange(6))
@@ -302,6 +307,8 @@ RECIPES = {
     "How do I use TFRecord files written by another tool?": (records, {}),
     "How do I know before I build?": (two_classes, {}),
     "How do I find out what limits reading?": (large_dataset, {}),
+    "How do I export the dataset to another format?": (dataset_and_folder, {}),
+    "How do I get a page that shows a dataset?": (dataset, {}),
 }
 
 

@@ -189,31 +189,6 @@ def test_the_recipe_of_looking_at_a_dataset_prints_classes_and_examples(tmp_path
     assert re.findall(r"^split val, example (\d),", first, re.M) == ["0", "1", "2"]
 
 
-def test_the_recipe_of_a_page_writes_pages_and_a_contact_sheet(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    photos(*(f"photos/cat/{number}.jpg" for number in range(5)))
-    run("build images photos data/photos")
-    capsys.readouterr()
-    for words in commands(sections(HOW_TO)["How do I get a page that shows a dataset?"]):
-        run(shlex.join(words))
-    files = capsys.readouterr().out.splitlines()
-    assert files == ["photos-report.html", "photos.html", "sheet.png", "photos-report.html"]
-    assert all(Path(file).stat().st_size > 10_000 for file in files if file.endswith(".html"))
-    with Image.open("sheet.png") as sheet:
-        assert sheet.width > 5 * 12
-
-
-def test_exports_run_as_printed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    two_classes(count=2)
-    run("build images photos data/photos")
-    Path("exported").mkdir()
-    for words in commands(sections(HOW_TO)["How do I export the dataset to another format?"]):
-        run(shlex.join(words))
-    assert len(list(Path("exported").glob("photos/data/*.parquet"))) == 1
-    assert len(list(Path("exported").glob("unlabeled/*.tar"))) == 1
-
-
 def test_the_recipes_of_editing_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     photos(*(f"photos/{('cat', 'dog')[number % 2]}/{number:03}.jpg" for number in range(8)))
