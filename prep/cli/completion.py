@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from tfshards.prep.cli.option_files import subcommands
 from tfshards.prep.cli.verb import Result, Verb
@@ -23,13 +24,28 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.cli.parser import make_parser
 
     parser = make_parser(args.verbs)
-    verbs = subcommands(parser).values()
-    for each in (*verbs, *(kind for verb in verbs for kind in subcommands(verb).values())):
+    for verb in subcommands(parser).values():
+        _add_flags_of_kinds(verb)
+    for each in _with_subcommands(parser):
         for action in each._actions:
             if action.metavar in (*_FILES, *_FOLDERS):
                 action.complete = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
     script = shtab.complete(parser, args.shell)
     return Result(lambda: script, lambda: {"shell": args.shell, "script": script})
+
+
+def _add_flags_of_kinds(verb: argparse.ArgumentParser) -> None:
+    """Add to a verb the flags of all kinds, which may follow it if ``--config`` or ``--from`` gives KIND."""
+    for kind in subcommands(verb).values():
+        for action in kind._actions:
+            if action.option_strings and not {*action.option_strings} & {*verb._option_string_actions}:
+                verb._add_action(action)
+
+
+def _with_subcommands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for each in subcommands(parser).values():
+        yield from _with_subcommands(each)
 
 
 COMPLETION = Verb("completion", "print a script that completes commands in a shell", _add_arguments, _run)
