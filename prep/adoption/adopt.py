@@ -11,8 +11,8 @@ from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopt
 from tfshards.prep.adoption.record_files import ChosenFiles, choose_files
 from tfshards.prep.adoption.seen import FeatureRoles, Findings
 from tfshards.prep.adoption.tfds import declared_features, with_label
-from tfshards.prep.building.decisions import difference
 from tfshards.prep.building.output import locked
+from tfshards.prep.building.output_state import difference
 from tfshards.prep.progress.lines import Log, Meter, as_warning, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError, read_frames

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tfshards.prep.building.commit import commit, confirmed, identified, rejects_text, unless_committed
 from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
-from tfshards.prep.building.decisions import is_up_to_date, wanted_of
 from tfshards.prep.building.inputs_file import describe_changes, inputs_of, read_inputs
 from tfshards.prep.building.output import (
     claimed,
@@ -21,7 +20,7 @@ from tfshards.prep.building.output import (
     read_damage,
     staged,
 )
-from tfshards.prep.building.output_state import OutputState
+from tfshards.prep.building.output_state import OutputState, is_up_to_date, wanted_of
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import (
     check_rejects,
@@ -153,10 +152,7 @@ class WrittenShards:
 
 
 def write_shards(build: PlannedBuild, *, may_be_empty: bool = False) -> WrittenShards:
-    """Write every shard, and rewrite those that change because of rejected inputs.
-
-    See ``final_layouts`` for ``may_be_empty``.
-    """
+    """Write every shard, and rewrite those that change because of rejected inputs."""
     prepare(build)
     first = build.write("first", build.plan.layouts)
     layouts, rejects = balanced(build, first, may_be_empty=may_be_empty)
@@ -177,11 +173,7 @@ def prepare(build: PlannedBuild) -> None:
 def balanced(
     build: PlannedBuild, first: Mapping[ShardId, FinishedShard], *, may_be_empty: bool = False
 ) -> tuple[Layouts, list[Reject]]:
-    """Return the final layouts, and the inputs that are not in them because the first shards rejected them.
-
-    Raises:
-        BuildError: more inputs are rejected than the options allow.
-    """
+    """Return the final layouts, and the inputs that are in none because the first shards rejected them."""
     plan, options = build.plan, build.options
     rejects = [reject for shard in first.values() for reject in shard.rejected]
     check_rejects(rejects, plan, options, build.area)

@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tfshards.prep.building.decisions import Wanted, up_to_date
 from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
 from tfshards.prep.building.output import discard_others, locked, remove_staged
-from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.building.output_state import OutputState, Wanted, inspect_output, up_to_date
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Log, as_warning
 from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, with_views
@@ -129,10 +128,8 @@ def _check_free(manifest: Manifest, state: OutputState) -> None:
 def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
     """Write the views of a committed dataset that are missing, and remove the build area of its build.
 
-    In a store, other areas may be in use; on a disk, ``discard_others`` removes them.
-
-    Raises:
-        IncompleteError: a file cannot be written or removed.
+    In a store, other areas may be in use; on a disk, ``discard_others`` removes them. A file that cannot be
+    written or removed raises IncompleteError.
     """
     try:
         _complete(manifest, folder)
@@ -184,10 +181,7 @@ def confirmed(state: OutputState, wanted: Wanted, log: Log, *, is_compared: bool
 
 
 def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
-    """Complete a dataset whose commit came to an end, but not what follows it; do nothing if that fails.
-
-    ``dataset`` need not be a dataset; a line is logged only if something was left.
-    """
+    """Complete a dataset whose commit came to an end, but not what follows it; do nothing if that fails."""
     folder = any_path(dataset)
     if isinstance(folder, Path) and not (folder / AREA_NAME).is_dir():
         return

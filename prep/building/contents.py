@@ -10,7 +10,7 @@ import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.inputs_file import has_masks, inputs_content, inputs_of, read_inputs
-from tfshards.prep.building.rejects import final_layouts, is_still_duplicate
+from tfshards.prep.building.rejects import final_layouts, original_of
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
@@ -18,6 +18,7 @@ from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Log, WorkProgress
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import FrameReader, RecordError, masked_crc32c
+from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
@@ -28,7 +29,6 @@ from tfshards.schemas.compression import Compression
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name, rejects_name
-from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
 
 # What was written for an input: the masked CRC-32C of its record, or the reason for which it was rejected;
@@ -41,10 +41,7 @@ _WHY = "whose modification times differ"
 
 
 def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequence[Held]) -> IntArray:
-    """Return the numbers of the inputs that would give another record, or another rejection, now.
-
-    ``held`` is what was written for each of them.
-    """
+    """Return the numbers of the inputs that would now give something else than what they ``held``."""
     differs = np.zeros(len(numbers), dtype=np.bool_)
     encode = example_encoder(listing.schema)
     progress = WorkProgress("comparing inputs", len(numbers))
@@ -67,11 +64,16 @@ def differing(listing: Listing, reader: Reader, numbers: IntArray, held: Sequenc
 
 
 def _is_rejected_still(reject: Reject, outcome: Outcome, listing: Listing, reader: Reader) -> bool:
-    if isinstance(outcome, Accepted):
-        return reject.reason == Reason.DUPLICATE.value and is_still_duplicate(
-            reject, outcome, listing, reader
-        )
-    return (outcome.reason.value, outcome.detail) == (reject.reason, reject.detail)
+    """Return whether an input still has the same fault, or the content of the input that it repeats."""
+    if not isinstance(outcome, Accepted):
+        return (outcome.reason.value, outcome.detail) == (reject.reason, reject.detail)
+    key = original_of(reject)
+    original = None if key is None else listing.find(key)
+    if original is None:
+        return False
+    (other,) = reader.read(listing.rows(np.array([original], dtype=np.int64)), listing.schema)
+    digest = content_digest(listing.schema)
+    return isinstance(other, Accepted) and digest(other.values) == digest(outcome.values)
 
 
 def changed_inputs(

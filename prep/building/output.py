@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tfshards.prep.building.decisions import (
+from tfshards.prep.building.output_state import (
+    OutputState,
     Wanted,
     builds_to_discard,
     check_usable,
+    compare_contents,
     discard_message,
+    inspect_output,
     is_committed,
 )
-from tfshards.prep.building.output_state import OutputState, compare_contents, inspect_output
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.sources.base import Reader, Source

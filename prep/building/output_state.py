@@ -1,22 +1,46 @@
-"""Inspect an output folder once, as a value from which builds, commits and pruning decide."""
+"""Inspect an output folder once, as a value, and decide from it what a build, a commit or pruning does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfshards.prep.imaging.options import VERSIONS, with_all_images
+from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import FormatError, InputError, Manifest, Problem, Shard, read_manifest
-from tfshards.schemas.build_area import AREA_NAME, areas, read_record
+from tfshards.schemas import (
+    FormatError,
+    InputError,
+    Manifest,
+    Problem,
+    Schema,
+    Shard,
+    TfshardsError,
+    read_manifest,
+)
+from tfshards.schemas.build_area import AREA_NAME, areas, check_owned, foreign, read_record
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.manifest_file import file_problems, manifest_version
+from tfshards.schemas.manifest_file import file_problems, is_manifest, manifest_version
 from tfshards.schemas.names import MANIFEST_NAME, rejects_name
-from tfshards.schemas.storage import AnyPath, RemoteStatus
+from tfshards.schemas.storage import AnyPath, RemotePath, RemoteStatus
+
+# What manifests record about the datasets that a dataset was derived from.
+_INPUTS = ("origin", "of")
+# Recorded options that have another name than the parameter that gives them.
+_PARAMETERS = {
+    "dropped": "drop",
+    "image_columns": "images",
+    "split_array": "split",
+    "split_column": "split",
+}
+# What is recorded with the options, but that no parameter gives.
+_NOT_PARAMETERS = (*VERSIONS, "quality", "same_image", "source")
 
 
 @dataclass(frozen=True)
@@ -142,3 +166,165 @@ def _unfinished(root: AnyPath) -> UnfinishedBuild:
         has_begun=(root / "first").is_dir(),
         options=read_record(root)[0],
     )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The build that is to be in an output; the attributes are as in the manifest that it would have."""
+
+    name: str
+    schema: Schema
+    options: Mapping[str, Json]
+    inputs_digest: str
+
+    @property
+    def plan_id(self) -> str:
+        """The id of the plan, which names the build area."""
+        return plan_id_of(self.name, self.schema, self.options, self.inputs_digest)
+
+    def is_in(self, manifest: Manifest | None) -> bool:
+        """Return whether a dataset was built with the same plan, from inputs that may have other content."""
+        if manifest is None or not manifest.inputs_digest:
+            return False
+        return self.plan_id == plan_id_of(
+            manifest.name, manifest.schema, with_all_images(manifest.options), manifest.inputs_digest
+        )
+
+
+def wanted_of(plan: Plan) -> Wanted:
+    """Return the build of a plan."""
+    return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
+
+
+def check_usable(state: OutputState) -> None:
+    """Raise InputError if the output is a file, holds files but no dataset, or a manifest of another tool."""
+    folder = state.folder
+    if state.is_file:
+        raise InputError("dataset-is-file", folder=folder)
+    check_owned(folder)
+    if state.is_foreign:
+        raise InputError("folder-not-empty", folder=folder, a_file=state.a_file)
+    if state.fault and not is_manifest(folder / MANIFEST_NAME):
+        raise foreign(folder / MANIFEST_NAME)
+
+
+def is_up_to_date(
+    state: OutputState, wanted: Wanted, *, overwrite: bool, changes: Callable[[], str] = lambda: ""
+) -> bool:
+    """Return whether the output already holds this build with all of its files, as far as the plan says.
+
+    ``changes`` returns how the inputs differ from those of the dataset, for the message of an error.
+
+    Raises:
+        InputError: it holds another dataset, or damaged files of this one, and ``overwrite`` is false; or it
+            holds a dataset whose records were written by another program.
+        FormatError: its manifest cannot be read, and ``overwrite`` is false.
+    """
+    folder, manifest = state.folder, state.manifest
+    if state.fault and not overwrite:
+        raise state.fault
+    if manifest is None:
+        return False
+    if state.is_adopted:
+        # they stay as they are, and there may be no other copy
+        raise InputError("dataset-not-ours", folder=folder)
+    if not wanted.is_in(manifest):
+        if overwrite:
+            return False
+        edits = _edits(manifest)
+        if edits:
+            raise InputError("dataset-edited", folder=folder, edits=edits)
+        raise InputError(
+            "dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes)
+        )
+    if state.damage and not overwrite:
+        raise InputError("dataset-damaged", folder=folder, damage=state.damage[0])
+    return not state.damage
+
+
+def _edits(manifest: Manifest) -> str:
+    """Return what the edits of a dataset were, such as ``1 example was removed``; empty without edits."""
+    counts = {"removed": len(manifest.made.removed), "relabeled": manifest.made.num_relabeled}
+    return " and ".join(
+        f"{counted(count, 'example')} {'was' if count == 1 else 'were'} {done}"
+        for done, count in counts.items()
+        if count
+    )
+
+
+def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
+    """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
+    causes = [f"another name ({manifest.name!r})"] if manifest.name != wanted.name else []
+    kind = manifest.options.get("source")
+    if kind != wanted.options.get("source"):
+        # each kind has options of its own
+        return "with " + " and ".join([*causes, f"another kind of source ({kind!r})"])
+    changed = _changed(with_all_images(manifest.options), wanted.options)
+    options = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
+    if options:
+        causes.append(f"other options ({', '.join(options)})")
+    if "appended" in manifest.options:
+        causes.append("appended examples")
+    elif manifest.inputs_digest != wanted.inputs_digest or {*_INPUTS} & {*changed}:
+        found = changes()
+        # with other options, the same inputs may be divided into other splits
+        if found or not causes:
+            causes.append(f"other inputs ({found})" if found else "other inputs")
+    return "with " + " and ".join(causes or ["other features or class names"])
+
+
+def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
+    """Return the status line about a dataset that is complete; contents are compared, or only sizes."""
+    how = "all bytes" if is_compared else "sizes of its files"
+    see = "" if is_compared else "; 'tfshards verify' compares contents"
+    return f"{folder} is up to date ({how} were compared{see})"
+
+
+def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
+    """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
+    changed = _changed(with_all_images(manifest.options), options)
+    return f"options ({', '.join(map(_as_parameter, changed))})" if changed else "inputs"
+
+
+def outlook(state: OutputState, wanted: Wanted) -> list[str]:
+    """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
+    try:
+        is_found = is_up_to_date(state, wanted, overwrite=False)
+    except TfshardsError as error:
+        return [str(error)]
+    line = f"{state.folder} already holds this build, unless the content of inputs has changed"
+    return [line] if is_found else []
+
+
+def is_committed(build: UnfinishedBuild, state: OutputState) -> bool:
+    """Return whether a build area is left of the dataset, whose process was killed after the commit."""
+    return bool(state.manifest and build.placed_id == state.manifest.build_id)
+
+
+def builds_to_discard(state: OutputState, plan_id: str) -> list[UnfinishedBuild]:
+    """Return the unfinished builds that this build of the same output replaces, and the committed one.
+
+    If the manifest cannot be read, nothing is discarded, since the files that it names are not known. Nor is
+    anything in an object store, where these builds may be running: ``prune`` removes them.
+    """
+    if state.fault or isinstance(state.folder, RemotePath):
+        return []
+    return [build for build in state.unfinished if build.plan_id != plan_id or is_committed(build, state)]
+
+
+def discard_message(build: UnfinishedBuild, options: Mapping[str, Json]) -> str:
+    """Return the status line about a build that is discarded for one with these options."""
+    changed = _changed(build.options, options) if build.options else []
+    names = f" ({', '.join(map(_as_parameter, changed))})" if changed else ""
+    return f"discarding an unfinished build: its inputs or options differ{names}"
+
+
+def _as_parameter(option: str) -> str:
+    """Return the parameter that gives a recorded option, as ``seed=``; the command line shows its flag."""
+    return option if option in _NOT_PARAMETERS else f"{_PARAMETERS.get(option, option)}="
+
+
+def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    # which follows from it
+    return [name for name in changed if name != "quality" or "jpeg_quality" not in changed]

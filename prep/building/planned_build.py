@@ -76,11 +76,7 @@ class PlannedBuild:
         )
 
     def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
-        """Write the shards of these layouts that are not finished; return all of their shards.
-
-        Raises:
-            BuildError: a shard could not be written; the finished ones stay in the build area.
-        """
+        """Write the shards of these layouts that are not finished; return all of their shards."""
         cancel_lost_job(self.area.job_path, self.log)
         missing = self.begin(phase, layouts)
         if missing:

@@ -10,20 +10,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tfshards.prep.building.decisions import check_usable
 from tfshards.prep.building.output import dataset_name, output_folder
-from tfshards.prep.building.output_state import inspect_output
+from tfshards.prep.building.output_state import check_usable, inspect_output
 from tfshards.prep.building.rejects import loss_warnings
 from tfshards.prep.engines.local import num_helpers
 from tfshards.prep.planning.balance import permutation
-from tfshards.prep.planning.estimate import Estimate, work_of
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Plan
+from tfshards.prep.planning.plan import Estimate, Plan
 from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import num_jobs, num_writers
 from tfshards.prep.sources.base import Reader, Source
@@ -58,7 +57,7 @@ def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_se
     num_shards = sum(map(len, plan.layouts.values()))
     whole = Written(plan.listing.num_examples, int(plan.listing.sizes.sum()))
     helpers = num_helpers(whole, num_shards)
-    with tempfile.TemporaryDirectory() as folder, PeakMemory() as memory:
+    with tempfile.TemporaryDirectory() as folder, _watched_memory() as memory:
         rounds = [*_rounds(plan, _task(plan, reader, compression, Path(folder)))]
     num_sampled = sum(one.source.num_examples for one in rounds)
     rejected = Counter(reject.reason for one in rounds for reject in one.finished.rejected)
@@ -71,7 +70,7 @@ def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_se
     writing = max(cpu / num_jobs(), wall / (1 + helpers)) if helpers else wall
     # a shard that lost an example is written again
     again: float = 1 - (1 - rejected.total() / num_sampled) ** (whole.num_examples / num_shards)
-    grown = memory.most_bytes - memory.first_bytes
+    grown = max(memory) - memory[0]
     at_once = 1 if helpers else min(num_writers(), num_shards)
     shard_bytes = sum(one.finished.shard.num_bytes for one in rounds)
     return Estimate(
@@ -80,7 +79,7 @@ def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_se
         num_cores=num_jobs(),
         num_processes=1 + helpers,
         seconds=before + writing * _share(whole, timed) * (1 + again),
-        memory_bytes=(1 + helpers) * memory.first_bytes + (at_once + helpers) * grown,
+        memory_bytes=(1 + helpers) * memory[0] + (at_once + helpers) * grown,
         output_bytes=round(shard_bytes * _share(whole, rounds)),
         rejected=dict(sorted(rejected.items())),
         losses=tuple(loss_warnings(one.finished for one in rounds)),
@@ -89,7 +88,7 @@ def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_se
 
 def _share(whole: Written, rounds: Sequence[_Round]) -> float:
     """Return how many times the work of these rounds is in the whole build."""
-    return work_of(*whole) / sum(work_of(*one.source) for one in rounds)
+    return whole.work / sum(one.source.work for one in rounds)
 
 
 def _task(plan: Plan, reader: Reader, compression: Compression, folder: Path) -> ShardTask:
@@ -136,27 +135,23 @@ def _rounds(plan: Plan, task: ShardTask) -> Iterator[_Round]:
         count, index = min(_FACTOR * count, fitting, largest), index + 1
 
 
-class PeakMemory:
-    """Records the most memory that this process has, in a thread; a context manager."""
+@contextmanager
+def _watched_memory() -> Iterator[list[int]]:
+    """Yield a list to which a thread adds the memory of this process all the time."""
+    found, ended = [memory_bytes()], threading.Event()
 
-    def __init__(self) -> None:
-        self.first_bytes: int = memory_bytes()
-        self.most_bytes: int = self.first_bytes
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+    def watch() -> None:
+        while not ended.wait(_WATCH_SECONDS):
+            found.append(memory_bytes())
 
-    def _watch(self) -> None:
-        while not self._ended.wait(_WATCH_SECONDS):
-            self.most_bytes = max(self.most_bytes, memory_bytes())
-
-    def __enter__(self) -> PeakMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self.most_bytes = max(self.most_bytes, memory_bytes())
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+        found.append(memory_bytes())
 
 
 def memory_bytes() -> int:

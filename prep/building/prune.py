@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfshards.prep.building.commit import complete, replace_manifest
-from tfshards.prep.building.decisions import is_committed
 from tfshards.prep.building.output import claimed, locked, output_folder
-from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.building.output_state import OutputState, inspect_output, is_committed
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.prep.writing.shard_names import data_files

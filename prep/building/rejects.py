@@ -14,8 +14,8 @@ from tfshards.prep.planning.balance import rebalance
 from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Log, as_warning
-from tfshards.prep.records.values import DIGEST_BYTES, content_digest
-from tfshards.prep.sources.base import Accepted, Listing, Reader
+from tfshards.prep.records.values import DIGEST_BYTES
+from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
 from tfshards.schemas import BuildError, Manifest
@@ -56,35 +56,11 @@ def find_duplicates(
     return dict(zip(number[repeated].tolist(), original[repeated].tolist(), strict=True))
 
 
-def duplicate_rejects(listing: Listing, found: Mapping[int, int]) -> list[Reject]:
-    """Return the duplicates as rejected inputs."""
-    return [
-        Reject(
-            to_text(listing.keys[number]),
-            Reason.DUPLICATE.value,
-            f"{_DETAIL}{to_text(listing.keys[original])!r}",
-            int(listing.sizes[number]),
-        )
-        for number, original in found.items()
-    ]
-
-
 def original_of(reject: Reject) -> str | None:
     """Return the key of the example that a reject is a duplicate of; None if it has another reason."""
     if reject.reason != Reason.DUPLICATE.value:
         return None
     return str(ast.literal_eval(reject.detail.removeprefix(_DETAIL)))
-
-
-def is_still_duplicate(reject: Reject, now: Accepted, listing: Listing, reader: Reader) -> bool:
-    """Return whether an input that was rejected still has the same content as the other input."""
-    key = original_of(reject)
-    original = None if key is None else listing.find(key)
-    if original is None:
-        return False
-    (outcome,) = reader.read(listing.rows(np.array([original], dtype=np.int64)), listing.schema)
-    digest = content_digest(listing.schema)
-    return isinstance(outcome, Accepted) and digest(outcome.values) == digest(now.values)
 
 
 _SHOWN = 5
@@ -155,12 +131,15 @@ def repeated_inputs(
     found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
     if not found:
         return []
-    rejects = duplicate_rejects(plan.listing, found)
+    keys, labels, sizes = plan.listing.keys, plan.listing.labels, plan.listing.sizes
+    rejects = [
+        Reject(to_text(keys[one]), Reason.DUPLICATE.value, f"{_DETAIL}{to_text(keys[of])!r}", int(sizes[one]))
+        for one, of in found.items()
+    ]
     if options.duplicates == "fail":
         have = "inputs have" if len(found) > 1 else "input has"
         text = f"{len(found)} {have} the content of another, and duplicates='fail' was given:"
         raise BuildError("duplicates-found", *_first(rejects), text=text)
-    keys, labels = plan.listing.keys, plan.listing.labels
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
         one = contradict[0]
@@ -178,10 +157,7 @@ def final_layouts(
 ) -> Layouts:
     """Return the layouts without the rejected inputs, which depend only on the plan and the set of rejects.
 
-    A split without accepted examples is left out if ``may_be_empty``.
-
-    Raises:
-        BuildError: a split has more shards than examples are left.
+    A split without accepted examples is left out if ``may_be_empty``; otherwise it raises BuildError.
     """
     if not rejects:
         return plan.layouts

@@ -44,10 +44,6 @@ def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool
     """Return the source that a dataset was built from, as far as its manifest records it.
 
     If ``is_grown``, the inputs may be more than those of the build, or only a part.
-
-    Raises:
-        OptionsError: the number of inputs is not that of the kind of source.
-        InputError: the dataset was not built from a source, or an input cannot be read.
     """
     # Links may be followed, since the result is compared with the dataset by digest.
     recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True, log=_ignore)
@@ -59,10 +55,6 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
 
     The dataset may have been resharded or merged since. Links are followed if the build did, or with
     ``follow_links``.
-
-    Raises:
-        OptionsError: the number of inputs is wrong, or ``follow_links`` has no effect.
-        InputError: the manifest records no options of a source, or an input cannot be read.
     """
     options = _source_options(manifest)
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
@@ -117,11 +109,7 @@ def _ignore(_: str) -> None:
 def added_membership(
     new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: AnyPath
 ) -> Membership:
-    """Return the split of each new example; ``numbers`` are those in the listing of the whole source.
-
-    Raises:
-        InputError: nothing determines the splits, or the dataset does not have one of them.
-    """
+    """Return the split of each new example; ``numbers`` are those in the listing of the whole source."""
     splits, cuts = manifest.splits, manifest.split_cuts
     if not len(numbers):
         return Membership({}, cuts)

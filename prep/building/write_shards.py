@@ -20,9 +20,14 @@ from tfshards.prep.building.build import (
     written_shards,
 )
 from tfshards.prep.building.commit import complete, confirmed
-from tfshards.prep.building.decisions import check_usable, is_up_to_date, wanted_of
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
-from tfshards.prep.building.output_state import OutputState, inspect_output
+from tfshards.prep.building.output_state import (
+    OutputState,
+    check_usable,
+    inspect_output,
+    is_up_to_date,
+    wanted_of,
+)
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.engines.transform import Collection, Transform, run_steps
 from tfshards.prep.planning.make_plan import check_option_types, make_plan

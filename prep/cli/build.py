@@ -75,8 +75,7 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_plan(args: argparse.Namespace) -> Result:
-    from tfshards.prep.building.decisions import outlook, wanted_of
-    from tfshards.prep.building.output_state import inspect_output
+    from tfshards.prep.building.output_state import inspect_output, outlook, wanted_of
     from tfshards.prep.building.preview import plan
     from tfshards.prep.planning.plan import plan_json, plan_text
 

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any
 
 from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.planning.estimate import work_of
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, OptionsError
@@ -123,7 +122,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
     """Return the number of processes that help to write this many examples and bytes."""
-    paid = work_of(*size) // _BYTES_PER_HELPER
+    paid = size.work // _BYTES_PER_HELPER
     return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 

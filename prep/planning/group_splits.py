@@ -10,9 +10,10 @@ examples.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +45,6 @@ def split_groups_by_class(
     that the ratio gives, divided by the size of the class, is as low as moves of single groups make it; with
     at most 512 groups, also as exchanges of two make it. That of the best of up to 32 starts is used, which
     is nearly always the lowest possible one for a dozen groups, but need not be for many.
-
-    Raises:
-        InputError: a split would be empty.
     """
     hash_of = {group: key_hash(group, seed) for group in set(groups)}
     names, members = np.unique([hash_of[group] for group in groups], return_inverse=True)
@@ -192,7 +190,7 @@ def _best_pair(table: _Table, split_of: IntArray, excess: FloatArray) -> tuple[i
     counts = np.zeros((table.num_groups, len(table.total)))
     counts[table.group, table.kind] = table.count
     best, found = -_LEAST, None
-    for one, other in _pairs(len(excess)):
+    for one, other in combinations(range(len(excess)), 2):
         ones, others = np.flatnonzero(split_of == one), np.flatnonzero(split_of == other)
         if not len(ones) or not len(others):
             continue
@@ -203,7 +201,3 @@ def _best_pair(table: _Table, split_of: IntArray, excess: FloatArray) -> tuple[i
         if gains[row, column] < best:
             best, found = gains[row, column], (int(ones[row]), int(others[column]))
     return found
-
-
-def _pairs(number: int) -> Iterator[tuple[int, int]]:
-    return ((one, other) for one in range(number) for other in range(one + 1, number))

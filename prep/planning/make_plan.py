@@ -48,12 +48,7 @@ def make_plan(
     options: Options,
     listing: Listing | None = None,
 ) -> Plan:
-    """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``.
-
-    Raises:
-        OptionsError: ``seed`` is out of range, or ``shards`` excludes ``options.shard_size``.
-        InputError: the source does not allow the build.
-    """
+    """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``."""
     shards.check_shard_size(options.shard_size)
     if not 0 <= seed < 1 << 63:
         raise OptionsError("seed-range", seed=seed)

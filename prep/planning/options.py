@@ -153,9 +153,6 @@ class ShardCounts:
     """Numbers of shards that a caller asks for, of single splits and of all others.
 
     Without ``default`` the number follows from the size of the shards.
-
-    Raises:
-        OptionsError: a number is not an integer of at least 1.
     """
 
     default: int | None = None
@@ -184,13 +181,10 @@ class ShardCounts:
     def of_splits(
         self, num_examples: Mapping[str, int], by_size: Mapping[str, int], shard_size: int | None
     ) -> dict[str, int]:
-        """Return the number of shards of each split.
+        """Return the number of shards of each split, or raise InputError if what was asked for does not fit.
 
         Splits for which none is requested get ``by_size``, at most one per example; a split without examples
         gets one.
-
-        Raises:
-            InputError: a split does not exist or has fewer examples than shards, or the size has no effect.
         """
         unknown = sorted(set(self.by_split) - set(num_examples))
         if unknown:

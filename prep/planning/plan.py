@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
-from tfshards.prep.planning.estimate import Estimate, estimate_json, estimate_lines
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.sources.base import Listing
 from tfshards.schemas import Schema
@@ -25,6 +25,33 @@ from tfshards.schemas.summary import class_lines, schema_lines, span, table
 _WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 # For each split, the example numbers of each shard in the order of writing.
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a build with the local engine takes on this machine.
+
+    Attributes:
+        num_sampled: number of examples that were read, checked, and written to a temporary folder.
+        sample_seconds: wall time of the sample.
+        num_cores: number of cores.
+        num_processes: number of processes that write shards.
+        seconds: wall time of the build, without the start of the program.
+        memory_bytes: the most memory of all processes together, without pages of files.
+        output_bytes: bytes of the shards.
+        rejected: number of examples of the sample by reason for which they are rejected.
+        losses: warnings about what conversions of the sample lose, with the options that keep it.
+    """
+
+    num_sampled: int
+    sample_seconds: float
+    num_cores: int
+    num_processes: int
+    seconds: float
+    memory_bytes: int
+    output_bytes: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +141,7 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
         *(table(steps) if has_steps else [no_steps]),
         *(one_line(typed(note)) for note in plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
-        *(map(typed, estimate_lines(plan.estimate)) if plan.estimate else ()),
+        *(map(typed, _estimate_lines(plan.estimate)) if plan.estimate else ()),
     ]
     return "\n".join(lines)
 
@@ -146,5 +173,48 @@ def plan_json(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
         "skipped": dict(plan.listing.skipped),
         **({"notes": [*map(typed, plan.notes)]} if plan.notes else {}),
         **({"warnings": [*map(typed, plan.warnings)]} if plan.warnings else {}),
-        **({"estimate": estimate_json(plan.estimate, typed)} if plan.estimate else {}),
+        **({"estimate": _estimate_json(plan.estimate, typed)} if plan.estimate else {}),
+    }
+
+
+def _estimate_lines(found: Estimate) -> list[str]:
+    """Return an estimate as lines of text."""
+    processes = f"{found.num_processes} process{'es' if found.num_processes > 1 else ''}"
+    cores = f"{found.num_cores} core{'s' if found.num_cores > 1 else ''}"
+    rows = [
+        ("estimate", "time", "memory", "shards"),
+        (
+            f"{processes} on {cores}",
+            duration(found.seconds),
+            size(found.memory_bytes),
+            size(found.output_bytes),
+        ),
+    ]
+    lines = [
+        *table(rows),
+        f"  from {found.num_sampled:,} examples, which took {found.sample_seconds:.1f} s; a build with other "
+        "engines, or on busy cores, takes another time",
+    ]
+    lines += [
+        f"  rejected in the sample: {count:,} {one_line(reason)}" for reason, count in found.rejected.items()
+    ]
+    return [*lines, *(f"  in the sample: {one_line(loss)}" for loss in found.losses)]
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text, such as ``2 min`` or ``1.5 h``, to two digits."""
+    for unit, most in (("s", 120), ("min", 120 * 60), ("h", math.inf)):
+        if seconds < most:
+            value = seconds / {"s": 1, "min": 60, "h": 3600}[unit]
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
+    raise AssertionError
+
+
+def _estimate_json(found: Estimate, typed: Callable[[str], str] = str) -> dict[str, Json]:
+    """Return an estimate as a JSON object; for ``typed`` see ``plan_text``."""
+    return {
+        **asdict(found),
+        "sample_seconds": round(found.sample_seconds, 3),
+        "seconds": round(found.seconds, 3),
+        "losses": [*map(typed, found.losses)],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
@@ -43,11 +43,7 @@ class Membership:
 
 
 def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
-    """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly.
-
-    Raises:
-        OptionsError: a text is not of that form, a name is repeated, or the ratios do not add up to 1.
-    """
+    """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly."""
     ratios: dict[str, Fraction] = {}
     for text in texts:
         name, _, number = text.partition("=")
@@ -95,10 +91,7 @@ def split_by_ratio(
 
     The examples of each value of ``strata`` are split separately, with sizes by largest remainder. Examples
     of one of the ``groups`` stay together, so that sizes are only as close to the ratios as whole groups
-    allow. For both, see ``group_splits``.
-
-    Raises:
-        InputError: a split would be empty.
+    allow. For both, see ``group_splits``. A split that would be empty raises InputError.
     """
     names = list(ratios)
     cuts: dict[str, Json] = {}
@@ -164,24 +157,25 @@ def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
 
 def key_hash(key: bytes, seed: int) -> str:
     """Return the keyed hash by which keys are sorted, as 32 hex digits (docs/format.md)."""
-    return _hash(key, _seeded(seed)).hex()
+    return _hasher(seed)(key).hex()
 
 
-def _seeded(seed: int) -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=_HASH_BYTES, key=str(seed).encode(), person=b"tfshards-split")
+def _hasher(seed: int) -> Callable[[bytes], bytes]:
+    seeded = hashlib.blake2b(digest_size=_HASH_BYTES, key=str(seed).encode(), person=b"tfshards-split")
 
+    def digest(key: bytes) -> bytes:
+        hasher = seeded.copy()
+        hasher.update(key)
+        return hasher.digest()
 
-def _hash(key: bytes, seeded: hashlib.blake2b) -> bytes:
-    hasher = seeded.copy()
-    hasher.update(key)
-    return hasher.digest()
+    return digest
 
 
 def _hashes(keys: Sequence[bytes], numbers: IntArray, seed: int) -> np.typing.NDArray[np.bytes_]:
     """Return the hashes of the keys with these numbers, as bytes, an eighth of the memory of hex digits."""
-    seeded = _seeded(seed)
+    digest = _hasher(seed)
     # the view yields one number at a time
-    hashes = (_hash(keys[number], seeded) for number in numbers.data)
+    hashes = (digest(keys[number]) for number in numbers.data)
     return np.fromiter(hashes, dtype=f"S{_HASH_BYTES}", count=len(numbers))
 
 

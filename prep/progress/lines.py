@@ -42,11 +42,20 @@ class Reporter:
                 sender.sendto(f"{self.token} {num_examples} {num_bytes}".encode(), (_HOST, self.port))
 
 
+# The work for an example in addition to the work for its bytes, in bytes.
+_BYTES_PER_EXAMPLE = 4 << 10
+
+
 class Written(NamedTuple):
     """How much workers have written."""
 
     num_examples: int = 0
     num_bytes: int = 0
+
+    @property
+    def work(self) -> int:
+        """The work for these examples and bytes, in bytes."""
+        return self.num_bytes + _BYTES_PER_EXAMPLE * self.num_examples
 
 
 NOTHING = Written()

@@ -24,11 +24,7 @@ _FEW_BYTES = 16
 
 
 def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
-    """Yield the fields of the message between two offsets.
-
-    Raises:
-        ValueError: these bytes are not a message, or have a field of a type that no ``tf.train.Example`` has.
-    """
+    """Yield the fields of the message between two offsets; raise ValueError if it is none of an example."""
     at = start
     while at < end:
         tag, value = _read_varint(data, at, end, _MAX_SHORT)
@@ -143,11 +139,7 @@ def decode_key(data: bytes) -> bytes | None:
 
 
 class ParsedExample:
-    """An example of which single features are decoded.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``.
-    """
+    """An example of which single features are decoded; bytes that are not one raise ValueError."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -237,11 +229,7 @@ def _not_an_example(error: ValueError) -> ValueError:
 
 
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
-    """Return an example with ``prefix`` before its key; all other bytes stay as they are.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``, or has no key.
-    """
+    """Return an example with ``prefix`` before its key, which it must have; all else stays as it is."""
     key = decode_key(data)
     if key is None:
         raise ValueError("has no key")
@@ -249,11 +237,7 @@ def with_key_prefix(data: bytes, prefix: bytes) -> bytes:
 
 
 def with_label(data: bytes, name: str, label: int) -> bytes:
-    """Return an example with another value of the scalar label ``name``; all other bytes stay as they are.
-
-    Raises:
-        ValueError: ``data`` is not a ``tf.train.Example``, or the feature is not one integer.
-    """
+    """Return an example with another value of the scalar label ``name``; all else stays as it is."""
     ParsedExample(data).label(name)
     packed = _varint(label)
     return _with_entry(data, name, _entry_header(name, "label")(len(packed)) + packed)

@@ -31,11 +31,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
-    """Return the frame of a record in parts: the header, the parts of the record, the footer.
-
-    Raises:
-        InputError: the record is longer than protobuf can parse.
-    """
+    """Return the frame of a record in parts: the header, the parts of the record, the footer."""
     return _header(sum(map(len, record))), *record, FOOTER.pack(masked_crc32c(*record))
 
 
@@ -86,12 +82,10 @@ class Frame(NamedTuple):
     """One frame, sound or damaged.
 
     Attributes:
-        number: the number of the record in its shard.
         offset: the offset of the frame in the uncompressed bytes.
         data: the record; None if it cannot be located.
         checksum: the masked CRC-32C that the frame of ``data`` should have.
         is_sound: whether ``data`` matches its checksum, which is possible even after a damaged header.
-        fault: what is wrong with the frame, or None.
         is_last: whether no frame after it can be located.
     """
 

@@ -188,11 +188,8 @@ def scan_shard(
 ) -> tuple[Shard, dict[str, bytes]]:
     """Return the entry of a shard in the manifest, and the content of its index and labels by path.
 
-    ``look`` is called with each record; ``label`` is the feature of the labels, if there is one.
-
-    Raises:
-        RecordError: a record is damaged, or does not have exactly one label.
-        OSError: the file cannot be read.
+    ``look`` is called with each record; ``label`` is the feature of the labels, if there is one. A record
+    that is damaged, or has not exactly one label, raises RecordError.
     """
     lengths: list[int] = []
     checksums: list[int] = []

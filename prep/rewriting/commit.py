@@ -19,10 +19,9 @@ from tfshards.prep.building.commit import (
     rejects_text,
     unless_committed,
 )
-from tfshards.prep.building.decisions import Wanted, is_up_to_date, up_to_date
 from tfshards.prep.building.inputs_file import RecordedInputs
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
-from tfshards.prep.building.output_state import OutputState
+from tfshards.prep.building.output_state import OutputState, Wanted, is_up_to_date, up_to_date
 from tfshards.prep.planning.options import (
     Options,
 )

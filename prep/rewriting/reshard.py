@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tfshards.prep.building.commit import complete
-from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import claimed, dataset_name
+from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, to_stderr
 from tfshards.prep.rewriting.commit import commit_new, digest_of_origins, new_dataset

@@ -92,12 +92,10 @@ class FinishedShard:
     """A written shard of a layout.
 
     Attributes:
-        shard: its entry in the manifest.
         rows_digest: digest of its rows, see the function ``rows_digest``.
         rejected: the planned rows that are not in it, in plan order.
-        conversions: number of converted images by kind of conversion.
         converted_keys: by kind of conversion, the key of the first image that was converted.
-        contents: digest of the content of each row, if duplicates are searched (building/duplicates.py).
+        contents: digest of the content of each row, if duplicates are searched (building/rejects.py).
         e_tags: in an object store, the ETag of the shard, its index and its labels by path.
     """
 
@@ -112,14 +110,10 @@ class FinishedShard:
 
 @dataclass(frozen=True)
 class BuildArea:
-    """The build area of one build.
+    """The build area of the build of a plan in the folder ``out`` of a dataset.
 
-    Attributes:
-        out: folder of the dataset.
-        plan_id: id of the plan of the build.
-        options: options of the build, for the record that makes the area one of tfshards.
-        attempt: part of the names of unfinished files and of the stop file. It differs from that of an
-            earlier attempt, whose worker processes may run for a second after its main process was killed.
+    ``attempt`` is a part of the names of unfinished files and of the stop file. It differs from that of an
+    earlier attempt, whose worker processes may run for a second after its main process was killed.
     """
 
     out: AnyPath

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
-from tfshards.prep.planning.estimate import PIECE_BYTES
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
@@ -25,8 +24,9 @@ from tfshards.prep.writing.shard_names import rows_digest, shard_name
 from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.files import system_fault
-from tfshards.schemas.storage import RemotePath
 
+# A shard is read in pieces of about this many bytes, by one thread each.
+_PIECE_BYTES = 1 << 20
 # Pieces are read a few ahead of the writer, so that the memory of a worker does not depend on the size of the
 # shard.
 _PIECE_ROWS = 1024
@@ -93,10 +93,12 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    stop = _Stop(task.area)
+    checked_at = time.monotonic()
     with ShardFile(written, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
-            stop.check()
+            if not task.area.is_remote or time.monotonic() - checked_at >= _REMOTE_SECONDS:
+                _check_running(task.area)
+                checked_at = time.monotonic()
             file.append(piece.frames, piece.labels)
             accepted += piece.accepted
             rejected += piece.rejected
@@ -106,7 +108,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
         if rejected and task.phase == "final":
             raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
-        stop.check(is_last=True)
+        _check_running(task.area)
     described, companions = file.describe(path)
     task.area.write_all(companions)
     task.area.publish(written, path)
@@ -122,25 +124,10 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     task.area.write_finished(task.phase, shard, finished)
 
 
-class _Stop:
-    """Ends the writing of a shard if the build has stopped."""
-
-    def __init__(self, area: BuildArea) -> None:
-        self._area = area
-        self._is_remote = isinstance(area.out, RemotePath)
-        self._last = time.monotonic()
-
-    def check(self, *, is_last: bool = False) -> None:
-        """Raise BuildError if the build has stopped; a store is asked every other second, and at last.
-
-        What a worker wrote after the end of its build would stay in the store.
-        """
-        now = time.monotonic()
-        if self._is_remote and not is_last and now - self._last < _REMOTE_SECONDS:
-            return
-        self._last = now
-        if self._area.stop_reason() is not None:
-            raise BuildError("build-stopped")
+def _check_running(area: BuildArea) -> None:
+    """Raise BuildError if the build has stopped: what a worker wrote afterwards would stay in a store."""
+    if area.stop_reason() is not None:
+        raise BuildError("build-stopped")
 
 
 @dataclass(frozen=True)
@@ -233,7 +220,7 @@ def _pieces(rows: Iterable[Row], most_rows: int) -> Iterator[list[Row]]:
     for row in rows:
         piece.append(row)
         filled += row.size
-        if filled >= PIECE_BYTES or len(piece) == most_rows:
+        if filled >= _PIECE_BYTES or len(piece) == most_rows:
             yield piece
             piece, filled = [], 0
     if piece:

@@ -89,6 +89,16 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
+def children(process: int) -> list[int]:
+    """Return the child processes of a process, from /proc."""
+    found = ""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        # a thread may end meanwhile
+        with suppress(FileNotFoundError):
+            found += (thread / "children").read_text()
+    return [int(child) for child in found.split()]
+
+
 def contents(root: Path) -> dict[str, bytes]:
     """Return the bytes of every file in a folder, hidden ones as well, and its empty folders, by path."""
     return {

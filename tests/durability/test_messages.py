@@ -20,7 +20,6 @@ def build_numbers(folder):
 
 FAULTS = {
     "a file that has no name": (FULL, f"out: No space left on device; {GOES_ON}"),
-    "a file": (OSError(13, "Permission denied", "out/a"), f"out/a: Permission denied; {GOES_ON}"),
     "a file that was to be renamed": (
         OSError(13, "Permission denied", "out/a", None, "out/b"),
         f"out/b: Permission denied; {GOES_ON}",

@@ -17,13 +17,13 @@ import pytest
 
 from tests.errors import raises
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, build, generations, prune, verify
+from tfshards.prep import Arrays, build, verify
 from tfshards.prep.building.output import locked
 from tfshards.prep.cli import main as cli
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import InputError, read_manifest
 
-from .commands import TIMEOUT_SECONDS, contents, until
+from .commands import TIMEOUT_SECONDS, until
 from .inputs import image, scenarios, write, write_inputs
 
 HERE = Path(__file__).parent
@@ -84,26 +84,6 @@ def test_a_loader_of_the_old_dataset_reads_it_to_the_end(programs, tmp_path):
         training.wait(TIMEOUT_SECONDS)
     _, last = printed.read_text().splitlines()
     assert last == f"3200 {hashlib.sha256(repr(list(range(3_200))).encode()).hexdigest()}"
-
-
-def test_neither_build_nor_prune_removes_the_committed_dataset(tmp_path):
-    write_inputs(tmp_path)
-    source, out = Arrays({"x": np.arange(60)}), tmp_path / "data"
-    chance = random.Random(SEED)
-    committed: list[str] = []
-    for _ in range(12):
-        seed = chance.randrange(4)
-        manifest = build(source, out, shards=3, seed=seed, overwrite=True, engine="local", log=lambda _: None)
-        if chance.random() < 0.3:
-            prune(out)
-            committed.clear()
-        if manifest.build_id not in committed[-1:]:
-            committed.append(manifest.build_id)
-        assert verify(out, deep=True)
-        # this one, and those before it, until they are pruned
-        there = {path.split(".tfrecord")[0][-8:] for path in contents(out) if ".tfrecord" in path}
-        assert there == set(committed)
-        assert {one.build_id for one in generations(out)} == there
 
 
 @pytest.fixture

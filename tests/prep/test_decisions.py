@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tfshards.prep.building.decisions import (
+from tfshards.prep.building.output_state import (
+    OutputState,
+    UnfinishedBuild,
     Wanted,
     builds_to_discard,
     check_usable,
@@ -17,7 +19,6 @@ from tfshards.prep.building.decisions import (
     is_up_to_date,
     outlook,
 )
-from tfshards.prep.building.output_state import OutputState, UnfinishedBuild
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem, Schema, Totals
 
 OUT = Path("out")

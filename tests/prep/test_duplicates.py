@@ -15,7 +15,7 @@ from tests.errors import raises
 from tests.prep.test_resume import build_command, killed_when
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
-from tfshards.prep.building.decisions import up_to_date
+from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.records.example import decode_example, example_encoder
 from tfshards.prep.records.frames import read_records
 from tfshards.prep.records.values import content_digest

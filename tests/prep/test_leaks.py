@@ -94,18 +94,6 @@ def test_of_many_examples_some_are_looked_at():
     assert line.startswith(f"2,500 examples are {text}")
 
 
-def test_at_most_a_hundred_thousand_examples_are_looked_at():
-    names = ["a.jpg", "a (1).jpg", *(f"{number}.jpg" for number in range(99_998))]
-    for count, of in ((100_000, ""), (100_001, " of 100,000 looked at")):
-        names += [f"{number}.png" for number in range(count - len(names))]
-        keys = [name.encode() for name in names]
-        sizes = np.arange(count)
-        listing = Listing(Schema((KEY_FEATURE,)), keys, sizes, np.zeros(count, np.int64))
-        splits = {"train": np.arange(0, count, 2), "val": np.arange(1, count, 2)}
-        (line,) = leak_warnings(listing, splits, by_ratio=True)
-        assert line.startswith(f"2 examples{of} look like copies")
-
-
 def test_a_plan_reports_leaks_and_groups_remove_them(image_folder, tmp_path):
     folder = image_folder(
         {f"{c}/{c}{v}_frame{n}.jpg": b"x" * (9 * v + n) for c in "ab" for v in range(9) for n in (1, 2)}

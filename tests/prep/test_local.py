@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.durability.commands import children, until
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
@@ -197,23 +198,11 @@ def slow_build(slow_folder, tmp_path) -> list[str]:
     return [sys.executable, "-c", COMMAND, *arguments]
 
 
-def children(process: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True).stdout
-    return [int(line) for line in found.split()]
-
-
 def is_running(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 ENDS = [

@@ -26,7 +26,7 @@ from tfshards.prep import (
     reshard,
     verify,
 )
-from tfshards.prep.building.decisions import up_to_date
+from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import ShardFile, frames_of
 from tfshards.prep.rewriting import keys

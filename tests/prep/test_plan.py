@@ -95,11 +95,6 @@ def test_each_example_of_a_source_with_splits_is_in_one_of_them(image_folder, tm
         assert len(set(split_of(found.membership, found.listing.num_examples))) > 1
 
 
-@given(count=st.integers(0, 300), seed=SEEDS, purpose=st.text(max_size=9))
-def test_a_permutation_has_each_number_once(count, seed, purpose):
-    assert sorted(permutation(count, seed, purpose).tolist()) == list(range(count))
-
-
 def splitmix64(state: int) -> int:
     """Return one value as in the paper; ``state`` is already advanced."""
     mask = 2**64 - 1
@@ -171,16 +166,6 @@ def test_shards_by_bytes_differ_by_no_more_than_the_largest_example(sizes, data,
         assert sorted(shard, key=place.__getitem__) == shard
 
 
-def test_many_empty_files_are_spread_over_the_shards():
-    layout = lay_out(np.arange(100), 10, seed=0, split="train", sizes=np.zeros(100, dtype=np.int64))
-    assert [len(shard) for shard in layout] == [10] * 10
-
-
-def test_an_empty_file_counts_as_one_byte():
-    layout = lay_out(np.arange(5), 2, seed=0, split="train", sizes=np.array([4, 0, 0, 0, 0]))
-    assert sorted(map(sorted, as_lists(layout))) == [[0], [1, 2, 3, 4]]
-
-
 @given(layouts())
 def test_after_rejects_shards_are_even_and_complete_again(made):
     layout, rejected = made
@@ -228,17 +213,6 @@ def test_after_rejects_splits_with_shards_by_bytes_are_packed_again(made, data):
         assert max(filled) - min(filled) <= max(1, int(sizes.max()))
     else:
         assert as_lists(final) == as_lists(layout)
-
-
-@pytest.mark.parametrize("sizes", [None, np.arange(30)])
-def test_the_final_layout_depends_only_on_the_first_layout_and_the_rejects(sizes):
-    layout = lay_out(np.arange(30), 4, seed=3, split="train", sizes=sizes)
-    before = as_lists(layout)
-    rejected = np.zeros(30, dtype=np.bool_)
-    rejected[[2, 3, 5, 7, 11, 13]] = True
-    final = as_lists(rebalance(layout, rejected, sizes))
-    assert as_lists(layout) == before
-    assert as_lists(rebalance([shard.copy() for shard in layout], rejected.copy(), sizes)) == final
 
 
 def test_rejects_of_other_splits_change_nothing():

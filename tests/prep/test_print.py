@@ -10,7 +10,7 @@ import pytest
 from tests.errors import raises
 from tfshards import prep
 from tfshards.prep import ImageFolder
-from tfshards.prep.building.decisions import wanted_of
+from tfshards.prep.building.output_state import wanted_of
 from tfshards.prep.cli.main import main
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.summary import class_lines

@@ -25,9 +25,8 @@ from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, prune, reshard, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.commit import complete_left
-from tfshards.prep.building.decisions import up_to_date
 from tfshards.prep.building.output import locked
-from tfshards.prep.building.output_state import inspect_output
+from tfshards.prep.building.output_state import inspect_output, up_to_date
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.rewriting import write as rewrite

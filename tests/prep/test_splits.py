@@ -119,15 +119,6 @@ def test_a_group_is_never_divided(keys, ratios, seed, data):
     assert [list(ratios)[place(group, seed, cuts)] for group in groups] == names
 
 
-@given(st.integers(2, 40), st.integers(1, 5), SEEDS)
-def test_groups_of_equal_size_match_the_ratios_as_closely_as_possible(count, size, seed):
-    groups = [b"%d" % (number // size) for number in range(count * size)]
-    keys = [b"%d" % number for number in range(count * size)]
-    halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
-    membership = split_by_ratio(keys, halves, seed, groups=groups)
-    assert abs(len(membership.examples["train"]) - count * size / 2) <= size / 2
-
-
 @pytest.mark.parametrize(
     ("sizes", "train", "bound"), [((4, 4), "0.2", 0), ((4, 4), "0.3", 4), ((1, 1, 6), "0.5", 2)]
 )
@@ -154,17 +145,6 @@ def test_membership_never_changes_between_releases():
     membership = split_by_ratio(keys, {"train": Fraction("0.7"), "val": Fraction("0.3")}, 0)
     assert membership.examples["val"].tolist() == [0, 2, 9]
     assert membership.cuts["cuts"] == {"all": ["bd81fb850f2e9b30740ca536478c9b98"]}
-
-
-def test_membership_depends_on_the_seed_but_not_on_order_or_other_keys():
-    keys = [b"%d" % number for number in range(50)]
-    halves = {"train": Fraction(1, 2), "val": Fraction(1, 2)}
-
-    def train(keys: list[bytes], seed: int) -> set[bytes]:
-        return {keys[number] for number in split_by_ratio(keys, halves, seed).examples["train"]}
-
-    assert train(keys, 0) == train(keys[::-1], 0)
-    assert train(keys, 0) != train(keys, 1)
 
 
 @given(
@@ -253,9 +233,7 @@ def test_ratios_are_read_exactly(texts, expected):
 
 WRONG = {
     "no number": (["train"], r"^splits='train' must be NAME=RATIO, such as train=0\.9 or val=10%$"),
-    "an empty number": (["train="], r"^splits='train=' must be NAME=RATIO"),
     "a word": (["train=most"], r"^splits='train=most' must be NAME=RATIO"),
-    "only a sign": (["train=%"], r"^splits='train=%' must be NAME=RATIO"),
     "nothing of nothing": (["train=1/0"], r"^splits='train=1/0' must be NAME=RATIO"),
     "no number that is one": (["train=nan"], r"^splits='train=nan' must be NAME=RATIO"),
     "a name twice": (
@@ -276,7 +254,6 @@ WRONG = {
         ["train=0.8", "val=0.1"],
         r"^the split ratios train=0\.8 \+ val=0\.1 add up to 0\.9; they must add up to 1$",
     ),
-    "too much together": (["train=0.8", "val=0.3"], r"add up to 1\.1; they must add up to 1$"),
     "nearly": (["a=0.333", "b=0.333", "c=0.333"], r"add up to 0\.999; they must add up to 1$"),
 }
 

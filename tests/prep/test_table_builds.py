@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.errors import raises
 from tests.prep.table_files import write_parquet
 from tfshards.prep import ColumnRoles, Options, Table, verify
-from tfshards.prep.building.decisions import up_to_date
+from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table, stage_table
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError
