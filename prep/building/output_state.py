@@ -23,7 +23,6 @@ from tfshards.schemas import (
 )
 from tfshards.schemas.build_area import AREA_NAME, areas, check_owned, foreign, read_record
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
-from tfshards.schemas.errors import counted
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems, is_manifest, manifest_version
@@ -160,12 +159,8 @@ def _has_changed(path: AnyPath, digest: str, tick: Tick | None = None) -> bool:
 
 def _unfinished(root: AnyPath) -> UnfinishedBuild:
     placed = BuildArea(root.parent.parent, root.name).placed()
-    return UnfinishedBuild(
-        plan_id=root.name,
-        placed_id=placed.build_id if placed else "",
-        has_begun=(root / "first").is_dir(),
-        options=read_record(root)[0],
-    )
+    has_begun = (root / "first").is_dir()
+    return UnfinishedBuild(root.name, placed.build_id if placed else "", has_begun, read_record(root)[0])
 
 
 @dataclass(frozen=True)
@@ -231,25 +226,15 @@ def is_up_to_date(
     if not wanted.is_in(manifest):
         if overwrite:
             return False
-        edits = _edits(manifest)
-        if edits:
-            raise InputError("dataset-edited", folder=folder, edits=edits)
+        removed, relabeled = len(manifest.made.removed), manifest.made.num_relabeled
+        if removed or relabeled:
+            raise InputError("dataset-edited", folder=folder, removed=removed, relabeled=relabeled)
         raise InputError(
             "dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes)
         )
     if state.damage and not overwrite:
         raise InputError("dataset-damaged", folder=folder, damage=state.damage[0])
     return not state.damage
-
-
-def _edits(manifest: Manifest) -> str:
-    """Return what the edits of a dataset were, such as ``1 example was removed``; empty without edits."""
-    counts = {"removed": len(manifest.made.removed), "relabeled": manifest.made.num_relabeled}
-    return " and ".join(
-        f"{counted(count, 'example')} {'was' if count == 1 else 'were'} {done}"
-        for done, count in counts.items()
-        if count
-    )
 
 
 def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
@@ -291,7 +276,8 @@ def outlook(state: OutputState, wanted: Wanted) -> list[str]:
     try:
         is_found = is_up_to_date(state, wanted, overwrite=False)
     except TfshardsError as error:
-        return [str(error)]
+        # the verb plan, which prints it, has not this flag of build
+        return [str(error).replace("overwrite=True", "--overwrite")]
     line = f"{state.folder} already holds this build, unless the content of inputs has changed"
     return [line] if is_found else []
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.building.output_state import check_usable, inspect_output
+from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import loss_warnings
 from tfshards.prep.engines.local import num_helpers
 from tfshards.prep.planning.balance import permutation
@@ -28,7 +29,6 @@ from tfshards.prep.progress.threads import num_jobs, num_writers
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
-from tfshards.schemas.compression import Compression
 
 # Each round reads more examples than the one before, until the rounds have taken about this long together.
 _SECONDS = 2.0
@@ -47,7 +47,7 @@ class _Round(NamedTuple):
     cpu_seconds: float
 
 
-def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_seconds: float) -> Estimate:
+def estimate_build(plan: Plan, reader: Reader, options: Options, list_seconds: float) -> Estimate:
     """Return what a build with the local engine would take.
 
     Examples are chosen at random by a fixed seed, read, checked and encoded as the build would do it, and
@@ -58,7 +58,10 @@ def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_se
     whole = Written(plan.listing.num_examples, int(plan.listing.sizes.sum()))
     helpers = num_helpers(whole, num_shards)
     with tempfile.TemporaryDirectory() as folder, _watched_memory() as memory:
-        rounds = [*_rounds(plan, _task(plan, reader, compression, Path(folder)))]
+        area = BuildArea(Path(folder), plan.plan_id)
+        area.open()
+        build = PlannedBuild(reader=reader, plan=plan, area=area, options=options, log=lambda _: None)
+        rounds = [*_rounds(plan, build.task("first", {"sample": []}, Reporter()))]
     num_sampled = sum(one.source.num_examples for one in rounds)
     rejected = Counter(reject.reason for one in rounds for reject in one.finished.rejected)
     # this process lists, and plans every shard, before the first one is written
@@ -89,23 +92,6 @@ def estimate_build(plan: Plan, reader: Reader, compression: Compression, list_se
 def _share(whole: Written, rounds: Sequence[_Round]) -> float:
     """Return how many times the work of these rounds is in the whole build."""
     return whole.work / sum(one.source.work for one in rounds)
-
-
-def _task(plan: Plan, reader: Reader, compression: Compression, folder: Path) -> ShardTask:
-    """Return the task of writing shards of the sample to a folder, in a build area that is open."""
-    area = BuildArea(folder, plan.plan_id)
-    area.open()
-    return ShardTask(
-        area=area,
-        reader=reader,
-        schema=plan.listing.schema,
-        phase="first",
-        name=plan.name,
-        num_shards={"sample": 1},
-        reporter=Reporter(),
-        finds_duplicates="duplicates" in plan.options,
-        compression=compression,
-    )
 
 
 def _rounds(plan: Plan, task: ShardTask) -> Iterator[_Round]:
@@ -207,4 +193,4 @@ def plan(
             return found
 
         seconds = time.perf_counter() - began
-        return replace(found, estimate=estimate_build(found, reader, options.compression, seconds))
+        return replace(found, estimate=estimate_build(found, reader, options, seconds))

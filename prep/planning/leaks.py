@@ -62,16 +62,14 @@ def leak_warnings(
         ("parts", "are named as parts of one whose other parts are in another split", _parts(bare, by_ratio)),
     )
     for rule, text, groups in rules:
-        found = _across(groups, owners)
+        first_of: dict[bytes, dict[int, int]] = {}
+        for index, group in groups.items():
+            first_of.setdefault(group, {}).setdefault(owners[index], index)
+        found = [group for group in groups.values() if len(first_of[group]) > 1]
         if not found:
             continue
-        first = found[0]
-        second = next(
-            each for each in found if groups[each] == groups[first] and owners[each] != owners[first]
-        )
-        where = " and ".join(
-            f"{os.fsdecode(keys[each])!r} in {names[owners[each]]!r}" for each in (first, second)
-        )
+        pair = sorted(first_of[found[0]].values())[:2]
+        where = " and ".join(f"{os.fsdecode(keys[each])!r} in {names[owners[each]]!r}" for each in pair)
         remedy = f"group_by={_GROUPS[rule]!r} keeps them together" if by_ratio else "move them into one split"
         yield f"{len(found):,} examples{of} {text}, such as {where}; {remedy}"
 
@@ -118,12 +116,3 @@ def _parts(keys: Sequence[bytes], by_ratio: bool) -> _Groups:
             if by_ratio or (before and not match[0].startswith(b"/")):
                 groups[index] = before
     return groups
-
-
-def _across(groups: _Groups, owners: Sequence[int]) -> list[int]:
-    """Return the keys of those groups that are in several splits."""
-    owner_of: dict[bytes, int] = {}
-    across = {
-        group for index, group in groups.items() if owner_of.setdefault(group, owners[index]) != owners[index]
-    }
-    return [index for index, group in groups.items() if group in across]
