@@ -71,7 +71,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_MAX_TERMS = 300_000_000": "a limit of the time: one step of a long search more or less",
         "_MIN_STEPS = 100": "a limit of the time: one step of a long search more or less",
         "_MAX_START_TERMS = 2_000_000": "no square divides 2,000,001, so that no number of groups has another number of starts",
-        "return ((one, other) for one in range(number) for other in range(one + 1, number))": "an exchange within a split gains nothing, and one that is found twice is the same",
     },
     "prep/records/example.py": {
         "SMALL_BYTES = 4096": "the bytes are the same in any number of parts",
