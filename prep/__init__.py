@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
     from tfshards.prep.rewriting.append import append
+    from tfshards.prep.rewriting.layout import ShardOptions
     from tfshards.prep.rewriting.merge import merge
-    from tfshards.prep.rewriting.new_shards import ShardOptions
     from tfshards.prep.rewriting.relabel import relabel
     from tfshards.prep.rewriting.remove import remove
     from tfshards.prep.rewriting.repair import repair
@@ -136,8 +136,8 @@ _NAMES = {
     "prep.reporting.options": "ReportOptions",
     "prep.reporting.report": "report",
     "prep.rewriting.append": "append",
+    "prep.rewriting.layout": "ShardOptions",
     "prep.rewriting.merge": "merge",
-    "prep.rewriting.new_shards": "ShardOptions",
     "prep.rewriting.relabel": "relabel",
     "prep.rewriting.remove": "remove",
     "prep.rewriting.repair": "repair",

@@ -17,7 +17,13 @@ from tfshards.prep.progress.lines import Log, Meter, as_warning, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.views.table import LABELS_NAME, labels_text
+from tfshards.prep.views.table import (
+    LABELS_NAME,
+    foreign_views,
+    labels_files,
+    refresh_views,
+    view_problems,
+)
 from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.build_area import foreign, write_files
@@ -27,80 +33,6 @@ from tfshards.schemas.manifest_file import is_manifest, manifest_version, write_
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_path
 from tfshards.schemas.storage.untrusted import INDEX, read_whole
-
-
-def write_adopted(
-    root: AnyPath,
-    manifest: Manifest,
-    companions: Mapping[str, bytes],
-    current: Manifest | None,
-    replaced: RemoteStatus | None = None,
-) -> bool:
-    """Write those files of the dataset that do not exist yet; return whether any was written.
-
-    Args:
-        root: the folder of the files.
-        manifest: the new manifest.
-        companions: the content of the index and the labels of each shard, by path.
-        current: the existing manifest, or None.
-        replaced: its version, if it is in an object store.
-
-    Raises:
-        InputError: an index or a file of labels would replace a file that tfshards did not write.
-        FileExistsError: another process has written a manifest to the store.
-        ChangedError: another process has replaced the manifest in the store.
-        OSError: a file cannot be written; the existing manifest is unchanged.
-    """
-    files = {**companions, **({LABELS_NAME: _labels(manifest)} if LABELS_NAME in manifest.views else {})}
-    changed = {path: content for path, content in files.items() if _content(root / path) != content}
-    named = {LABELS_NAME, *(data_files(current) if current else ())}
-    for path in changed:
-        if path not in named and _content(root / path) is not None:
-            raise foreign(root / path)
-    write_files(root, changed)
-    is_new = not current or current.to_text() != manifest.to_text()
-    if is_new:
-        write_manifest(manifest, root, replaced)
-        _remove_old(root, manifest, current)
-    return is_new or bool(changed)
-
-
-def with_labels(root: AnyPath, manifest: Manifest, current: Manifest | None) -> Manifest:
-    """Return the manifest that lists ``labels.txt``, if classes have names and the file may be written."""
-    if not manifest.schema.class_names or labels_are_foreign(root, current):
-        return manifest
-    return replace(manifest, views={LABELS_NAME: bytes_digest(_labels(manifest))})
-
-
-def labels_are_foreign(root: AnyPath, current: Manifest | None) -> bool:
-    """Return whether ``labels.txt`` exists and was not derived from the existing manifest."""
-    found = _content(root / LABELS_NAME)
-    return found is not None and found != _labels(current)
-
-
-def _content(path: AnyPath) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return read_whole(path, INDEX)
-    return None
-
-
-def _labels(manifest: Manifest | None) -> bytes:
-    return labels_text(manifest.schema.class_names).encode("utf-8") if manifest else b""
-
-
-def _remove_old(root: AnyPath, manifest: Manifest, current: Manifest | None) -> None:
-    """Remove the files of the previous manifest that are not in the new one."""
-    if not current:
-        return
-    if (
-        not manifest.schema.class_names
-        and current.schema.class_names
-        and not labels_are_foreign(root, current)
-    ):
-        (root / LABELS_NAME).unlink(missing_ok=True)
-    kept = {path for shard in manifest.shards for path in shard.companion_digests}
-    for path in {path for shard in current.shards for path in shard.companion_digests} - kept:
-        (root / path).unlink(missing_ok=True)
 
 
 def adopt(
@@ -143,16 +75,23 @@ def adopt(
         if current and not overwrite and replace(current, views={}) != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)
-        if manifest.schema.class_names and labels_are_foreign(folder, current):
-            log(as_warning(f"{folder / 'labels.txt'} stays as it is; the class names are in {MANIFEST_NAME}"))
-        manifest = with_labels(folder, manifest, current)
+        known = [current] if current else []
+        views = {path: bytes_digest(content) for path, content in labels_files(manifest).items()}
+        # without a manifest, a file of the name is not known to be one of tfshards
+        is_foreign = (folder / LABELS_NAME).exists()
+        if current:
+            is_foreign = bool(foreign_views(replace(manifest, views=views), folder, known))
+        if views and is_foreign:
+            log(as_warning(f"{folder / LABELS_NAME} stays as it is; the class names are in {MANIFEST_NAME}"))
+            views = {}
+        manifest = replace(manifest, views=views)
         companions = {
             path: content
             for one in scanned.values()
             for path, content in {**one.index, **one.labels(manifest.schema)}.items()
         }
         try:
-            is_new = write_adopted(folder, manifest, companions, current, replaced)
+            is_new = _write(folder, manifest, companions, current, replaced)
         except (FileExistsError, ChangedError):
             raise BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME) from None
         if not is_new:
@@ -160,13 +99,40 @@ def adopt(
     return manifest
 
 
-def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
-    """Return the existing manifest, or None.
+def _write(
+    root: AnyPath,
+    manifest: Manifest,
+    companions: Mapping[str, bytes],
+    current: Manifest | None,
+    replaced: RemoteStatus | None,
+) -> bool:
+    """Write those files of the dataset that do not exist yet; return whether any was written."""
+    known = [current] if current else []
+    found = {path: _content(root / path) for path in companions}
+    changed = {path: content for path, content in companions.items() if found[path] != content}
+    ours = {path for held in known for path in data_files(held)}
+    for path in changed:
+        if path not in ours and found[path] is not None:
+            raise foreign(root / path)
+    write_files(root, changed)
+    is_new = not current or current.to_text() != manifest.to_text()
+    if is_new:
+        write_manifest(manifest, root, replaced)
+    is_new = is_new or bool(changed or view_problems(manifest, root, known))
+    refresh_views(manifest, root, known)
+    for path in {path for held in known for shard in held.shards for path in shard.companion_digests}:
+        if path not in companions:
+            (root / path).unlink(missing_ok=True)
+    return is_new
 
-    Raises:
-        InputError: it was not written by ``adopt``, which must not replace it.
-        FormatError: it cannot be read, and ``overwrite`` is false.
-    """
+
+def _content(path: AnyPath) -> bytes | None:
+    with suppress(FileNotFoundError):
+        return read_whole(path, INDEX)
+    return None
+
+
+def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
     if not (folder / MANIFEST_NAME).exists():
         return None
     try:
@@ -182,11 +148,7 @@ def _current(folder: AnyPath, *, overwrite: bool) -> Manifest | None:
 
 
 def _scan_all(folder: AnyPath, chosen: ChosenFiles, roles: FeatureRoles) -> dict[str, Scanned]:
-    """Return what each file holds; threads read one file each.
-
-    Raises:
-        FormatError: records are damaged or are not examples; it lists every problem.
-    """
+    """Return what each file holds; threads read one file each."""
 
     def scan(path: str, tick: Tick) -> Scanned:
         scanned = _scan(folder, path, chosen.compression, roles, tick)

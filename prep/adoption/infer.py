@@ -9,6 +9,7 @@ import numpy as np
 
 from tfshards.prep.adoption.seen import KEY, FeatureRoles, Findings, Seen
 from tfshards.prep.adoption.tfds import Declared, refined
+from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.prep.sources.keys import hash_array
 from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import Feature, Problem
@@ -17,13 +18,7 @@ from tfshards.schemas.summary import span
 
 @dataclass(frozen=True)
 class Inferred:
-    """The features that were inferred from records.
-
-    Attributes:
-        features: sorted by name.
-        problems: why there is no schema; empty if there is one.
-        warnings: what the user should check.
-    """
+    """The features that were inferred from records, sorted by name; without one, the problems."""
 
     features: tuple[Feature, ...]
     problems: tuple[Problem, ...]
@@ -42,10 +37,6 @@ def infer(found: Findings, declared: Mapping[str, Declared]) -> Inferred:
     ``image`` if all of them are images. A feature with one element in every record is a scalar, with n
     elements in every record a vector, and with differing numbers a list of any length. What TFDS declares
     refines this, unless the roles name the feature.
-
-    Args:
-        found: properties of the features of all records.
-        declared: the features that TFDS declares, by name.
     """
     warnings = []
     problems = list(_unknown_names(found))
@@ -62,13 +53,12 @@ def infer(found: Findings, declared: Mapping[str, Declared]) -> Inferred:
             problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with drop=, or rename it"))
             continue
         stated = None if name in {*found.roles.images, *found.roles.raw} else declared.get(name)
-        contradiction = None
         if stated:
-            feature, contradiction = refined(feature, stated, seen)
+            feature, fits = refined(feature, stated, seen)
+            if not fits:
+                declaration = f"{FEATURES_NAME} declares {name!r} as {stated.dtype}{list(stated.shape)}"
+                warnings.append(f"{declaration}, but its records differ; it is adopted as they show")
         features.append(feature)
-        if stated and contradiction:
-            declaration = f"{FEATURES_NAME} declares {name!r} as {stated.dtype}{list(stated.shape)}"
-            warnings.append(f"{declaration}, but it {contradiction}; it is adopted as its records show")
     if not features and not problems:
         problems.append(Problem("schema", "no feature is left; leave fewer out with drop="))
     warnings += _warnings(found, features)
@@ -77,17 +67,15 @@ def infer(found: Findings, declared: Mapping[str, Declared]) -> Inferred:
 
 def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list[Problem]:
     """Return what contradicts the names of the classes."""
-    if label.shape != ():
-        # lists are not counted, so only verify can find a contradiction
-        return []
+    # lists are not counted, so only verify can find a contradiction; -1 means no class
+    numbers = [seen.least_int, seen.greatest_int] if label.shape == () else []
     number = len(class_names)
     return [
         Problem(
             f"feature {label.name!r}",
-            f"is {value} in {at}, but there are {number} class names, 0 to {number - 1}",
+            f"has the value {value}, but there are {number} class names, 0 to {number - 1}",
         )
-        for value, at in (seen.least_label, seen.greatest_label)
-        # -1 means no class
+        for value in numbers
         if not -1 <= value < number
     ][:1]
 
@@ -104,13 +92,12 @@ def _usual_label(found: Findings) -> str | None:
     names = [
         name
         for name, seen in found.features.items()
-        if seen.labels and seen.is_scalar and seen.wire == "int64" and seen.least_label[0] >= 0
+        if seen.labels and seen.is_scalar and seen.least_int >= 0 and len({*seen.labels}) <= MAX_CLASSES
     ]
     return min(names, key=lambda name: (name != "label", len(name), name), default=None)
 
 
 def _fault(name: str, seen: Seen, found: Findings) -> str | None:
-    """Return why a feature cannot be in the schema, or None."""
     leave_out = f"leave it out with drop={(name,)!r}"
     if seen.clash:
         return f"{seen.clash}; {leave_out}"
@@ -172,22 +159,10 @@ def _feature(name: str, seen: Seen, roles: FeatureRoles, label: str | None) -> F
 
 def _warnings(found: Findings, features: Sequence[Feature]) -> Iterator[str]:
     images = [feature.name for feature in features if feature.is_encoded]
-    tensors = [feature.name for feature in features if feature.kind == "raw"]
     if images:
         names = ", ".join(map(repr, images))
         yield f"the images in {names} are kept as they are: they were not decoded, rotated or converted"
     for name, seen in sorted(found.features.items()):
-        if seen.wire != "bytes" or name in tensors or name in images or not seen.is_scalar:
-            continue
-        if seen.num_images:
+        if seen.num_images and seen.is_scalar and name not in images and name not in found.roles.raw:
             number = f"{seen.num_images:,} of {seen.num_records:,}"
             yield f"{name!r} is an image in {number} records, not in {seen.no_image_at}; it is kept as bytes"
-        elif seen.least_bytes == seen.most_bytes > _TEXT_BYTES:
-            yield (
-                f"{name!r} has {seen.most_bytes:,} bytes in every record and may be a tensor; to load it "
-                "as a tensor, give its dtype and shape with raw="
-            )
-
-
-# Strings of equal length up to this many bytes may be names, hashes or dates.
-_TEXT_BYTES = 128

@@ -90,10 +90,8 @@ class AdoptOptions:
 class Scanned:
     """The contents of one file.
 
-    Attributes:
-        shard: its entry in the manifest, except for the labels; None if the file is damaged.
-        index: the content of the shard's index, by path.
-        found: properties of the features of its records.
+    ``shard`` is its entry in the manifest without the labels, or None if it is damaged; ``index`` has the
+    content of the index by path, and ``found`` the properties of the features of its records.
     """
 
     shard: Shard | None
@@ -106,7 +104,7 @@ class Scanned:
             return {}
         # an empty file has no features
         seen = self.found.features.get(schema.label.name)
-        return {labels_path(self.shard.path): labels_bytes(seen.label_of_each if seen else [])}
+        return {labels_path(self.shard.path): labels_bytes((seen and seen.labels) or [])}
 
     def described(self, schema: Schema) -> Shard:
         """Return the entry of the shard in the manifest."""
@@ -123,19 +121,7 @@ def adopted_manifest(
     declared: Mapping[str, Declared],
     log: Log,
 ) -> Manifest:
-    """Return the manifest of the files in ``folder`` that were chosen and scanned.
-
-    Args:
-        folder: the folder of the files.
-        chosen: the files.
-        scanned: what each file holds.
-        options: the options of the call.
-        declared: the features that TFDS declares.
-        log: called with each warning.
-
-    Raises:
-        InputError: there are no records, or they have no common schema; the message lists every problem.
-    """
+    """Return the manifest of the files in ``folder`` that were chosen and scanned."""
     together = Findings(with_label(options.roles, declared))
     for one in scanned.values():
         together.join(one.found)
@@ -175,40 +161,30 @@ def adopted_manifest(
 def _class_names(
     folder: AnyPath, folders: Sequence[str], inferred: Inferred, found: Findings, options: AdoptOptions
 ) -> tuple[tuple[str, ...], list[Problem]]:
-    """Return the names of the classes, and the problems with them."""
     label = inferred.label
     if label is None:
-        if options.class_names is not None:
-            known = ", ".join(map(repr, (feature.name for feature in inferred.features))) or "none"
-            return (), [
-                Problem(
-                    "class_names=", f"no feature is a label; name it with label=; the features are {known}"
-                )
-            ]
-        return (), []
+        known = ", ".join(map(repr, (feature.name for feature in inferred.features))) or "none"
+        fault = f"no feature is a label; name it with label=; the features are {known}"
+        return (), [Problem("class_names=", fault)] if options.class_names is not None else []
     names = tuple(options.class_names or tfds_class_names(folder, folders, label.name))
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        return (), [
-            Problem(f"feature {label.name!r}", f"TFDS names the class {twice[0]!r} twice; give class_names=")
-        ]
+        fault = f"TFDS names the class {twice[0]!r} twice; give class_names="
+        return (), [Problem(f"feature {label.name!r}", fault)]
     return names, label_faults(found.features[label.name], label, names) if names else []
 
 
 def _label_counts(found: Sequence[Findings], schema: Schema) -> dict[str, int]:
-    label = schema.label
-    if label is None:
+    if schema.label is None:
         return {}
-    counts: Counter[int] = Counter()
-    for one in found:
-        # an empty file has no features
-        seen = one.features.get(label.name)
-        counts.update(seen.labels or {} if seen else {})
-    if schema.class_names and counts[-1]:
+    # an empty file has no features
+    seen = [one.features[schema.label.name] for one in found if schema.label.name in one.features]
+    counts = Counter(label for one in seen for label in one.labels or ())
+    if not schema.class_names:
+        return {str(number): count for number, count in sorted(counts.items())}
+    if counts[-1] or not counts:
         return {}
-    if schema.class_names:
-        return {name: counts[number] for number, name in enumerate(schema.class_names)} if counts else {}
-    return {str(number): count for number, count in sorted(counts.items())}
+    return {name: counts[number] for number, name in enumerate(schema.class_names)}
 
 
 def _name(folder: AnyPath, tfds: Sequence[str]) -> str:

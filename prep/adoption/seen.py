@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tfshards.prep.imaging.formats import HeaderShape, common_shape, has_deep_header, image_shape
-from tfshards.prep.records.example import Decoded, ParsedExample, decode_example
-from tfshards.prep.sources.classes import MAX_CLASSES
+from tfshards.prep.records.example import Decoded, ParsedExample, decode_example, fields
 from tfshards.prep.sources.keys import hash_key
 from tfshards.schemas import Feature, OptionsError, Problem
 from tfshards.schemas.option import check_strings, option
@@ -22,11 +21,7 @@ _RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*
 
 
 def parse_raw(texts: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the tensors in texts such as ``image_raw=uint8[28,28,1]``.
-
-    Raises:
-        OptionsError: a text is not of that form, or a name is repeated.
-    """
+    """Return the tensors in texts such as ``image_raw=uint8[28,28,1]``."""
     raw: dict[str, tuple[str, tuple[int, ...]]] = {}
     for text in texts:
         match = _RAW.fullmatch(text)
@@ -115,26 +110,15 @@ class Seen:
     """The values of one feature in all records that were read.
 
     Attributes:
-        wire: the type of list that holds them; empty as long as no record had a list.
-        wire_at: the first record with that list.
-        num_records: how many records have the feature.
-        num_listless: how many of those have no list, not even an empty one.
-        fewest: the smallest number of elements in a record.
-        most: the largest number of elements in a record.
-        divisor: the greatest common divisor of the numbers of elements; 0 if there are none.
-        least_int: the smallest integer of all elements.
-        greatest_int: the largest one.
-        least_bytes: the length of the shortest byte string.
-        most_bytes: the length of the longest byte string.
+        wire, wire_at: the type of list that holds them, empty without one, and the first record with it.
+        num_records, num_listless: how many records have the feature, and how many of those have no list.
+        fewest, most, divisor: the least and greatest number of elements, and the common divisor of all.
+        least_int, greatest_int: the smallest and the largest integer.
+        least_bytes, most_bytes: the length of the shortest and of the longest byte string.
         missing_at: the first record without the feature.
-        num_images: how many records have a first element that begins like an image.
-        no_image_at: the first record whose first element does not.
-        image_shape: the common shape of all images.
-        has_deep_images: whether one of the images has 16 bits per sample.
-        labels: how often each first element occurs; None if they are not counted.
-        label_of_each: the first element of each record of one shard, as long as they are counted.
-        least_label: the smallest of them, and a record that has it.
-        greatest_label: the largest of them, and a record that has it.
+        num_images, no_image_at: how many first elements begin like an image, and the first that does not.
+        image_shape, has_deep_images: the common shape of all images, and whether one has 16 bits.
+        labels: the first element of each record, if they are integers that may be classes.
         clash: how two shards contradict each other.
     """
 
@@ -154,10 +138,7 @@ class Seen:
     no_image_at: str = ""
     image_shape: HeaderShape | None = None
     has_deep_images: bool = False
-    labels: Counter[int] | None = None
-    label_of_each: array[int] = field(default_factory=lambda: array("q"))
-    least_label: tuple[int, str] = (_NONE, "")
-    greatest_label: tuple[int, str] = (-_NONE, "")
+    labels: array[int] | None = None
     clash: str = ""
 
     @property
@@ -189,12 +170,7 @@ class Seen:
         if isinstance(first, bytes):
             self._add_bytes(first, at)
         elif self.labels is not None and isinstance(first, int):
-            self.labels[first] += 1
-            self.label_of_each.append(first)
-            if first < self.least_label[0]:
-                self.least_label = first, at
-            if first > self.greatest_label[0]:
-                self.greatest_label = first, at
+            self.labels.append(first)
         return None
 
     def conflict(self, wire: str) -> str:
@@ -221,12 +197,8 @@ class Seen:
         self.has_deep_images = self.has_deep_images or other.has_deep_images
         shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
         self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
-        if self.labels is None or other.labels is None:
-            self.labels = None
-        else:
-            self.labels.update(other.labels)
-        self.least_label = min(self.least_label, other.least_label, key=lambda label: label[0])
-        self.greatest_label = max(self.greatest_label, other.greatest_label, key=lambda label: label[0])
+        if self.labels is not None:
+            self.labels.extend(other.labels or ())
 
     def _add_bytes(self, first: bytes, at: str) -> None:
         num_bytes = len(first)
@@ -244,17 +216,9 @@ class Seen:
 
 @dataclass
 class Findings:
-    """What the records of one or more shards hold.
+    """What the records of one or more shards hold: their features by name, and their first problems.
 
-    Attributes:
-        roles: the given roles of features.
-        num_records: how many records hold features.
-        first_at: the first of them.
-        features: the values of each feature, by name.
-        problems: the first problems of each shard.
-        num_problems: how many problems there are, including those that are not kept.
-        keys: a hash of 16 bytes of each key.
-        dropped: the features in ``roles.drop`` that occur.
+    ``keys`` has a hash of 16 bytes of each key, and ``dropped`` the features in ``roles.drop`` that occur.
     """
 
     roles: FeatureRoles
@@ -288,11 +252,11 @@ class Findings:
         except ValueError as error:
             self.note(path, f"{where}: {error}")
             return
-        field_number = _other_field(data)
-        if field_number or not values:
-            what = f"has a field {field_number}" if field_number else "has no features"
-            kind = ", as a tf.train.SequenceExample has" if field_number == _FEATURE_LISTS else ""
-            self.note(path, f"{where}: {what}{kind}; only tf.train.Example with features can be adopted")
+        # such as the lists of a tf.train.SequenceExample
+        others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 != 1]
+        if others or not values:
+            what = f"has a field {others[0]}" if others else "has no features"
+            self.note(path, f"{where}: {what}; only tf.train.Example with features can be adopted")
             return
         for name in self.roles.drop:
             if values.pop(name, None) is not None:
@@ -308,7 +272,6 @@ class Findings:
             self._missing(name, other.first_at)
         for name, seen in other.features.items():
             self._seen(name).join(seen)
-            self._count_labels(name)
         self.num_records += other.num_records
         self.first_at = self.first_at or other.first_at
         self.problems += other.problems
@@ -323,7 +286,6 @@ class Findings:
             clash = self._seen(name).add(elements, wire, at)
             if clash:
                 fault = f"the feature {name!r} {clash}; leave it out with drop={(name,)!r}"
-            self._count_labels(name)
             if name == KEY:
                 self.keys += [hash_key(key) for key in elements if isinstance(key, bytes)]
         if len(values) < len(self.features):
@@ -335,39 +297,9 @@ class Findings:
 
     def _seen(self, name: str) -> Seen:
         if name not in self.features:
-            labels: Counter[int] | None = Counter() if self.roles.may_be_label(name) else None
+            labels = array("q") if self.roles.may_be_label(name) else None
             self.features[name] = Seen(missing_at=self.first_at, labels=labels)
         return self.features[name]
 
     def _missing(self, name: str, at: str) -> None:
         self.features[name].missing_at = self.features[name].missing_at or at
-
-    def _count_labels(self, name: str) -> None:
-        """Stop counting values that cannot be classes."""
-        labels = self.features[name].labels
-        if labels is not None and len(labels) > MAX_CLASSES and name != self.roles.label:
-            self.features[name].labels = None
-            del self.features[name].label_of_each[:]
-
-
-_FEATURE_LISTS = 2
-
-
-def _other_field(data: bytes) -> int:
-    """Return the number of the first field that ``tf.train.Example`` does not have, or 0.
-
-    The message was parsed before, so all of its lengths are valid.
-    """
-    offset = 0
-    while offset < len(data):
-        tag = data[offset]
-        if tag != 0x0A:
-            return tag >> 3
-        offset += 1
-        length = shift = 0
-        while data[offset] & 0x80:
-            length |= (data[offset] & 0x7F) << shift
-            shift += 7
-            offset += 1
-        offset += 1 + (length | data[offset] << shift)
-    return 0

@@ -6,8 +6,8 @@ import fnmatch
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from tfshards.prep.sources.classes import usual_order
 from tfshards.schemas import InputError, OptionsError
@@ -23,11 +23,7 @@ _NUMBERED = re.compile(r"(?P<head>.*?)(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(?P<
 
 
 def parse_globs(texts: Sequence[str]) -> dict[str, str]:
-    """Return the patterns in texts such as ``train=part-0*``, by split.
-
-    Raises:
-        OptionsError: a text is not of that form, or a name is repeated.
-    """
+    """Return the patterns in texts such as ``train=part-0*``, by split."""
     globs: dict[str, str] = {}
     for text in texts:
         name, _, glob = text.partition("=")
@@ -49,9 +45,6 @@ def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, 
     """Return the paths of each split in the order of their numbers; those that match no pattern are skipped.
 
     In a pattern ``*`` also matches ``/``.
-
-    Raises:
-        InputError: a path matches the patterns of two splits, or a pattern matches no path.
     """
     splits: dict[str, list[str]] = {name: [] for name in globs}
     for path in paths:
@@ -84,9 +77,6 @@ def splits_by_name(paths: Sequence[str], tfds_folders: Collection[str]) -> dict[
     Args:
         paths: paths relative to the dataset.
         tfds_folders: the folders that TFDS wrote; its splits may have any name.
-
-    Raises:
-        InputError: a path names two splits, or some paths name a split and others do not.
     """
     splits: dict[str, list[str]] = defaultdict(list)
     for path in paths:
@@ -110,59 +100,44 @@ def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int,
     Args:
         paths: the paths of the dataset.
         present: all paths in its folder; those that are not in the dataset were skipped on purpose.
-
-    Raises:
-        InputError: two series differ only in their count, such as -of-00004 and -of-00008.
     """
-    existing: dict[Numbering, set[int]] = defaultdict(set)
+    existing: dict[Series, set[int]] = defaultdict(set)
     for path in present:
-        row = numbering(path)
-        if row:
-            existing[row].add(_index(path))
-    first: dict[tuple[str, str], tuple[Numbering, str]] = {}
-    number, names = 0, []
+        match = _NUMBERED.fullmatch(path)
+        if match:
+            existing[Series(*match.group("head", "count", "tail"))].add(int(match["index"]))
+    chosen: dict[Series, str] = {}
     for path in paths:
-        row = numbering(path)
-        if row is None:
-            continue
-        known, other = first.setdefault((row.head, row.tail), (row, path))
-        if known != row:
+        series = series_of(path)
+        if series:
+            chosen.setdefault(series, path)
+    first: dict[tuple[str, str], str] = {}
+    number, names = 0, []
+    for series, path in chosen.items():
+        head, count, tail = series
+        other = first.setdefault((head, tail), path)
+        if other != path:
             raise InputError("two-series", other=other, path=path)
-        indexes = existing.pop(row, None)
-        if indexes is None:
-            # this series was checked before
-            continue
-        count = int(row.count)
         # some tools count from 1
-        start = 1 if 0 not in indexes and count in indexes else 0
-        absent = (index for index in range(start, start + count) if index not in indexes)
-        number += max(0, count - len(indexes))
-        names += [
-            f"{row.head}{str(index).zfill(len(row.count))}-of-{row.count}{row.tail}"
-            for index in islice(absent, _SHOWN)
-        ]
+        start = 1 if 0 not in existing[series] and int(count) in existing[series] else 0
+        absent = (index for index in range(start, start + int(count)) if index not in existing[series])
+        number += max(0, int(count) - len(existing[series]))
+        names += [f"{head}{index:0{len(count)}}-of-{count}{tail}" for index in islice(absent, _SHOWN)]
     return number, names[:_SHOWN]
 
 
-@dataclass(frozen=True)
-class Numbering:
+class Series(NamedTuple):
     """The common parts of the names of a numbered series, such as ``train-00003-of-00008``."""
 
     head: str
-    count: str
+    total: str
     tail: str
 
 
-def numbering(path: str) -> Numbering | None:
+def series_of(path: str) -> Series | None:
     """Return the numbered series that ``path`` belongs to, or None."""
     match = _NUMBERED.fullmatch(path)
-    return Numbering(match["head"], match["count"], match["tail"]) if match else None
-
-
-def _index(path: str) -> int:
-    match = _NUMBERED.fullmatch(path)
-    assert match is not None
-    return int(match["index"])
+    return Series(*match.group("head", "count", "tail")) if match else None
 
 
 def _split_of(path: str, tfds_folders: Collection[str]) -> str:

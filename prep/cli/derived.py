@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 from tfshards.prep.cli.arguments import add_options, add_shards, shard_counts_of, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas import Manifest, OptionsError
 
 
-def add_derived_shards(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a dataset that is derived from others."""
+def _add_shards(parser: argparse.ArgumentParser) -> None:
     # imported late, because most commands do not need it
-    from tfshards.prep.rewriting.new_shards import ShardOptions
+    from tfshards.prep.rewriting.layout import ShardOptions
 
     add_shards(parser, "as many as before")
     add_options(parser, ShardOptions)
@@ -25,14 +23,13 @@ def add_derived_shards(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_derived(
+def _run(
     derive: Callable[..., Manifest],
     origins: str | Sequence[str] | Mapping[str, str],
     args: argparse.Namespace,
 ) -> Result:
-    """Derive a dataset from ``origins`` with ``reshard`` or ``merge``, and return its manifest."""
     # imported late, because it is not needed to print help
-    from tfshards.prep.rewriting.new_shards import ShardOptions
+    from tfshards.prep.rewriting.layout import ShardOptions
 
     made = derive(
         origins,
@@ -50,13 +47,13 @@ def _add_reshard_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(
         parser, "folder of the new dataset, whose last part is the default name; or SOURCE, with --overwrite"
     )
-    add_derived_shards(parser)
+    _add_shards(parser)
 
 
 def _run_reshard(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.reshard import reshard
 
-    return run_derived(reshard, args.source, args)
+    return _run(reshard, args.source, args)
 
 
 RESHARD = Verb(
@@ -83,7 +80,7 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
         "becomes SPLIT/KEY",
     )
     add_dataset(parser, "folder of the new dataset; its last part is the default name")
-    add_derived_shards(parser)
+    _add_shards(parser)
     parser.epilog = (
         "By default the shards of all datasets are linked or copied unchanged. With --shards, --shard-size, "
         "--balance or --compression the examples are mixed and written to new shards, and with --as-splits "
@@ -94,13 +91,7 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_merge(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.merge import merge
 
-    if args.as_splits:
-        return run_derived(merge, _by_split(args.sources), args)
-    for source in args.sources:
-        _, equals, folder = source.partition("=")
-        if equals and not os.path.exists(source) and os.path.isdir(folder):
-            raise InputError("as-splits-missing", source=source, folder=folder)
-    return run_derived(merge, args.sources, args)
+    return _run(merge, _by_split(args.sources) if args.as_splits else args.sources, args)
 
 
 def _by_split(sources: Sequence[str]) -> dict[str, str]:

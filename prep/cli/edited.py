@@ -9,14 +9,13 @@ from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
-from tfshards.prep.progress.lines import Log, WarningLine
+from tfshards.prep.progress.lines import WarningLine
 from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
 
 
-def add_edit_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of an edit."""
+def _add_edit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-unknown", action="store_true", help="ignore keys in FILE that the dataset does not have"
     )
@@ -25,8 +24,21 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_edit(args: argparse.Namespace, edit: Callable[[Log], Manifest]) -> Result:
-    """Run an edit, to which its lines are passed, and return its new manifest, or the lines of a dry run."""
+def _add_new_classes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--new-classes",
+        action="store_true",
+        help="add classes that the dataset does not have to the end of its class names",
+    )
+
+
+def _run_edit(
+    args: argparse.Namespace, edit: Callable[..., Manifest], *inputs: str, options: tuple[str, ...]
+) -> Result:
+    """Run an edit, and return its new manifest, or the lines of a dry run.
+
+    The arguments have the names of the parameters of ``edit``; ``inputs`` are the positional ones.
+    """
     lines: list[Json] = []
 
     def log(line: str) -> None:
@@ -35,7 +47,8 @@ def run_edit(args: argparse.Namespace, edit: Callable[[Log], Manifest]) -> Resul
         else:
             args.log(line)
 
-    made = edit(log)
+    given = {name: getattr(args, name) for name in (*options, "dry_run")}
+    made = edit(*(getattr(args, name) for name in inputs), **given, log=log)
     if args.dry_run:
         return Result(lambda: map(str, lines), lambda: {"dry_run": True, "lines": lines})
     return Result.of_manifest(made)
@@ -54,11 +67,7 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
     add_shards(parser, f"one per {size(DEFAULT_SHARD_SIZE)} of new inputs")
     add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
-    add(
-        "--new-classes",
-        action="store_true",
-        help="add classes that the dataset does not have to the end of its class names",
-    )
+    _add_new_classes(parser)
     add(
         "--checksum",
         action="store_true",
@@ -72,21 +81,9 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_append(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.append import append
 
-    return run_edit(
-        args,
-        lambda log: append(
-            args.source,
-            args.dataset,
-            shards=shard_counts_of(args.shards),
-            max_rejected=args.max_rejected,
-            follow_links=args.follow_links,
-            new_classes=args.new_classes,
-            checksum=args.checksum,
-            dry_run=args.dry_run,
-            beam_args=args.beam_args,
-            log=log,
-        ),
-    )
+    args.shards = shard_counts_of(args.shards)
+    options = ("shards", "max_rejected", "follow_links", "new_classes", "checksum", "beam_args")
+    return _run_edit(args, append, "source", "dataset", options=options)
 
 
 APPEND = Verb(
@@ -109,7 +106,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with a key per line, such as tfshards audit --keys writes; a line that starts with a "
         "quotation mark is a JSON string",
     )
-    add_edit_options(parser)
+    _add_edit_options(parser)
     parser.epilog = (
         "The old files stay until the next build, so that training can finish; tfshards prune removes them, "
         "and with them the last byte of the removed examples."
@@ -119,12 +116,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_remove(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.remove import remove
 
-    return run_edit(
-        args,
-        lambda log: remove(
-            args.dataset, args.keys, skip_unknown=args.skip_unknown, dry_run=args.dry_run, log=log
-        ),
-    )
+    return _run_edit(args, remove, "dataset", "keys", options=("skip_unknown",))
 
 
 REMOVE = Verb(
@@ -146,28 +138,14 @@ def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
         help="CSV, TSV, JSON Lines or Parquet file with the columns key and label, which is the name of a "
         "class, or its number if the classes have no names",
     )
-    parser.add_argument(
-        "--new-classes",
-        action="store_true",
-        help="add classes that the dataset does not have to the end of its class names",
-    )
-    add_edit_options(parser)
+    _add_new_classes(parser)
+    _add_edit_options(parser)
 
 
 def _run_relabel(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.relabel import relabel
 
-    return run_edit(
-        args,
-        lambda log: relabel(
-            args.dataset,
-            args.labels,
-            new_classes=args.new_classes,
-            skip_unknown=args.skip_unknown,
-            dry_run=args.dry_run,
-            log=log,
-        ),
-    )
+    return _run_edit(args, relabel, "dataset", "labels", options=("new_classes", "skip_unknown"))
 
 
 RELABEL = Verb(

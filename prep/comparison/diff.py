@@ -279,7 +279,7 @@ def _read(origin: Origin, other: Origin) -> _Examples:
     apart = {KEY_FEATURE.name, *(each.name for each in (own, others) if each and label)}
     names = sorted({*schemas[0].names} & {*schemas[1].names} - apart)
 
-    def pack(data: bytes) -> bytes:
+    def pack(data: bytes, _: int) -> bytes:
         example = ParsedExample(data)
         key = example.key
         if key is None:

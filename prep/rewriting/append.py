@@ -5,119 +5,50 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from tfshards.prep.building.build import manifest_of, write_shards
 from tfshards.prep.building.commit import commit, complete, identified, rejects_text, unless_committed
-from tfshards.prep.building.inputs_file import has_masks, inputs_of
+from tfshards.prep.building.inputs_file import inputs_of
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
-from tfshards.prep.building.output_state import OutputState
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.engines.table import Engine, EngineName, find_engine
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Plan, label_counts
+from tfshards.prep.planning.plan import Plan
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.rewriting.commit import expected_examples, join_splits, verify_examples
-from tfshards.prep.rewriting.new_examples import NewExamples, find_new_examples
+from tfshards.prep.rewriting.commit import (
+    add_totals,
+    expected_examples,
+    join_splits,
+    verify_examples,
+    with_rejects,
+)
+from tfshards.prep.rewriting.new_examples import NewExamples, find_new_examples, new_class_names
 from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.writing.area import BuildArea, Reject
-from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError, Totals
+from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import ID_DIGITS
 from tfshards.schemas.option import check_path
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.summary import class_lines, table
-
-
-def difference_lines(new: NewExamples, origin: Origin) -> Iterator[str]:
-    """Yield lines about removed, changed, relabeled, missing and renamed inputs of a source."""
-    if new.removed:
-        left_out = counted(len(new.removed), "input")
-        were = "was" if len(new.removed) == 1 else "were"
-        yield f"leaving out {left_out} that {were} removed from {origin.root}, such as {new.removed[0]!r}"
-    if new.changed:
-        have = "has" if len(new.changed) == 1 else "have"
-        mask = " or its mask" if has_masks(new.listing.schema) else ""
-        yield as_warning(
-            f"{counted(len(new.changed), 'known input')} {have} changed, such as "
-            f"{new.changed[0]!r}{mask}; the dataset keeps the old content: a new input needs another name, "
-            "and to replace an old one, build again with --overwrite"
-        )
-    if new.relabeled:
-        have, their = ("has", "its example") if len(new.relabeled) == 1 else ("have", "their examples")
-        yield (
-            f"{counted(len(new.relabeled), 'known input')} {have} another label than {their}, such as "
-            f"{new.relabeled[0]!r}; the dataset was relabeled, and keeps its labels"
-        )
-    if new.num_missing and not new.num_known:
-        known = counted(new.num_missing, "known input")
-        yield f"the source holds only new inputs; the {known} of {origin.root} stay"
-    elif new.num_missing:
-        are, them = ("is", "it") if new.num_missing == 1 else ("are", "them")
-        yield (
-            f"{counted(new.num_missing, 'known input')} {are} not in the source, such as {new.missing!r}; "
-            f"the dataset keeps {them}, and a build with --overwrite would leave {them} out"
-        )
-    if new.renamed:
-        is_one = len(new.renamed) == 1
-        have, of, was = (
-            ("has", "a known one that is", "it was")
-            if is_one
-            else ("have", "known ones that are", "they were")
-        )
-        key, missing = new.renamed[0]
-        yield as_warning(
-            f"{counted(len(new.renamed), 'new input')} {have} the content of {of} not in the source,"
-            f" such as {key!r}, which equals {missing!r}; if {was} moved or renamed, build again with "
-            "--overwrite, since append adds another example"
-        )
-
-
-def up_to_date_line(new: NewExamples, root: AnyPath) -> str:
-    """Return the line about a source without new inputs."""
-    none = f"none of the {counted(new.num_known, 'input')} is new"
-    if new.changed:
-        return f"{root} keeps the old content: {none}"
-    return f"{root} is up to date: {none}, and none has changed"
-
-
-def preview_lines(plan: Plan) -> Iterator[str]:
-    """Yield what would be appended: the inputs, shards and source bytes by split, and the inputs by class."""
-    yield f"would append {counted(plan.listing.num_examples, 'input')}"
-    rows = [("split", "inputs", "shards", "source bytes")]
-    for split, layout in plan.layouts.items():
-        num_bytes = sum(int(plan.listing.sizes[shard].sum()) for shard in layout)
-        rows.append((split, f"{sum(map(len, layout)):,}", f"{len(layout):,}", size(num_bytes)))
-    yield from table(rows)
-    if plan.listing.labels is not None:
-        counts = {split: label_counts(plan.listing, layout) for split, layout in plan.layouts.items()}
-        with_new = {name for split in counts.values() for name, count in split.items() if count}
-        yield from class_lines(
-            {
-                split: {name: count for name, count in of_split.items() if name in with_new}
-                for split, of_split in counts.items()
-            },
-            plan.listing.schema,
-        )
-    yield "nothing was written, and no new image was decoded: damaged ones are found when they are appended"
-
 
 # Number of class names in a message.
 _SHOWN = 5
+# Returns the new examples, and the plan of their shards, or None if there are none.
+Find: TypeAlias = Callable[[Reader, Origin], tuple[NewExamples, Plan | None]]
 
 
 def append(
@@ -167,160 +98,62 @@ def append(
     check_path("dataset", dataset)
     folder = any_path(dataset)
     origin = open_origin(folder)
+    names = origin.manifest.schema.class_names
+    if new_classes and not names:
+        raise OptionsError("new-classes-useless")
+    inputs = source_or_paths(source)
+    if isinstance(inputs, list):
+        nameless = replace(origin.manifest, schema=replace(origin.manifest.schema, class_names=()))
+        inputs = source_to_append(nameless, inputs, follow_links=follow_links, log=log)
+    elif follow_links:
+        raise OptionsError("follow-links-of-source")
     balance: Balance = "count" if origin.manifest.made.is_balanced_by_count else "bytes"
-    request = _Arguments(
-        source=source_or_paths(source),
-        folder=folder,
-        counts=ShardCounts.of(shards),
-        options=Options(balance=balance, max_rejected=max_rejected),
-        follow_links=follow_links,
-        new_classes=new_classes,
-        checksum=checksum,
-        log=log,
-    )
+    options = Options(balance=balance, max_rejected=max_rejected)
+    find = partial(_find, ShardCounts.of(shards), options, new_classes, checksum, log)
     try:
-        named = _named_source(request, origin)
+        added = new_class_names(inputs, names) if new_classes else []
+        named = inputs.with_class_names((*names, *added)) if names else inputs
         output_folder(folder, named.location())
         if dry_run:
-            return _preview(request, named, origin)
-        return _append(request, named, found, tuple(beam_args))
+            return _preview(find, named, origin, log)
+        return _append(find, named, folder, options, found, tuple(beam_args), log)
     except InputError:
-        new = [] if new_classes else _new_classes(request, origin)
+        new: list[str] = []
+        with suppress(TfshardsError):
+            new = [] if new_classes else new_class_names(inputs, names)
         if new:
-            classes = f"class{'es' if len(new) > 1 else ''} {listed([repr(name) for name in new], _SHOWN)}"
+            classes = f"class{'es' if len(new) > 1 else ''} {listed([*map(repr, new)], _SHOWN)}"
             raise InputError("classes-new", folder=folder, classes=classes) from None
         raise
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Arguments:
-    """The arguments of ``append``, except those of the engine."""
-
-    source: Source | list[str]
-    folder: AnyPath
-    counts: ShardCounts
-    options: Options
-    follow_links: bool
-    new_classes: bool
-    checksum: bool
-    log: Log
-
-
-def _append(request: _Arguments, source: Source, engine: Engine, beam_args: tuple[str, ...]) -> Manifest:
-    folder, log = request.folder, request.log
-    with claimed(folder) as state, staged(source, folder) as reader:
-        # read again: the dataset is locked now, so no other process can change it
-        origin = open_origin(folder)
-        old = origin.manifest
-        new, plan = _find(request, reader, origin)
-        if plan is None:
-            # warnings about views were logged when the dataset was written
-            complete(old, folder, lambda _: None)
-            log(up_to_date_line(new, folder))
-            return old
-        area = BuildArea(folder, plan.plan_id, plan.options)
-        discard_others(state, plan.plan_id, plan.options, log)
-        writer = PlannedBuild(
-            reader=reader,
-            plan=plan,
-            area=area,
-            options=replace(request.options, compression=old.compression),
-            log=log,
-            run=partial(engine.run, arguments=beam_args),
-            source=source.location(),
-        )
-        return unless_committed(lambda: _write(writer, request, new, old, state), state, area, None, log)
-
-
-def _write(
-    writer: PlannedBuild, request: _Arguments, new: NewExamples, old: Manifest, state: OutputState
-) -> Manifest:
-    """Write and commit the new shards, and return the manifest of the dataset with them."""
-    folder, log = request.folder, request.log
-    written = write_shards(writer, may_be_empty=True)
-    added = identified(manifest_of(writer, written))
-    rejects = [*new.rejects, *written.rejects]
-    manifest = _appended(old, added, new, rejects)
-    verify_examples(manifest, expected_examples(manifest, [old, added]))
-    manifest = commit(manifest, rejects, inputs_of(writer.plan), writer.area, state, log)
-    log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
-    return manifest
-
-
-def _preview(request: _Arguments, source: Source, origin: Origin) -> Manifest:
-    """Log what would be appended; nothing is written into the dataset's folder."""
-    with tempfile.TemporaryDirectory() as staging:
-        new, plan = _find(request, source.stage(Path(staging)), origin)
-        for line in preview_lines(plan) if plan else [up_to_date_line(new, request.folder)]:
-            request.log(line)
-    return origin.manifest
-
-
-def _find(request: _Arguments, reader: Reader, origin: Origin) -> tuple[NewExamples, Plan | None]:
-    """Return the new examples and the plan of their shards, or None if there are none, and log of them."""
-    folder, log = request.folder, request.log
+def _find(
+    counts: ShardCounts,
+    options: Options,
+    new_classes: bool,
+    checksum: bool,
+    log: Log,
+    reader: Reader,
+    origin: Origin,
+) -> tuple[NewExamples, Plan | None]:
+    """Find the new examples and plan their shards, and log of them; see ``Find``."""
     if not origin.has_keys:
-        raise InputError("append-no-keys", folder=folder)
-    new = find_new_examples(reader, origin, log, new_classes=request.new_classes, checksum=request.checksum)
-    for line in difference_lines(new, origin):
+        raise InputError("append-no-keys", folder=origin.root)
+    new = find_new_examples(reader, origin, log, new_classes=new_classes, checksum=checksum)
+    for line in new.lines:
         log(line)
     if not new.listing.num_examples:
         return new, None
-    made = make_plan(reader, origin.manifest.name, request.counts, 0, request.options, new.listing)
-    added = new.listing.schema.class_names[len(origin.manifest.schema.class_names) :]
-    if added:
-        log(f"new class{'es' if len(added) > 1 else ''}: {listed([repr(name) for name in added], _SHOWN)}")
+    plan = make_plan(reader, origin.manifest.name, counts, 0, options, new.listing)
     for warning in new.listing.warnings:
         log(as_warning(warning))
     log(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
-    return new, _plan(made, new, origin)
-
-
-def _named_source(request: _Arguments, origin: Origin) -> Source:
-    """Return the source with the class names of the dataset, to which new ones may be added.
-
-    Raises:
-        OptionsError: an argument has no effect.
-    """
-    names = origin.manifest.schema.class_names
-    if request.new_classes and not names:
-        raise OptionsError("new-classes-useless")
-    source = _source(request, origin, log=request.log)
-    if request.new_classes:
-        names = (*names, *_new_classes(request, origin))
-    return source.with_class_names(names) if names else source
-
-
-def _source(request: _Arguments, origin: Origin, *, log: Log) -> Source:
-    """Return the source, with the dataset's options if paths are given, and without its class names."""
-    source, manifest = request.source, origin.manifest
-    if isinstance(source, list):
-        nameless = replace(manifest, schema=replace(manifest.schema, class_names=()))
-        return source_to_append(nameless, source, follow_links=request.follow_links, log=log)
-    if request.follow_links:
-        raise OptionsError("follow-links-of-source")
-    return source
-
-
-def _new_classes(request: _Arguments, origin: Origin) -> list[str]:
-    """Return the class names of the source that the dataset does not have; none if it cannot be read."""
-    known = origin.manifest.schema.class_names
-    if not known:
-        return []
-    with suppress(TfshardsError), tempfile.TemporaryDirectory() as staging:
-        source = _source(request, origin, log=lambda _: None)
-        found = source.stage(Path(staging), preview=True).listing().schema.class_names
-        return [name for name in found if name not in known]
-    return []
-
-
-def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
-    """Return the plan with the cuts of the splits, and with ids that also depend on the dataset."""
-    of = origin.manifest.build_id
+    # with ids that also depend on the dataset
     plan_id, inputs = (
-        hashlib.sha256(f"{of} {each}".encode()).hexdigest() for each in (plan.plan_id, plan.inputs_digest)
+        hashlib.sha256(f"{origin.manifest.build_id} {each}".encode()).hexdigest()
+        for each in (plan.plan_id, plan.inputs_digest)
     )
-    return replace(
+    return new, replace(
         plan,
         plan_id=plan_id[:ID_DIGITS],
         inputs_digest=f"sha256:{inputs}",
@@ -328,8 +161,73 @@ def _plan(plan: Plan, new: NewExamples, origin: Origin) -> Plan:
     )
 
 
+def _append(
+    find: Find,
+    source: Source,
+    folder: AnyPath,
+    options: Options,
+    engine: Engine,
+    beam_args: tuple[str, ...],
+    log: Log,
+) -> Manifest:
+    """Write and commit the new shards, and return the manifest of the dataset with them."""
+    with claimed(folder) as state, staged(source, folder) as reader:
+        # read again: the dataset is locked now, so no other process can change it
+        origin = open_origin(folder)
+        old = origin.manifest
+        new, plan = find(reader, origin)
+        if plan is None:
+            # warnings about views were logged when the dataset was written
+            complete(old, folder, lambda _: None)
+            log(_up_to_date_line(new, folder))
+            return old
+        area = BuildArea(folder, plan.plan_id, plan.options)
+        discard_others(state, plan.plan_id, plan.options, log)
+        writer = PlannedBuild(
+            reader=reader,
+            plan=plan,
+            area=area,
+            options=replace(options, compression=old.compression),
+            log=log,
+            run=partial(engine.run, arguments=beam_args),
+            source=source.location(),
+        )
+
+        def write() -> Manifest:
+            written = write_shards(writer, may_be_empty=True)
+            added = identified(manifest_of(writer, written))
+            rejects = [*new.rejects, *written.rejects]
+            manifest = _appended(old, added, new, rejects)
+            verify_examples(manifest, expected_examples(manifest, [old, added]))
+            manifest = commit(manifest, rejects, inputs_of(plan), area, state, log)
+            log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
+            return manifest
+
+        return unless_committed(write, state, area, None, log)
+
+
+def _preview(find: Find, source: Source, origin: Origin, log: Log) -> Manifest:
+    """Log what would be appended; nothing is written into the dataset's folder."""
+    with tempfile.TemporaryDirectory() as staging:
+        new, plan = find(source.stage(Path(staging)), origin)
+        if plan is None:
+            log(_up_to_date_line(new, origin.root))
+        else:
+            log(f"would append {counted(plan.listing.num_examples, 'input')}")
+            for line in repr(plan).splitlines():
+                log(line)
+            log("nothing was written, and no new image was decoded: damaged ones are found by append itself")
+    return origin.manifest
+
+
+def _up_to_date_line(new: NewExamples, root: AnyPath) -> str:
+    none = f"none of the {counted(new.num_known, 'input')} is new"
+    if new.num_changed:
+        return f"{root} keeps the old content: {none}"
+    return f"{root} is up to date: {none}, and none has changed"
+
+
 def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequence[Reject]) -> Manifest:
-    """Return the manifest of the dataset with the new shards."""
     schema = replace(old.schema, class_names=added.schema.class_names)
     splits = {
         name: join_splits([split, added.splits[name]] if name in added.splits else [split], schema)
@@ -343,42 +241,25 @@ def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequenc
     new_classes = schema.class_names[len(old.schema.class_names) :]
     if new_classes:
         entry["new_classes"] = [*new_classes]
-    # with these, the layout of each build can be computed again (verification/parts.py)
+    # with these, the layout of each build can be computed again (rebuild.py)
     rejected = sorted({reject.key for reject in rejects} - {reject.key for reject in new.rejects})
     for name, keys in (("rejected", rejected), ("retried", sorted(new.retried))):
         if keys:
             entry[name] = [*keys]
+    before = old.totals
+    if new.num_known:
+        # the source is assumed to hold all known inputs, so its skipped entries replace those of the dataset
+        before = replace(before, skipped=0, reasons={})
     appended: list[Json] = [*(dict(append.entry) for append in old.made.appends), entry]
     return replace(
         old,
         build_id=added.build_id,
         schema=schema,
         splits=splits,
-        totals=_totals(old.totals, added.totals, new, rejects),
+        totals=with_rejects(
+            add_totals([before, added.totals]), old.totals.accepted + added.totals.accepted, rejects
+        ),
         options={**old.options, "appended": appended},
         split_cuts=new.cuts or old.split_cuts,
         rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
-    )
-
-
-def _totals(old: Totals, added: Totals, new: NewExamples, rejects: Sequence[Reject]) -> Totals:
-    """Return the totals of all inputs.
-
-    A source that holds known inputs is assumed to hold all of them, so its skipped entries replace those of
-    the dataset; the skipped entries of other sources are added.
-    """
-    skipped = Counter(added.reasons["skipped"])
-    if not new.num_known:
-        skipped += Counter(old.reasons.get("skipped", {}))
-    accepted = old.accepted + added.accepted
-    return Totals(
-        entries=accepted + len(rejects) + skipped.total(),
-        accepted=accepted,
-        rejected=len(rejects),
-        skipped=skipped.total(),
-        reasons={
-            "rejected": dict(sorted(Counter(reject.reason for reject in rejects).items())),
-            "skipped": dict(sorted(skipped.items())),
-        },
-        conversions=dict(sorted((Counter(old.conversions) + Counter(added.conversions)).items())),
     )

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple, get_args
 
 import numpy as np
 
-from tfshards.prep.planning.balance import BoolArray, pack
-from tfshards.prep.planning.options import Balance
+from tfshards.prep.planning.balance import BoolArray, pack, rebalance
+from tfshards.prep.planning.options import Balance, ShardCounts, check_shard_size
 from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import BuildArea, ShardId
 from tfshards.prep.writing.shard_names import shard_name
-from tfshards.schemas import Schema, Shard
-from tfshards.schemas.compression import Compression
+from tfshards.schemas import Manifest, Schema, Shard, Split
+from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
 from tfshards.schemas.index import IntArray
-
-
-def assign(num_examples: int, num_shards: int, sizes: IntArray | None = None) -> list[IntArray]:
-    """Return the indices, in a sequence of records, of the records of each new shard, ascending.
-
-    Args:
-        num_examples: length of the sequence.
-        num_shards: from 1 to ``num_examples``, or 1 if there are no examples.
-        sizes: shape ``(num_examples,)``, bytes of each record in the order of the sequence. If given, shards
-            are balanced by bytes; otherwise the sequence is cut into runs that differ by at most one record.
-    """
-    everything = np.arange(num_examples, dtype=np.int64)
-    return np.array_split(everything, num_shards) if sizes is None else pack(everything, num_shards, sizes)
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import check_choices, option
+from tfshards.schemas.sizes import parse_size
 
 
 def interleave(counts: Sequence[int]) -> IntArray:
@@ -96,29 +88,22 @@ class SplitLayout:
         return None if self.labels is None else self.labels[self.records_of(shard)]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rewrite:
-    """New shards, and the datasets from which they are written.
+    """New shards in a build area, with the datasets from which they are written and the layout of each split.
 
-    Attributes:
-        verb: what is done, for status lines.
-        area: build area of the new dataset.
-        name: name of the new dataset.
-        origins: datasets whose records it holds.
-        splits: layout of each split.
-        in_order: whether each new shard holds long runs of the records of each origin.
-        compression: compression of the new shards.
-        verifies_kept: whether the files of shards that stay are compared with their digests.
+    ``outline`` is the manifest of the new dataset without shards.
     """
 
-    verb: str
     area: BuildArea
-    name: str
+    outline: Manifest
     origins: Sequence[Origin]
     splits: Mapping[str, SplitLayout]
-    in_order: bool
-    compression: Compression
-    verifies_kept: bool = False
+
+    @property
+    def verb(self) -> str:
+        """What is done, for status lines."""
+        return str(self.outline.made.source)
 
     @property
     def shards(self) -> list[ShardId]:
@@ -129,6 +114,11 @@ class Rewrite:
     def written(self) -> list[ShardId]:
         """The new shards whose records are copied one by one."""
         return [shard for shard in self.shards if self.splits[shard.split].kept[shard.shard_index] < 0]
+
+    @property
+    def read_shards(self) -> list[Shard]:
+        """The old shards from which records are copied."""
+        return [shard for layout in self.splits.values() for shard in layout.read_shards]
 
     def kept(self, shard: ShardId) -> tuple[Origin, Shard, Shard] | None:
         """Return the origin of a shard that stays, the old entry in its manifest, and the new one."""
@@ -141,17 +131,13 @@ class Rewrite:
     def shard_path(self, shard: ShardId) -> str:
         """Return the path of a new shard, relative to the dataset."""
         num_shards = len(self.splits[shard.split].kept)
-        return shard_name(self.name, *shard, num_shards, build_id=self.area.plan_id)
+        return shard_name(self.outline.name, *shard, num_shards, build_id=self.area.plan_id)
 
 
 def new_layout(
     area: BuildArea, origins: Sequence[Origin], split: str, num_shards: int, balance: Balance
 ) -> SplitLayout:
-    """Return the layout of a split in new shards, each of which mixes the datasets.
-
-    Raises:
-        InputError: an index or a file of labels of an origin is damaged.
-    """
+    """Return the layout of a split in new shards, each of which mixes the datasets."""
     shards = shards_of(origins, split)
     counts = [of.manifest.splits[split].num_examples for of in origins if split in of.manifest.splits]
     order = interleave(counts)
@@ -161,15 +147,9 @@ def new_layout(
         sizes = np.concatenate([index.lengths for index in indexes])[order]
     found = area.each(lambda of: origins[of[0]].labels(of[1]), shards)
     labels = [of_shard for of_shard in found if of_shard is not None]
-    layout = assign(len(order), num_shards, sizes)
+    everything = np.arange(len(order), dtype=np.int64)
+    layout = np.array_split(everything, num_shards) if sizes is None else pack(everything, num_shards, sizes)
     return SplitLayout(shards, order, layout, [-1] * num_shards, np.concatenate(labels) if labels else None)
-
-
-def linked_layout(origins: Sequence[Origin], split: str) -> SplitLayout:
-    """Return the layout of a split whose shards are those of all origins, unchanged."""
-    shards = shards_of(origins, split)
-    none = np.empty(0, np.int64)
-    return SplitLayout(shards, none, [none] * len(shards), range(len(shards)))
 
 
 def shards_of(origins: Sequence[Origin], split: str) -> list[tuple[int, Shard]]:
@@ -178,70 +158,46 @@ def shards_of(origins: Sequence[Origin], split: str) -> list[tuple[int, Shard]]:
     return [(index, shard) for index, of in held if of for shard in of.shards]
 
 
-def edited_layout(
-    origin: Origin, split: str, is_removed: BoolArray, labels: IntArray | None, *, is_balanced: bool
+def kept_layout(
+    origins: Sequence[Origin],
+    split: str,
+    is_removed: BoolArray | None = None,
+    labels: IntArray | None = None,
+    *,
+    is_balanced: bool = False,
 ) -> SplitLayout:
-    """Return the layout of a split without the removed records.
+    """Return the layout of a split that keeps the shards of all origins, without the removed records.
 
     Records that leave a shard to balance others are its last ones, and become the last ones of the other
     shard; all others keep their shard and their order. A shard that keeps its records is not written unless
-    the origin changes them.
+    its origin changes them.
 
     Args:
-        origin: the dataset.
+        origins: the datasets.
         split: name of the split.
-        is_removed: shape ``(num_examples,)``; at least one record stays.
+        is_removed: shape ``(num_examples,)``; at least one record stays. None to keep all.
         labels: shape ``(num_examples,)``, new label of each record; None if there are no labels.
         is_balanced: whether the new shards have to differ by at most one record.
     """
-    shards = shards_of([origin], split)
-    sizes = np.array([shard.num_examples for _, shard in shards], np.int64)
-    old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(sizes)[:-1])
-    left = [shard[~is_removed[shard]] for shard in old]
-    counts = np.array([len(shard) for shard in left], np.int64)
-    targets = balanced_counts(sizes, counts) if is_balanced else counts
-    spare = np.concatenate([shard[target:] for shard, target in zip(left, targets.tolist(), strict=True)])
-    given = np.split(spare, np.cumsum(np.maximum(targets - counts, 0))[:-1])
+    shards = shards_of(origins, split)
+    ends = np.cumsum([shard.num_examples for _, shard in shards])
+    if is_removed is None:
+        is_removed = np.zeros(ends[-1], np.bool_)
+    old = np.split(np.arange(len(is_removed), dtype=np.int64), ends[:-1])
+    left = [numbers[~is_removed[numbers]] for numbers in old]
+    new = rebalance(old, is_removed) if is_balanced else left
+    num_moved = sum(max(0, len(now) - len(before)) for now, before in zip(new, left, strict=True))
     records, kept = [], []
-    for index, (_, shard) in enumerate(shards):
-        target = int(targets[index])
+    for index, (origin, shard) in enumerate(shards):
         # a shard that has lost all its records is left out, but not one that was empty before
-        if target or not len(old[index]):
-            records.append(np.concatenate([left[index][:target], given[index]]))
-            is_same = counts[index] == target == sizes[index] and shard.path not in origin.new_labels
-            kept.append(index if is_same else -1)
+        if len(new[index]) or not len(old[index]):
+            records.append(new[index])
+            is_same = len(new[index]) == len(left[index]) == len(old[index])
+            is_changed = shard.path in origins[origin].new_labels
+            kept.append(index if is_same and not is_changed else -1)
     order = np.concatenate(records)
-    layout = np.split(np.arange(len(order)), np.cumsum([len(each) for each in records])[:-1])
-    return SplitLayout(shards, order, layout, kept, labels, len(spare))
-
-
-def balanced_counts(sizes: IntArray, counts: IntArray) -> IntArray:
-    """Return the new number of records of each shard; those that are not 0 differ by at most one.
-
-    As few shards as possible change that have lost no records. There are as many shards as before, unless
-    fewer records than shards are left: then each of those that remain has one.
-
-    Args:
-        sizes: shape ``(num_shards,)``, number of records of each shard; they differ by at most one.
-        counts: shape ``(num_shards,)``, the number of those that are left; at least one is.
-    """
-    num_shards = min(len(sizes), int(counts.sum()))
-    least, num_larger = divmod(int(counts.sum()), num_shards)
-    # the fullest shards stay, and of equal ones the first
-    by_count = np.argsort(-counts, kind="stable")[:num_shards]
-    targets = np.zeros(len(sizes), np.int64)
-    is_open = np.zeros(len(sizes), np.bool_)
-    is_open[by_count] = True
-    for size, room in ((least + 1, num_larger), (least, num_shards - num_larger)):
-        unchanged = np.flatnonzero(is_open & (counts == sizes) & (sizes == size))[:room]
-        targets[unchanged] = size
-        is_open[unchanged] = False
-        if size > least:
-            num_larger -= len(unchanged)
-    rest = by_count[is_open[by_count]]
-    targets[rest] = least
-    targets[rest[:num_larger]] += 1
-    return targets
+    layout = np.split(np.arange(len(order)), np.cumsum([*map(len, records)])[:-1])
+    return SplitLayout(shards, order, layout, kept, labels, num_moved)
 
 
 def label_counts(labels: IntArray | None, schema: Schema) -> dict[str, int]:
@@ -255,3 +211,86 @@ def label_counts(labels: IntArray | None, schema: Schema) -> dict[str, int]:
     if -1 in found:
         return {}
     return {name: found.get(label, 0) for label, name in enumerate(schema.class_names)}
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Options of new shards, except their number; None keeps those of the origins.
+
+    Attributes:
+        shard_size: bytes of records per shard, for splits whose number of shards is not given.
+        balance: ``count`` (the default of new shards) for shards that differ by at most one example,
+            ``bytes`` for shards of similar bytes of records, packed longest first.
+        compression: compression of the new shards.
+        name: name of the new dataset; by default the last part of its path.
+
+    Raises:
+        OptionsError: an option is not allowed.
+    """
+
+    shard_size: int | None = option(
+        None,
+        "choose the number of shards by bytes per shard, such as 128MiB",
+        metavar="SIZE",
+        parse=partial(parse_size, name="shard_size"),
+    )
+    balance: Balance | None = option(
+        None,
+        "balance shards by number of examples (default) or by bytes",
+        choices=get_args(Balance),
+    )
+    compression: Compression | None = option(
+        None, "compression of the new shards", choices=COMPRESSIONS, default_text="as before"
+    )
+    name: str | None = option(None, "name of the new dataset", default_text="the last part of DATASET")
+
+    def __post_init__(self) -> None:
+        check_shard_size(self.shard_size)
+        check_choices(self)
+
+    @property
+    def keeps_shards(self) -> bool:
+        """Whether any existing shards satisfy these options."""
+        return self.shard_size is None and self.balance is None and self.compression is None
+
+
+class NewShards(NamedTuple):
+    """What was asked for new shards of some datasets; ``counts`` has the number of shards of each split."""
+
+    origins: Sequence[Origin]
+    counts: Mapping[str, int]
+    balance: Balance
+    compression: Compression
+
+    @classmethod
+    def of(
+        cls,
+        origins: Sequence[Origin],
+        splits: Mapping[str, Split],
+        asked: ShardCounts,
+        options: ShardOptions,
+    ) -> NewShards:
+        """Return the new shards of ``splits``, which hold the shards of all origins."""
+        least = options.shard_size
+        by_size = {
+            name: math.ceil(split.record_bytes / least) if least else len(split.shards)
+            for name, split in splits.items()
+        }
+        num_examples = {name: split.num_examples for name, split in splits.items()}
+        counts = asked.of_splits(num_examples, by_size, least)
+        compression = options.compression or origins[0].manifest.compression
+        return cls(origins, counts, options.balance or "count", compression)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the options for the manifest."""
+        options: dict[str, Json] = {"shards": dict(self.counts), "balance": self.balance}
+        if self.compression == "none":
+            return options
+        return {**options, "compression": {**recorded_release(self.compression)}}
+
+    def lay_out(self, area: BuildArea) -> dict[str, SplitLayout]:
+        """Return the layout of each split, in which all records are in new shards."""
+        return {
+            split: new_layout(area, self.origins, split, count, self.balance)
+            for split, count in self.counts.items()
+        }

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfshards.prep.building.commit import rejects_text
-from tfshards.prep.planning.options import ShardCounts, Shards
+from tfshards.prep.building.output import dataset_name, output_folder
+from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, as_warning, to_stderr
-from tfshards.prep.rewriting.commit import commit_new, digest_of_origins, join_splits, new_dataset
+from tfshards.prep.rewriting.commit import Derived, add_totals, commit_new, join_splits
 from tfshards.prep.rewriting.keys import check_keys_differ
-from tfshards.prep.rewriting.layout import Rewrite, linked_layout
-from tfshards.prep.rewriting.new_shards import NewShards, ShardOptions
+from tfshards.prep.rewriting.layout import NewShards, ShardOptions, SplitLayout, kept_layout
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference, open_origin
 from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import InputError, Manifest, OptionsError, Split, Totals
+from tfshards.schemas import InputError, Manifest, OptionsError, Split
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_path, check_strings
+from tfshards.schemas.storage import AnyPath
 
 
 def merge(
@@ -66,49 +66,52 @@ def merge(
     _check_sources(roots)
     names = as_splits or [""] * len(roots)
     origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
-    folder, name = new_dataset(dataset, options.name, origins)
+    folder = output_folder(dataset, *(origin.root for origin in origins))
+    name = dataset_name(folder, Options(name=options.name))
     for other in origins[1:]:
         _check_same(origins[0], other)
     has_keys = origins[0].has_keys
-    is_linked = options.keeps_shards and asked == ShardCounts() and not (as_splits and has_keys)
-    if is_linked:
-        _check_compression(origins)
-    splits = _splits(origins)
+    schema = origins[0].manifest.schema
+    splits = {split: _joined(origins, split) for origin in origins for split in origin.manifest.splits}
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     if as_splits:
         recorded["as_splits"] = [*as_splits]
-    new = None if is_linked else NewShards.of(origins, splits, asked, options)
-    if new:
+    new = None
+    if not options.keeps_shards or asked != ShardCounts() or (as_splits and has_keys):
+        new = NewShards.of(origins, splits, asked, options)
         recorded |= new.to_json()
-    compression = new.compression if new else origins[0].manifest.compression
-    outline = replace(_outline(origins, name, splits, recorded), compression=compression)
+    else:
+        _check_compression(origins)
 
-    def plan(area: BuildArea) -> Rewrite:
+    def lay_out(area: BuildArea) -> dict[str, SplitLayout]:
         # with the splits before them, keys of different datasets differ
         if has_keys and not as_splits:
             check_keys_differ(origins)
         if not has_keys:
             log(as_warning("the examples have no keys, so repeated examples cannot be found"))
-        if new:
-            return new.rewrite(area, name)
-        return Rewrite(
-            verb="merge",
-            area=area,
-            name=name,
-            origins=origins,
-            splits={split: linked_layout(origins, split) for split in splits},
-            in_order=True,
-            compression=compression,
-            verifies_kept=True,
-        )
+        return new.lay_out(area) if new else {split: kept_layout(origins, split) for split in splits}
 
-    return commit_new(outline, origins, folder, plan, overwrite=overwrite, log=log)
+    manifests = [origin.manifest for origin in origins]
+    rejects = [reject for origin in origins for reject in origin.rejects()]
+    # different cuts do not determine the split of a key, nor do cuts of a single split
+    cuts = {} if as_splits else manifests[0].split_cuts
+    outline = Manifest(
+        name=name,
+        build_id="",
+        schema=schema,
+        splits={split: replace(held, shards=()) for split, held in splits.items()},
+        totals=add_totals([manifest.totals for manifest in manifests]),
+        options=recorded,
+        split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
+        rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
+        compression=new.compression if new else manifests[0].compression,
+    )
+    return commit_new(Derived.of(outline, origins, lay_out), folder, overwrite=overwrite, log=log)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
     if isinstance(sources, (str, bytes)) or len(sources) < 2:
-        given = "one was" if isinstance(sources, (str, bytes)) or len(sources) == 1 else "none were"
-        raise OptionsError("merge-too-few", given=given)
+        raise OptionsError("merge-too-few")
     for root in sources:
         check_path("sources", root)
     real = [os.path.realpath(root) for root in sources]
@@ -118,7 +121,6 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
 
 
 def _check_same(first: Origin, other: Origin) -> None:
-    """Raise InputError unless the two datasets have the same features and classes."""
     both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
     difference = feature_difference(*both)
     if difference:
@@ -129,65 +131,16 @@ def _check_same(first: Origin, other: Origin) -> None:
 
 
 def _check_compression(origins: Sequence[Origin]) -> None:
-    """Raise InputError unless all datasets have the same compression."""
-    first = origins[0]
-    for other in origins[1:]:
-        if other.manifest.compression != first.manifest.compression:
-            raise InputError(
-                "merge-compressions-differ",
-                root=first.root,
-                compression=first.manifest.compression,
-                root2=other.root,
-                compression2=other.manifest.compression,
-            )
+    found: dict[str, AnyPath] = {}
+    for origin in origins:
+        found.setdefault(origin.manifest.compression, origin.root)
+    if len(found) > 1:
+        (one, root), (other, root2) = [*found.items()][:2]
+        raise InputError(
+            "merge-compressions-differ", root=root, compression=one, root2=root2, compression2=other
+        )
 
 
-def _outline(
-    origins: Sequence[Origin], name: str, splits: Mapping[str, Split], options: Mapping[str, Json]
-) -> Manifest:
-    """Return the manifest of the new dataset, without shards."""
-    manifests = [origin.manifest for origin in origins]
-    rejects = [reject for origin in origins for reject in origin.rejects()]
-    # different cuts do not determine the split of a key, nor do cuts of a single split
-    cuts = {} if "as_splits" in options else manifests[0].split_cuts
-    return Manifest(
-        name=name,
-        build_id="",
-        schema=manifests[0].schema,
-        splits={split: replace(held, shards=()) for split, held in splits.items()},
-        totals=_totals([manifest.totals for manifest in manifests]),
-        options=options,
-        split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
-        rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
-        inputs_digest=digest_of_origins(origins),
-    )
-
-
-def _splits(origins: Sequence[Origin]) -> dict[str, Split]:
-    """Return all splits, each with its shards in all datasets."""
-    found: dict[str, Split] = {}
-    names = dict.fromkeys(name for origin in origins for name in origin.manifest.splits)
-    for name in names:
-        parts = [origin.manifest.splits[name] for origin in origins if name in origin.manifest.splits]
-        found[name] = join_splits(parts, origins[0].manifest.schema)
-    return found
-
-
-def _totals(parts: Sequence[Totals]) -> Totals:
-    """Return the sums of the totals of all datasets."""
-
-    def together(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-        return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
-
-    reasons = {
-        outcome: together([part.reasons.get(outcome, {}) for part in parts])
-        for outcome in ("rejected", "skipped")
-    }
-    return Totals(
-        entries=sum(part.entries for part in parts),
-        accepted=sum(part.accepted for part in parts),
-        rejected=sum(part.rejected for part in parts),
-        skipped=sum(part.skipped for part in parts),
-        reasons=reasons,
-        conversions=together([part.conversions for part in parts]),
-    )
+def _joined(origins: Sequence[Origin], split: str) -> Split:
+    held = [origin.manifest.splits.get(split) for origin in origins]
+    return join_splits([part for part in held if part], origins[0].manifest.schema)

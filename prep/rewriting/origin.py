@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from tfshards.prep.building.commit import read_rejects, rejects_text
-from tfshards.prep.records.example import with_key_prefix, with_label
+from tfshards.prep.records.example import decode_example, with_key_prefix, with_label
 from tfshards.prep.records.frames import Change, FrameReader
 from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.writing.area import Reject
@@ -49,53 +47,38 @@ class Origin:
         return KEY_FEATURE in self.manifest.schema.features
 
     def index(self, shard: Shard) -> RecordIndex:
-        """Return the offsets of the records of a shard.
-
-        Raises:
-            InputError: the index is missing or damaged.
-        """
+        """Return the offsets of the records of a shard."""
         index, problems = read_index(self.root, shard)
         if index is None:
             raise self._damaged(str(problems[0]))
         return index
 
     def frames(self, shard: Shard) -> FrameReader:
-        """Return a reader of single frames of a shard, with the changes.
-
-        Raises:
-            InputError: the index is missing or damaged.
-            OSError: the shard cannot be read.
-        """
+        """Return a reader of single frames of a shard, with the changes."""
         path, index = self.root / shard.path, self.index(shard)
         return FrameReader(path, self.manifest.compression, index, self._change(shard))
 
     def _change(self, shard: Shard) -> Change | None:
-        """Return the function that changes the records of a shard."""
         label, labels = self.manifest.schema.label, self.new_labels.get(shard.path, {})
         if self.split and self.has_keys:
             prefix = f"{self.split}/".encode()
             return lambda _, data: with_key_prefix(data, prefix)
-        if label is not None and labels:
-            name = label.name
-            return lambda record, data: with_label(data, name, labels[record]) if record in labels else data
-        return None
+        if label is None or not labels:
+            return None
+        name = label.name
 
-    def split_labels(self, split: str) -> IntArray | None:
-        """Return the label of each record of a split, shape ``(num_examples,)``; None if there are no labels.
+        def relabel(record: int, data: bytes) -> bytes:
+            if record not in labels:
+                return data
+            changed = with_label(data, name, labels[record])
+            if decode_example(changed) != {**decode_example(data), name: [labels[record]]}:
+                raise ValueError("would change in more than its label")
+            return changed
 
-        Raises:
-            InputError: a file of labels is missing or damaged.
-        """
-        found = [self.labels(shard) for shard in self.manifest.splits[split].shards]
-        labels = [of_shard for of_shard in found if of_shard is not None]
-        return np.concatenate(labels) if labels else None
+        return relabel
 
     def labels(self, shard: Shard) -> IntArray | None:
-        """Return the label of each record of a shard, shape ``(num_examples,)``; None if there are no labels.
-
-        Raises:
-            InputError: the file of labels is missing or damaged.
-        """
+        """Return the label of each record of a shard; None if there are no labels."""
         if not shard.labels_digest:
             return None
         labels, problems = read_labels(self.root, shard)
@@ -104,11 +87,7 @@ class Origin:
         return labels
 
     def rejects(self) -> list[Reject]:
-        """Return the rejected inputs, with their new keys.
-
-        Raises:
-            InputError: the file that lists them is missing or damaged.
-        """
+        """Return the rejected inputs, with their new keys."""
         if not self.manifest.totals.rejected:
             return []
         name = rejects_name(self.manifest.build_id)
@@ -130,18 +109,7 @@ class Origin:
 
 
 def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Origin:
-    """Return the dataset in ``root`` after checking the sizes of its shards.
-
-    Args:
-        root: folder of the dataset.
-        split: name of the split that its only split becomes; empty to keep splits and keys.
-
-    Raises:
-        OptionsError: the name is not allowed for a split.
-        InputError: ``root`` is not a dataset, a shard is missing or has another size, or the dataset has
-            several splits and is to become one.
-        FormatError: the manifest is damaged.
-    """
+    """Return the dataset in ``root`` after checking the sizes of its shards."""
     fault = name_fault(split) if split else None
     if fault:
         raise OptionsError("split-name", fault=fault)
@@ -160,42 +128,34 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
 def feature_difference(one: Schema, one_name: str, other: Schema, other_name: str) -> str | None:
     """Return the first feature in which two schemas differ, as a part of a sentence, or None.
 
-    The order of features does not matter, except where it determines which feature holds the class.
-
-    Args:
-        one: the first schema.
-        one_name: name of the owner of ``one`` in the message.
-        other: the second schema.
-        other_name: name of the owner of ``other`` in the message.
+    The order of features does not matter, except where it determines which feature holds the class. Names are
+    those of the owners of the schemas in the message.
     """
-    features, others = ({feature.name: feature for feature in schema.features} for schema in (one, other))
-    for name in sorted({*features, *others}):
-        if features.get(name) != others.get(name):
-            found = _described(features.get(name)), _described(others.get(name))
-            return f"the feature {name!r} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
-    if one.label and other.label and one.label != other.label:
-        return (
-            f"the first scalar feature of kind 'label' is {one.label.name!r} in {one_name}, "
-            f"and {other.label.name!r} in {other_name}"
-        )
-    return None
+    both = one, other
+    features = [{repr(feature.name): _described(feature) for feature in schema.features} for schema in both]
+    labels = [{"'label'": repr(schema.label.name)} if schema.label else {} for schema in both]
+    return _difference("the feature", features, one_name, other_name) or _difference(
+        "the first scalar feature of kind", labels, one_name, other_name
+    )
 
 
 def class_difference(one: Schema, one_name: str, other: Schema, other_name: str) -> str | None:
     """Return the first class in which two schemas differ; the arguments are as in ``feature_difference``."""
-    for label in range(max(len(one.class_names), len(other.class_names))):
-        found = _class(one, label), _class(other, label)
+    classes = [
+        {str(label): repr(name) for label, name in enumerate(schema.class_names)} for schema in (one, other)
+    ]
+    return _difference("class", classes, one_name, other_name)
+
+
+def _difference(what: str, both: Sequence[Mapping[str, str]], one_name: str, other_name: str) -> str | None:
+    one, other = both
+    for name in {**one, **other}:
+        found = one.get(name, "missing"), other.get(name, "missing")
         if found[0] != found[1]:
-            return f"class {label} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
+            return f"{what} {name} is {found[0]} in {one_name}, and {found[1]} in {other_name}"
     return None
 
 
-def _described(feature: Feature | None) -> str:
-    if feature is None:
-        return "missing"
+def _described(feature: Feature) -> str:
     shape = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
     return f"({feature.kind}, {feature.dtype}, [{shape}])"
-
-
-def _class(schema: Schema, label: int) -> str:
-    return repr(schema.class_names[label]) if label < len(schema.class_names) else "missing"

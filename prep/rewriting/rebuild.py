@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from tfshards.prep.building.commit import read_rejects, rejects_text
 from tfshards.prep.building.inputs_file import read_inputs
+from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_source
 from tfshards.prep.imaging.options import with_all_images
@@ -20,10 +20,11 @@ from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import Options, ShardCounts
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.rewriting.new_examples import new_class_names
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
-from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.prep.writing.shard import write_shard
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, Shard, Split
 from tfshards.schemas.build_area import make_folder, staged_folder, write_files
@@ -36,13 +37,9 @@ from tfshards.schemas.storage import AnyPath
 
 @dataclass(frozen=True)
 class BuildPart:
-    """The shards of one build of a dataset.
+    """The shards of one build of a dataset, as a manifest of their own.
 
-    Attributes:
-        manifest: manifest of the dataset with the id, the options and the shards of this build.
-        rejected: keys of the inputs that this build rejected; None if they are those in the rejects file.
-        options: options of the build that determine which inputs are in which shard.
-        seed: random seed of the build.
+    ``rejected`` has the keys of the inputs that the build rejected; None if they are in the rejects file.
     """
 
     manifest: Manifest
@@ -52,11 +49,7 @@ class BuildPart:
 
 
 def parts_of(folder: AnyPath, manifest: Manifest) -> list[BuildPart]:
-    """Return the parts of a dataset: what the build wrote, then what each append wrote.
-
-    Raises:
-        InputError: examples were appended, and the rejects file cannot be read.
-    """
+    """Return the parts of a dataset: what the build wrote, then what each append wrote."""
     seed, appends = manifest.made.seed, manifest.made.appends
     if not appends:
         return [BuildPart(manifest, None, restored_options(manifest), seed)]
@@ -84,13 +77,12 @@ def parts_of(folder: AnyPath, manifest: Manifest) -> list[BuildPart]:
 def _only(
     manifest: Manifest, build_id: str, options: Mapping[str, Json], shards: Sequence[Shard]
 ) -> Manifest:
-    """Return the manifest with only these shards."""
     kept = {shard.path for shard in shards}
     splits = {
-        name: Split(tuple(shard for shard in split.shards if shard.path in kept))
+        name: Split(found)
         for name, split in manifest.splits.items()
+        if (found := tuple(shard for shard in split.shards if shard.path in kept))
     }
-    splits = {name: split for name, split in splits.items() if split.shards}
     return replace(manifest, build_id=build_id, options=options, splits=splits)
 
 
@@ -110,28 +102,16 @@ def rebuild(
     """Rebuild damaged shards, their companions and the rejects file; yield the path of each.
 
     A shard one of whose inputs is missing or has changed is left as it is, unless all damaged ones are so.
-
-    Args:
-        folder: the dataset's folder, which no other process writes into.
-        manifest: the dataset's manifest.
-        damaged: the paths of the files to rebuild.
-        inputs: inputs that the dataset was built from; more of them, or only those of one part.
-        faults: receives why a shard cannot be rebuilt, by its path.
-
-    Raises:
-        OptionsError: there are more inputs than the dataset was built from.
-        InputError: the inputs are not those that the dataset was built from.
     """
     kind_of_source(manifest)
-    parts = parts_of(folder, manifest)
+    name = rejects_name(manifest.build_id)
     with staged_folder(folder) as staging:
-        for name in ("source", "out"):
-            (staging / name).mkdir()
-        reader = _source(manifest, inputs, staging / "names").stage(staging / "source")
+        for sub in ("source", "out"):
+            (staging / sub).mkdir()
+        reader = _source(manifest, inputs).stage(staging / "source")
         listing = reader.listing()
-        name = rejects_name(manifest.build_id)
-        for number, part in enumerate(parts):
-            shards = {shard.path for shard in part.manifest.shards}
+        for part in parts_of(folder, manifest):
+            of, shards = part.manifest, {shard.path for shard in part.manifest.shards}
             if not damaged & (shards if manifest.made.appends else {*shards, name}):
                 continue
             try:
@@ -140,47 +120,51 @@ def rebuild(
                 # the inputs may be those of another part
                 faults.update(dict.fromkeys(damaged & {*shards, name}, error))
                 continue
-            build = Rebuild(folder, part.manifest, reader, plan, staging / f"part{number}")
+            build = PlannedBuild(
+                reader=reader,
+                plan=plan,
+                # separate from the area that builds use; its output is not a dataset
+                area=BuildArea(staging / "out", of.build_id),
+                options=restored_options(of),
+                log=lambda _: None,
+            )
             if part.rejected is not None:
                 rejects = [Reject(key, "", "", 0) for key in sorted(part.rejected)]
             elif name in damaged:
-                rejects = build.rejects()
+                rejects = _rejects(build, of)
                 write_files(folder, {name: rejects_text(rejects)})
                 yield name
             else:
                 rejects = read_rejects(folder / name) if manifest.totals.rejected else []
-            for shard, numbers, expected in _expected(part, plan, rejects):
-                if expected.path not in damaged:
-                    continue
-                try:
-                    _check_there(expected.path, plan.listing, numbers, is_there, inputs)
-                    yield from build.replace(shard, numbers, expected, damaged)
-                except InputError as error:
-                    # the inputs of the other shards may be unchanged
-                    faults[expected.path] = error
+            for split, layout in final_layouts(plan, rejects, part.options, may_be_empty=True).items():
+                for index, (numbers, expected) in enumerate(
+                    zip(layout, of.splits[split].shards, strict=True)
+                ):
+                    if expected.path not in damaged:
+                        continue
+                    try:
+                        _check_there(expected.path, plan.listing, numbers, is_there, inputs)
+                        _write_expected(build, ShardId(split, index), numbers, expected)
+                    except InputError as error:
+                        # the inputs of the other shards may be unchanged
+                        faults[expected.path] = error
+                        continue
+                    for path in (*expected.companion_digests, expected.path):
+                        if path in damaged:
+                            make_folder(folder, path)
+                            os.replace(str(build.area.shards / path), folder / path)
+                            sync_directory((folder / path).parent)
+                            yield path
     if faults and faults.keys() >= damaged & {shard.path for shard in manifest.shards}:
         raise next(iter(faults.values()))
 
 
-def _source(manifest: Manifest, inputs: Source | Sequence[str], staging: Path) -> Source:
+def _source(manifest: Manifest, inputs: Source | Sequence[str]) -> Source:
     """Return the source of the inputs, with the class names of the dataset and any new ones after them."""
     names = manifest.schema.class_names
     nameless = replace(manifest, schema=replace(manifest.schema, class_names=()))
     source = restored_source(nameless, inputs, is_grown=True) if isinstance(inputs, Sequence) else inputs
-    if not names:
-        return source
-    staging.mkdir()
-    found = source.stage(staging, preview=True).listing().schema.class_names
-    return source.with_class_names((*names, *(name for name in found if name not in names)))
-
-
-def _expected(
-    part: BuildPart, plan: Plan, rejects: Sequence[Reject]
-) -> Iterator[tuple[ShardId, IntArray, Shard]]:
-    """Yield each shard of a part with the numbers of its inputs, and its entry in the manifest."""
-    for split, layout in final_layouts(plan, rejects, part.options, may_be_empty=True).items():
-        for index, numbers in enumerate(layout):
-            yield ShardId(split, index), numbers, part.manifest.splits[split].shards[index]
+    return source.with_class_names((*names, *new_class_names(source, names))) if names else source
 
 
 def _check_there(
@@ -196,98 +180,52 @@ def _check_there(
         )
 
 
-@dataclass(frozen=True)
-class Rebuild:
-    """The rebuilding of single files of a dataset.
+def _write(build: PlannedBuild, phase: Phase, shard: ShardId, numbers: IntArray) -> FinishedShard:
+    build.area.open()
+    build.area.write_plan(phase, shard, build.plan.listing.columns(numbers))
+    write_shard(build.task(phase, build.plan.layouts, Reporter()), shard)
+    done = build.area.read_finished(phase, shard)
+    assert done is not None
+    return done
 
-    Attributes:
-        folder: the dataset's folder.
-        manifest: the dataset's manifest.
-        reader: the source's reader.
-        plan: the plan of the build.
-        staging: holds new files until they are verified.
-    """
 
-    folder: Path
-    manifest: Manifest
-    reader: Reader
-    plan: Plan
-    staging: Path
-
-    @cached_property
-    def area(self) -> BuildArea:
-        """A build area separate from the one that builds use; its output is not a dataset."""
-        return BuildArea(self.staging / "out", self.manifest.build_id)
-
-    def write(
-        self, phase: Phase, shard: ShardId, numbers: IntArray, expected: Shard | None = None
-    ) -> FinishedShard:
-        """Write one shard of these examples into the area, and check that it is the expected one."""
-        self.area.open()
-        self.area.write_plan(phase, shard, self.plan.listing.columns(numbers))
-        task = ShardTask(
-            area=self.area,
-            reader=self.reader,
-            schema=self.plan.listing.schema,
-            phase=phase,
-            name=self.manifest.name,
-            num_shards={split: len(shards) for split, shards in self.plan.layouts.items()},
-            reporter=Reporter(),
-            finds_duplicates=phase == "first" and "duplicates" in self.manifest.options,
-            compression=self.manifest.compression,
+def _write_expected(build: PlannedBuild, shard: ShardId, numbers: IntArray, expected: Shard) -> None:
+    found = _write(build, "final", shard, numbers).shard
+    if found != expected:
+        raise InputError(
+            "repair-differs",
+            path=expected.path,
+            digest=found.digest,
+            digest2=expected.digest,
+            remedy=_REMEDY,
         )
-        write_shard(task, shard)
-        done = self.area.read_finished(phase, shard)
-        assert done is not None
-        if expected and done.shard != expected:
-            raise InputError(
-                "repair-differs",
-                path=expected.path,
-                digest=done.shard.digest,
-                digest2=expected.digest,
-                remedy=_REMEDY,
-            )
-        return done
 
-    def replace(self, shard: ShardId, numbers: IntArray, expected: Shard, damaged: set[str]) -> Iterator[str]:
-        """Write one shard, and replace those of its files that are damaged; yield the path of each."""
-        self.write("final", shard, numbers, expected)
-        for path in (*expected.companion_digests, expected.path):
-            if path in damaged:
-                make_folder(self.folder, path)
-                os.replace(str(self.area.shards / path), self.folder / path)
-                sync_directory((self.folder / path).parent)
-                yield path
 
-    def rejects(self) -> list[Reject]:
-        """Read every input, return the rejected ones, and check that they equal the dataset's."""
-        first: dict[ShardId, FinishedShard] = {}
-        for split, layout in self.plan.layouts.items():
-            for index, numbers in enumerate(layout):
-                shard = ShardId(split, index)
-                first[shard] = self.write("first", shard, numbers)
-                # only the rejected inputs are needed
-                (self.area.shards / first[shard].shard.path).unlink()
-        found = [reject for done in first.values() for reject in done.rejected]
-        found += repeated_inputs(self.plan, first, restored_options(self.manifest), lambda _: None)
-        if bytes_digest(rejects_text(found)) != self.manifest.rejects_digest:
-            raise InputError(
-                "repair-rejects-differ", rejects_name=rejects_name(self.manifest.build_id), remedy=_REMEDY
-            )
-        return found
+def _rejects(build: PlannedBuild, manifest: Manifest) -> list[Reject]:
+    """Read every input, return the rejected ones, and check that they equal the dataset's."""
+    first: dict[ShardId, FinishedShard] = {}
+    for split, layout in build.plan.layouts.items():
+        for index, numbers in enumerate(layout):
+            shard = ShardId(split, index)
+            first[shard] = _write(build, "first", shard, numbers)
+            # only the rejected inputs are needed
+            (build.area.shards / first[shard].shard.path).unlink()
+    found = [reject for done in first.values() for reject in done.rejected]
+    found += repeated_inputs(build.plan, first, restored_options(manifest), build.log)
+    if bytes_digest(rejects_text(found)) != manifest.rejects_digest:
+        name = rejects_name(manifest.build_id)
+        raise InputError("repair-rejects-differ", rejects_name=name, remedy=_REMEDY)
+    return found
 
 
 def _plan(folder: Path, reader: Reader, now: Listing, part: BuildPart) -> tuple[Plan, BoolArray]:
     """Return the plan of the build that wrote a part, and for each of its inputs whether it is still there.
 
     The plan is made from the inputs that the build recorded, or from ``now`` if there is no record.
-
-    Raises:
-        InputError: the options differ, for example by the release of Pillow, or without a record the inputs.
     """
-    manifest, options = part.manifest, part.options
+    manifest, options, listing = part.manifest, part.options, replace(now, schema=part.manifest.schema)
+    _check_options(reader, manifest)
     recorded = read_inputs(folder, manifest.build_id)
-    listing = replace(now, schema=manifest.schema)
     if recorded is not None:
         listing = replace(
             listing,
@@ -298,21 +236,21 @@ def _plan(folder: Path, reader: Reader, now: Listing, part: BuildPart) -> tuple[
             splits=recorded.splits,
         )
         options = replace(options, splits={}, stratify=False, group_by=None)
-    _check_options(reader, manifest)
-    if recorded is None:
-        _check_splits(now, part)
-    plan = make_plan(
-        reader, manifest.name, ShardCounts(None, manifest.made.shards), part.seed, options, listing
-    )
-    if recorded is None:
-        if plan.inputs_digest != manifest.inputs_digest or now.schema != manifest.schema:
-            raise _others(_difference(plan, now, manifest))
-        return plan, np.ones(now.num_examples, np.bool_)
-    found = [now.find(to_text(key)) for key in recorded.keys]
+    try:
+        plan = make_plan(
+            reader, manifest.name, ShardCounts(None, manifest.made.shards), part.seed, options, listing
+        )
+    except InputError as error:
+        # such as a split that is missing
+        raise _others(str(error)) from None
+    is_other = plan.inputs_digest != manifest.inputs_digest or now.schema != manifest.schema
+    if recorded is None and is_other:
+        raise _others("their number, names, sizes, labels, splits, features or class names differ")
+    found = [now.find(to_text(key)) for key in listing.keys]
     numbers = np.array([-1 if number is None else number for number in found], np.int64)
     is_there = numbers >= 0
     if not is_there.any():
-        raise _others(f"{to_text(recorded.keys[0])!r} and all others are missing")
+        raise _others(f"{to_text(listing.keys[0])!r} and all others are missing")
     # readers refuse a file of another size or time than it is listed with; its digest decides
     listing = replace(listing, sizes=now.sizes[numbers], stamps=now.stamps[numbers])
     return replace(plan, listing=listing), is_there
@@ -336,19 +274,3 @@ def _check_options(reader: Reader, manifest: Manifest) -> None:
             for name in changed
         )
         raise _others("; ".join(found))
-
-
-def _check_splits(now: Listing, part: BuildPart) -> None:
-    splits = part.manifest.splits
-    lacking = [] if part.options.splits else sorted({*splits} - {*(now.splits or ["train"])})
-    if lacking:
-        raise _others(f"they have no split {lacking[0]!r}")
-
-
-def _difference(plan: Plan, now: Listing, manifest: Manifest) -> str:
-    inputs, before = plan.listing.num_examples, manifest.totals.accepted + manifest.totals.rejected
-    if inputs != before:
-        return f"{inputs:,} inputs instead of {before:,}"
-    if now.schema != manifest.schema:
-        return "features or class names differ"
-    return "names, sizes, labels or splits differ"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from tfshards.prep.building.output import locked, remove_staged
 from tfshards.prep.building.restore import Inputs, source_or_paths
 from tfshards.prep.progress.lines import Log
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.rewriting.rebuild import rebuild
 from tfshards.prep.sources.base import Source
-from tfshards.prep.verification.checks import rejects_problems, shard_problems
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import refresh_views, view_problems
@@ -23,7 +21,7 @@ from tfshards.schemas.build_area import write_files
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.names import rejects_name
-from tfshards.schemas.storage import RemotePath, any_path, check_expanded
+from tfshards.schemas.storage import RemotePath, any_path
 
 
 def repair(
@@ -62,25 +60,13 @@ def repair(
         damaged = {problem.place for problem in found}
         repaired: list[str] = []
         faults: dict[str, InputError] = {}
-        for path in _rebuilt(folder, manifest, damaged, inputs, faults):
+        rebuilt = _rebuilt(folder, manifest, damaged, inputs, faults)
+        for path in chain(rebuilt, _repaired_views(folder, manifest)):
             log(f"{path}: rebuilt")
             repaired.append(path)
-        for path in _repaired_views(folder, manifest):
-            log(f"{path}: rebuilt")
-            repaired.append(path)
+        # what replaced a damaged file had the digest in the manifest
         left = [_with_reason(problem, faults) for problem in found if problem.place not in repaired]
-        left += _still_damaged(folder, manifest, repaired)
         return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(inputs))
-
-
-def _check_exist(inputs: Sequence[str]) -> None:
-    """Raise InputError if one of the paths, or arguments such as ``NAME=FILE.npy``, names no file."""
-    for given in inputs:
-        paths = (given, given.partition("=")[2])
-        if not any(path and (os.path.exists(path) or glob.glob(path)) for path in paths):
-            for path in paths:
-                check_expanded(path)
-            raise InputError("repair-input-missing", given=given)
 
 
 def _rebuilt(
@@ -90,13 +76,9 @@ def _rebuilt(
     inputs: Source | list[str],
     faults: dict[str, InputError],
 ) -> Iterator[str]:
-    """Rebuild damaged files; yield the path of each."""
     needs_source = bool(
         damaged & {rejects_name(manifest.build_id), *(shard.path for shard in manifest.shards)}
     )
-    if isinstance(inputs, list) and not needs_source:
-        # a typing error, which nothing else would notice
-        _check_exist(inputs)
     for shard in manifest.shards:
         if shard.path in damaged or not damaged & set(shard.companion_digests):
             continue
@@ -106,28 +88,22 @@ def _rebuilt(
                 write_files(folder, {path: data})
                 yield path
     if inputs and needs_source:
+        # imported late, because it needs Pillow
+        from tfshards.prep.rewriting.rebuild import rebuild
+
         yield from rebuild(folder, manifest, damaged, inputs, faults)
 
 
-def _repaired_views(folder: Path, manifest: Manifest) -> list[str]:
-    """Write the views that are missing, damaged or stale; return their paths."""
+def _repaired_views(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """Write the views that are missing, damaged or stale; yield their paths."""
     earlier = kept_manifests(folder)
     before = [problem.place for problem in view_problems(manifest, folder, earlier)]
     refresh_views(manifest, folder, earlier, replaces_foreign=True)
     after = {problem.place for problem in view_problems(manifest, folder, earlier)}
-    return [path for path in before if path not in after]
+    yield from (path for path in before if path not in after)
 
 
 def _with_reason(problem: Problem, faults: Mapping[str, InputError]) -> Problem:
     """Return a problem that remains with the reason why its file could not be rebuilt, if there is one."""
     fault = faults.get(problem.place)
     return replace(problem, message=f"{problem.message}; not rebuilt: {fault}") if fault else problem
-
-
-def _still_damaged(folder: Path, manifest: Manifest, repaired: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems that rebuilt files still have on disk."""
-    for shard in manifest.shards:
-        if not {shard.path, *shard.companion_digests}.isdisjoint(repaired):
-            yield from (found for found in shard_problems(folder, shard) if found.place in repaired)
-    if rejects_name(manifest.build_id) in repaired:
-        yield from rejects_problems(folder, manifest)

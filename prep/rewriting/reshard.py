@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 
-from tfshards.prep.building.commit import complete
-from tfshards.prep.building.output import claimed, dataset_name
-from tfshards.prep.building.output_state import up_to_date
+from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, to_stderr
-from tfshards.prep.rewriting.commit import commit_new, digest_of_origins, new_dataset
-from tfshards.prep.rewriting.layout import Rewrite
-from tfshards.prep.rewriting.new_shards import NewShards, ShardOptions
-from tfshards.prep.rewriting.origin import open_origin
-from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import InputError, Manifest, OptionsError, Split, read_manifest
+from tfshards.prep.rewriting.commit import Derived, commit_new, commit_next
+from tfshards.prep.rewriting.layout import NewShards, ShardOptions
+from tfshards.prep.rewriting.origin import Origin, open_origin
+from tfshards.schemas import Manifest, OptionsError, Split
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path, is_same
+from tfshards.schemas.storage import any_path, is_same
 
 
 def reshard(
@@ -55,53 +50,31 @@ def reshard(
     options = options or ShardOptions()
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
-    origin = open_origin(source)
-    of, folder = origin.manifest, any_path(dataset)
-    is_in_place = is_same(origin.root, folder)
-    if is_in_place and not overwrite:
+
+    def derive(origin: Origin, name: str) -> Derived:
+        of = origin.manifest
+        new = NewShards.of([origin], of.splits, asked, options)
+        splits = {split: Split((), held.label_counts) for split, held in of.splits.items()}
+        recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
+        outline = replace(of, name=name, splits=splits, options=recorded, compression=new.compression)
+        return Derived.of(outline, [origin], new.lay_out)
+
+    def derive_next(origin: Origin) -> Derived | None:
+        new = derive(origin, options.name or origin.manifest.name)
+        return None if _is_same(origin.manifest, new.outline) else new
+
+    origin, folder = open_origin(source), any_path(dataset)
+    if not is_same(origin.root, folder):
+        folder = output_folder(dataset, origin.root)
+        name = dataset_name(folder, Options(name=options.name))
+        return commit_new(derive(origin, name), folder, overwrite=overwrite, log=log)
+    if not overwrite:
         raise OptionsError("reshard-onto-itself", dataset=folder)
-    if is_in_place:
-        name = dataset_name(folder, Options(name=options.name or of.name))
-    else:
-        folder, name = new_dataset(dataset, options.name, [origin])
-    new = NewShards.of([origin], of.splits, asked, options)
-    recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
-    if is_in_place and _is_done(of, name, recorded):
-        return _complete(folder, of, log)
-    outline = replace(
-        of,
-        name=name,
-        build_id="",
-        splits={split: Split((), held.label_counts) for split, held in of.splits.items()},
-        options=recorded,
-        inputs_digest=digest_of_origins([origin]),
-        compression=new.compression,
-    )
-
-    def plan(area: BuildArea) -> Rewrite:
-        if is_in_place:
-            _check_unchanged(folder, of)
-        return new.rewrite(area, name)
-
-    return commit_new(outline, [origin], folder, plan, overwrite=overwrite, log=log)
+    dataset_name(folder, Options(name=options.name or origin.manifest.name))
+    return commit_next(folder, derive_next, log=log)
 
 
-def _is_done(of: Manifest, name: str, wanted: Mapping[str, Json]) -> bool:
+def _is_same(made: Manifest, wanted: Manifest) -> bool:
     """Return whether a dataset is already the result of this call in place."""
-    options = {key: value for key, value in of.options.items() if key != "origin"}
-    return of.name == name and options == {key: value for key, value in wanted.items() if key != "origin"}
-
-
-def _complete(folder: AnyPath, manifest: Manifest, log: Log) -> Manifest:
-    """Complete the commit of an earlier call in place, which may have been killed after it."""
-    with claimed(folder):
-        _check_unchanged(folder, manifest)
-        complete(manifest, folder, log)
-    log(up_to_date(folder, is_compared=False))
-    return manifest
-
-
-def _check_unchanged(folder: AnyPath, manifest: Manifest) -> None:
-    """Raise InputError if another process has replaced the dataset before it was locked."""
-    if read_manifest(folder) != manifest:
-        raise InputError("reshard-overtaken", folder=folder)
+    options, asked = ({**each.options, "origin": None} for each in (made, wanted))
+    return made.name == wanted.name and options == asked

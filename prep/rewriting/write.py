@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from functools import partial
 
 import numpy as np
 
@@ -15,16 +15,14 @@ from tfshards.prep.progress.lines import Log, Reporter, WorkProgress
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.records.frames import FrameReader, RecordError
 from tfshards.prep.records.shard_file import Frames, ShardFile, compressed, join_small
-from tfshards.prep.rewriting.layout import Rewrite, SplitLayout
-from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
+from tfshards.prep.rewriting.layout import Rewrite
+from tfshards.prep.rewriting.origin import SEE_VERIFY
 from tfshards.prep.verification.checks import shard_problems
 from tfshards.prep.writing.area import FinishedShard, ShardId
 from tfshards.prep.writing.remote_area import compared
 from tfshards.schemas import BuildError, Shard
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import require_space
-from tfshards.schemas.index import IntArray
-from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import RemotePath
 
 # Bytes of frames that are collected before they are hashed, compressed and written.
@@ -36,28 +34,32 @@ _SHARDS_PER_PASS = 32
 
 
 def write_shards(plan: Rewrite, log: Log) -> dict[str, tuple[Shard, ...]]:
-    """Write or link the shards that an earlier attempt has not finished, and return those of each split.
-
-    Raises:
-        InputError: an origin is damaged, or the output has too little space.
-        BuildError: a record or a linked shard of an origin is damaged, or the output cannot be written.
-    """
+    """Write or link the shards that an earlier attempt has not finished, and return those of each split."""
     finished = _finished(plan)
     missing = [shard for shard in plan.written if shard not in finished]
     links = [shard for shard in plan.shards if plan.kept(shard) and shard not in finished]
-    _log_start(plan, sum(shard in finished for shard in plan.written), log)
     _require_space(plan, finished)
-    num_linked = sum(kept[2].num_examples for kept in map(plan.kept, links) if kept)
-    num_written = sum(len(plan.splits[shard.split].layout[shard.shard_index]) for shard in missing)
-    progress = WorkProgress(plan.name, num_written + (num_linked if plan.verifies_kept else 0))
+    # an edit has just read the shards that it keeps
+    verifies = plan.verb == "merge"
+    counted_in = missing + (links if verifies else [])
+    num_examples = sum(len(plan.splits[shard.split].layout[shard.shard_index]) for shard in counted_in)
+    num_finished, of = sum(shard in finished for shard in plan.written), counted(len(plan.written), "shard")
+    if num_finished:
+        log(f"resuming the {plan.verb}: {num_finished} of {of} finished")
+    else:
+        num_linked = f" and linking {len(links)}" if links else ""
+        log(f"starting {plan.verb}: {counted(num_examples, 'example')}, writing {of}{num_linked}")
+    progress = WorkProgress(plan.outline.name, num_examples)
     stop = threading.Event()
-    steps: list[_Link | ShardPass] = [_Link(plan, shard, progress.reporter) for shard in links]
+    steps: list[Callable[[threading.Event], None]] = [
+        partial(_link, plan, shard, progress.reporter, verifies=verifies) for shard in links
+    ]
     steps += [
-        ShardPass(plan, split, group, progress.reporter)
+        partial(write_pass, plan, group, progress.reporter)
         for split in plan.splits
         for group in _groups(plan, [shard for shard in missing if shard.split == split])
     ]
-    run_on_threads(Work(lambda step: step.run(stop), steps, progress, lambda _: stop.set(), area=plan.area))
+    run_on_threads(Work(lambda step: step(stop), steps, progress, lambda _: stop.set(), area=plan.area))
     done = plan.area.finished("first", plan.shards)
     return {
         split: tuple(done[shard].shard for shard in plan.shards if shard.split == split)
@@ -80,170 +82,97 @@ def _finished(plan: Rewrite) -> dict[ShardId, FinishedShard]:
         return {shard: found[shard] for shard, faults in zip(found, problems, strict=True) if not faults}
 
 
-def _log_start(plan: Rewrite, num_finished: int, log: Log) -> None:
-    of = counted(len(plan.written), "shard")
-    if num_finished:
-        log(f"resuming the {plan.verb}: {num_finished} of {of} finished")
-        return
-    shards = [shard for layout in plan.splits.values() for shard in layout.read_shards]
-    if not plan.written:
-        linked = [kept[2] for kept in map(plan.kept, plan.shards) if kept]
-        examples = counted(sum(shard.num_examples for shard in linked), "example")
-        log(f"starting {plan.verb}: {examples}, {counted(len(linked), 'shard')}, linked unchanged")
-        return
-    examples = counted(sum(shard.num_examples for shard in shards), "example")
-    log(f"starting {plan.verb}: {examples}, {size(sum(shard.record_bytes for shard in shards))}, {of}")
-
-
 def _require_space(plan: Rewrite, finished: Mapping[ShardId, FinishedShard]) -> None:
     """Raise InputError if the output's file system cannot hold the missing shards."""
-    shards = [shard for layout in plan.splits.values() for shard in layout.read_shards]
-    compressions = {origin.manifest.compression for origin in plan.origins}
-    if plan.compression == "none":
-        needed = sum(shard.record_bytes for shard in shards)
-    elif compressions == {plan.compression}:
-        needed = sum(shard.num_bytes for shard in shards)
-    else:
-        # the ratio of compression is unknown
-        needed = 0
+    compression = plan.outline.compression
+    needed = 0
+    if compression == "none":
+        needed = sum(shard.record_bytes for shard in plan.read_shards)
+    elif all(origin.manifest.compression == compression for origin in plan.origins):
+        # otherwise the ratio of compression is unknown
+        needed = sum(shard.num_bytes for shard in plan.read_shards)
     written = sum(done.shard.num_bytes for done in finished.values())
     require_space(plan.area.out, max(0, needed - written), "the dataset")
 
 
 def _groups(plan: Rewrite, shards: Sequence[ShardId]) -> Iterator[Sequence[ShardId]]:
-    """Yield the shards that are written in one pass."""
     # A run of records can be read from an uncompressed file without reading the rest. A compressed file must
     # be read from its start, and records that are assigned by size are spread over all files.
-    is_cut = plan.in_order and all(origin.manifest.compression == "none" for origin in plan.origins)
+    is_cut = plan.outline.made.is_balanced_by_count and all(
+        origin.manifest.compression == "none" for origin in plan.origins
+    )
     per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // num_writers())))
     for start in range(0, len(shards), per_pass):
         yield shards[start : start + per_pass]
 
 
-@dataclass(frozen=True, eq=False)
-class _Link:
-    """A shard that stays: it becomes a hard link, or a copy if the file system has none or in a store."""
-
-    plan: Rewrite
-    shard: ShardId
-    reporter: Reporter
-
-    def run(self, _: threading.Event) -> None:
-        """Link the shard, its index and its labels.
-
-        Raises:
-            BuildError: the shard differs from its manifest, or the output cannot be written.
-        """
-        area, kept = self.plan.area, self.plan.kept(self.shard)
-        assert kept is not None
-        origin, old, new = kept
-        try:
-            area.link_shard(origin.root, old, new)
-        except OSError as error:
-            raise BuildError("file-fault", filename=error.filename or area.out, why=error.strerror) from None
-        if self.plan.verifies_kept:
-            problems = shard_problems(area.shards, new)
-            if problems:
-                # the fault is in the origin, so the message has the path there
-                fault = str(problems[0]).replace(new.path, old.path)
-                raise BuildError("origin-damaged", root=origin.root, fault=fault, see_verify=SEE_VERIFY)
-            self.reporter.report(new.num_examples, new.num_bytes)
-        area.write_finished("first", self.shard, FinishedShard(new, rows_digest="", e_tags=area.e_tags(new)))
+def _link(plan: Rewrite, shard: ShardId, reporter: Reporter, _: threading.Event, *, verifies: bool) -> None:
+    """Make a shard that stays a hard link, or a copy if the file system has none or in a store."""
+    area, kept = plan.area, plan.kept(shard)
+    assert kept is not None
+    origin, old, new = kept
+    try:
+        area.link_shard(origin.root, old, new)
+    except OSError as error:
+        raise BuildError("file-fault", filename=error.filename or area.out, why=error.strerror) from None
+    if verifies:
+        problems = shard_problems(area.shards, new)
+        if problems:
+            # the fault is in the origin, so the message has the path there
+            fault = str(problems[0]).replace(new.path, old.path)
+            raise BuildError("origin-damaged", root=origin.root, fault=fault, see_verify=SEE_VERIFY)
+        reporter.report(new.num_examples, new.num_bytes)
+    area.write_finished("first", shard, FinishedShard(new, rows_digest="", e_tags=area.e_tags(new)))
 
 
-@dataclass(frozen=True, eq=False)
-class ShardPass:
-    """Some new shards of a split, written in one pass.
-
-    Attributes:
-        plan: all new shards.
-        split: name of the split.
-        shards: the new shards.
-        reporter: receives the number of written records and bytes.
-    """
-
-    plan: Rewrite
-    split: str
-    shards: Sequence[ShardId]
-    reporter: Reporter
-
-    @property
-    def layout(self) -> SplitLayout:
-        """The layout of the split."""
-        return self.plan.splits[self.split]
-
-    def run(self, stop: threading.Event) -> None:
-        """Write the shards, or return early once ``stop`` is set.
-
-        Raises:
-            BuildError: a record of an origin is damaged, or a file cannot be read or written.
-        """
-        try:
-            with ExitStack() as opened:
-                self._copy_records(_Readers(self.plan.origins, self.layout, opened), opened, stop)
-        except RecordError as error:
-            raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
-        except OSError as error:
-            raise BuildError(
-                "file-fault", filename=error.filename or self.plan.area.out, why=error.strerror
-            ) from None
-
-    def _copy_records(self, readers: _Readers, opened: ExitStack, stop: threading.Event) -> None:
-        new_shards = [_NewShard(self, shard, opened) for shard in self.shards]
-        starts = self.layout.starts
-        for numbers, targets in self._records():
-            if stop.is_set():
-                return
-            # if several shards start at the same number, all but the last are empty
-            olds = np.searchsorted(starts, numbers, side="right") - 1
-            records = numbers - starts[olds]
-            for old, record, target in zip(olds.tolist(), records.tolist(), targets.tolist(), strict=True):
-                new_shards[target].append(*readers.read(old, record))
-
-    def _records(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the numbers of the records to copy, in order, and the index in ``shards`` of each target."""
-        layout = [self.layout.layout[shard.shard_index] for shard in self.shards]
-        wanted = np.concatenate(layout)
-        targets = np.repeat(np.arange(len(layout)), [len(one) for one in layout])
-        in_order = np.argsort(wanted, kind="stable")
-        for start in range(0, len(wanted), _RECORDS_AT_ONCE):
-            some = in_order[start : start + _RECORDS_AT_ONCE]
-            yield self.layout.order[wanted[some]], targets[some]
+def write_pass(plan: Rewrite, shards: Sequence[ShardId], reporter: Reporter, stop: threading.Event) -> None:
+    """Write some new shards of a split in one pass, or return early once ``stop`` is set."""
+    try:
+        with ExitStack() as opened:
+            _copy_records(plan, shards, reporter, opened, stop)
+    except RecordError as error:
+        raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
+    except OSError as error:
+        filename = error.filename or plan.area.out
+        raise BuildError("file-fault", filename=filename, why=error.strerror) from None
 
 
-class _Readers:
-    """The open shards of the origins: one for each, because each origin is read in order."""
-
-    def __init__(self, origins: Sequence[Origin], layout: SplitLayout, opened: ExitStack) -> None:
-        self._origins, self._layout = origins, layout
-        self._readers: dict[int, FrameReader] = {}
-        self._last: dict[int, int] = {}
-        opened.callback(self._close)
-
-    def read(self, old: int, record: int) -> tuple[bytes, bytes]:
-        """Return a record of the shard with the index ``old``; see ``FrameReader.read``."""
-        reader = self._readers.get(old)
-        if reader is None:
-            origin, shard = self._layout.shards[old]
-            if origin in self._last:
-                self._readers.pop(self._last[origin]).close()
-            reader = self._readers[old] = self._origins[origin].frames(shard)
-            self._last[origin] = old
-        return reader.read(record)
-
-    def _close(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
+def _copy_records(
+    plan: Rewrite, shards: Sequence[ShardId], reporter: Reporter, opened: ExitStack, stop: threading.Event
+) -> None:
+    split = plan.splits[shards[0].split]
+    new_shards = [_NewShard(plan, shard, reporter, opened) for shard in shards]
+    # by origin, the index of the open old shard and its reader: each origin is read in order
+    readers: dict[int, tuple[int, FrameReader]] = {}
+    held = {index: opened.enter_context(ExitStack()) for index in range(len(plan.origins))}
+    layout = [split.layout[shard.shard_index] for shard in shards]
+    wanted, targets = np.concatenate(layout), np.repeat(np.arange(len(layout)), [*map(len, layout)])
+    in_order = np.argsort(wanted, kind="stable")
+    for start in range(0, len(wanted), _RECORDS_AT_ONCE):
+        if stop.is_set():
+            return
+        some = in_order[start : start + _RECORDS_AT_ONCE]
+        numbers = split.order[wanted[some]]
+        # if several shards start at the same number, all but the last are empty
+        olds = np.searchsorted(split.starts, numbers, side="right") - 1
+        records = numbers - split.starts[olds]
+        for old, record, target in zip(olds.tolist(), records.tolist(), targets[some].tolist(), strict=True):
+            origin, shard = split.shards[old]
+            if origin not in readers or readers[origin][0] != old:
+                held[origin].close()
+                readers[origin] = old, held[origin].enter_context(closing(plan.origins[origin].frames(shard)))
+            new_shards[target].append(*readers[origin][1].read(record))
 
 
 class _NewShard:
     """A new shard that is being written."""
 
-    def __init__(self, of: ShardPass, shard: ShardId, opened: ExitStack) -> None:
-        self._pass, self._shard, self._opened = of, shard, opened
-        self._path = of.plan.shard_path(shard)
-        self._labels = of.layout.labels_of(shard.shard_index)
-        self._num_missing = len(of.layout.layout[shard.shard_index])
+    def __init__(self, plan: Rewrite, shard: ShardId, reporter: Reporter, opened: ExitStack) -> None:
+        self._plan, self._shard, self._reporter, self._opened = plan, shard, reporter, opened
+        self._path = plan.shard_path(shard)
+        layout = plan.splits[shard.split]
+        self._labels = layout.labels_of(shard.shard_index)
+        self._num_missing = len(layout.layout[shard.shard_index])
         self._num_written = 0
         self._file: ShardFile | None = None
         self._frames: list[bytes] = []
@@ -265,7 +194,7 @@ class _NewShard:
 
     def _write(self) -> ShardFile:
         """Write the collected records. The first call opens the file, because there may be many shards."""
-        area = self._pass.plan.area
+        area = self._plan.area
         if self._file is None:
             self._file = ShardFile(area.new_path(self._path), self._labels is not None)
             # unless it is finished before
@@ -274,14 +203,14 @@ class _NewShard:
         run = Frames(join_small(self._frames), lengths, b"".join(self._footers))
         end = self._num_written + len(lengths)
         labels = self._labels[self._num_written : end] if self._labels is not None else ()
-        self._file.append(compressed(run, self._pass.plan.compression), labels)
+        self._file.append(compressed(run, self._plan.outline.compression), labels)
         self._num_written = end
-        self._pass.reporter.report(len(lengths), self._num_bytes)
+        self._reporter.report(len(lengths), self._num_bytes)
         self._frames, self._footers, self._num_bytes = [], [], 0
         return self._file
 
     def _finish(self) -> None:
-        area, file = self._pass.plan.area, self._write()
+        area, file = self._plan.area, self._write()
         if area.is_remote and (why := area.stop_reason()) is not None:
             # what is written after the end of another run would stay in the store
             raise BuildError("build-failed", text=why)
