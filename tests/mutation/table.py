@@ -14,7 +14,7 @@ _PREP = {
     "planning/leaks.py": "leaks",
     # the first ones find most of them
     "planning/plan.py": "golden plan class_numbers group_splits captions build",
-    "records/example.py": "example relabel merge_splits",
+    "records/example.py": "example relabel merge",
     "records/values.py": "duplicates verify adopt",
     "records/shard_file.py": "shard_file golden",
     "records/frames.py": "reader tfrecord shard_file",

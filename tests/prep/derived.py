@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tfshards.prep import Arrays, ImageFolder, Options, Table, build
@@ -19,8 +20,13 @@ from tfshards.schemas.compression import Compression
 STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
 
+
+def quiet(_: str) -> None:
+    """Drop a status line."""
+
+
 # Without Apache Beam, which other tests cover.
-build_quietly = partial(build, engine="local", log=lambda _: None)
+build_quietly = partial(build, engine="local", log=quiet)
 
 
 def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:
@@ -67,6 +73,14 @@ BUILDS: Mapping[str, Callable[[Path, Compression], Manifest]] = {
     "arrays": build_arrays,
     "table": build_table,
 }
+
+
+def build_each(factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
+    """Return a folder with a dataset ``old`` and its inputs, of each kind and compression."""
+    found = {(kind, of): factory.mktemp(f"{kind}-{of}") for kind in BUILDS for of in ("none", "gzip")}
+    for (kind, compression), folder in found.items():
+        BUILDS[kind](folder, compression)
+    return found
 
 
 def _build(source: ImageFolder | Arrays | Table, folder: Path, options: Options) -> Manifest:

@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import re
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.permissions import obey_permissions
 from tests.tables import mostly_nightly
 from tfshards.prep import (
     AdoptOptions,
@@ -34,7 +31,6 @@ from tfshards.schemas import FormatError, InputError, OptionsError, read_manifes
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from tests.errors import fault, raises
 from tfshards import loader
@@ -174,21 +170,12 @@ def test_the_loader_reads_an_adopted_dataset_like_a_built_one(tmp_path, files, c
     adopt(tmp_path, **QUIET)
     seen = []
     for split, count in sizes.items():
-        workers = 2 if split == "train" else 1
-        for index in range(workers):
-            batches = loader.load(
-                tmp_path,
-                split,
-                batch_size=2,
-                worker=loader.Worker(index, workers),
-                shuffle=loader.Shuffle(seed=3),
-                remainder="keep",
-            )
-            for batch in batches:
-                numbers = batch["id"].numpy().tolist()
-                assert_same_values(batch, numbers)
-                seen += numbers
-        assert len(loader.load(tmp_path, split, batch_size=1)) == count
+        batches = loader.load(tmp_path, split, batch_size=2, shuffle=loader.Shuffle(seed=3), remainder="keep")
+        assert len(batches) == -(-count // 2)
+        for batch in batches:
+            numbers = batch["id"].numpy().tolist()
+            assert_same_values(batch, numbers)
+            seen += numbers
     assert sorted(seen) == list(range(num_rows)), reason
     decoded = next(iter(loader.load(tmp_path, "train", batch_size=2, image=loader.Image(size=(8, 8)))))
     assert decoded["image/encoded"].shape == (2, 8, 8, 3)
@@ -200,66 +187,6 @@ def stamps(root: Path) -> dict[str, tuple[int, int, bytes]]:
         for path in root.rglob("*")
         if path.is_file()
     }
-
-
-class Digits(tfds.core.GeneratorBasedBuilder):
-    """A dataset made by TFDS."""
-
-    VERSION = tfds.core.Version("1.2.0")
-    # the builder is not in a package
-    code_path = None
-
-    def _info(self) -> tfds.core.DatasetInfo:
-        features = {
-            "image": tfds.features.Image(shape=(6, 5, 1)),
-            "label": tfds.features.ClassLabel(names=["zero", "one", "two words"]),
-            "text": tfds.features.Text(),
-            "codes": tfds.features.Sequence(tf.int64),
-        }
-        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
-
-    def _split_generators(self, _: object) -> dict:
-        return {"train": self._generate_examples(9), "unlabelled": self._generate_examples(4)}
-
-    def _generate_examples(self, number: int) -> Iterable[tuple[int, dict]]:
-        for index in range(number):
-            yield (
-                index,
-                {
-                    "image": np.full((6, 5, 1), index, np.uint8),
-                    "label": index % 3,
-                    "text": f"text {index}",
-                    "codes": list(range(index % 3)),
-                },
-            )
-
-
-def test_a_dataset_of_tfds_is_adopted_with_its_name_splits_and_classes(tmp_path):
-    builder = Digits(data_dir=str(tmp_path))
-    builder.download_and_prepare()
-    root = Path(builder.data_dir)
-    before = stamps(root)
-    manifest = adopt(root, **QUIET)
-    assert manifest.name == "digits"
-    assert {name: split.num_examples for name, split in manifest.splits.items()} == {
-        "train": 9,
-        "unlabelled": 4,
-    }
-    assert manifest.schema.class_names == ("zero", "one", "two words")
-    assert manifest.splits["train"].label_counts == {"zero": 3, "one": 3, "two words": 3}
-    assert manifest.schema["image"].shape == (6, 5, 1)
-    assert manifest.schema["codes"].shape == (None,)
-    after = stamps(root)
-    assert {name: after[name] for name in before} == before
-    new = {name.partition("/")[0] for name in after if name not in before}
-    assert new == {"dataset.json", "index", "labels.txt"}
-    theirs = {example["text"]: example for example in tfds.as_numpy(builder.as_dataset(split="train"))}
-    batch = next(iter(loader.load(root, "train", batch_size=9, image=loader.Image())))
-    for place, text in enumerate(batch["text"].numpy()):
-        assert np.array_equal(batch["image"][place], theirs[text]["image"])
-        assert batch["label"][place] == theirs[text]["label"]
-        assert batch["codes"][place].numpy().tolist() == theirs[text]["codes"].tolist()
-    assert tfds.builder_from_directory(root).info.splits["train"].num_examples == 9
 
 
 def test_a_class_name_repeated_in_tfds_is_reported(tmp_path):
@@ -410,14 +337,19 @@ def test_an_index_that_tfshards_did_not_write_is_not_replaced(tmp_path):
 
 
 def test_a_built_dataset_needs_no_adoption(tmp_path):
-    built = build(Arrays({"x": np.arange(9), "label": np.arange(9) % 2}), tmp_path / "out", shards=2, **QUIET)
-    with raises(InputError, "adopt-is-dataset", build_id="ee95af02"):
-        adopt(tmp_path / "out", **QUIET)
-    # a dataset whose manifest was lost is adopted with what its records show
+    source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
+    built = build(source, tmp_path / "out", shards=2, **QUIET)
+    for overwrite in (False, True):
+        with raises(InputError, "adopt-is-dataset", build_id=built.build_id):
+            adopt(tmp_path / "out", overwrite=overwrite, **QUIET)
+    assert read_manifest(tmp_path / "out") == built
+    # a dataset whose manifest was lost is adopted with what its records and views show
     (tmp_path / "out" / "dataset.json").unlink()
     manifest = adopt(tmp_path / "out", **QUIET)
     assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
     assert {*manifest.schema.features} == {*built.schema.features}
+    assert manifest.schema.class_names == ("cat", "dog")
+    assert manifest.splits["train"].label_counts == built.splits["train"].label_counts
     assert verify(tmp_path / "out", deep=True)
 
 
@@ -433,28 +365,8 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert shown.startswith("split test, example 2, record 2 of test.tfrecord\n")
     assert "id: int64 []: 6\n" in shown
-    assert main(["show", str(tmp_path), "--first", "3"]) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if line[:3] in ("id:", "")] == [
-        "id: int64 []: 0",
-        "",
-        "id: int64 []: 1",
-        "",
-        "id: int64 []: 2",
-    ]
-    assert main(["show", str(tmp_path), "test", "--first", "1"]) == 0
-    assert "id: int64 []: 4\n" in capsys.readouterr().out
-    assert main(["show", str(tmp_path)]) == 0
-    assert "id: int64 []: 0\n" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path), "--deep"]) == 0
     leak = next(finding for finding in audit(tmp_path, distance=None).findings if finding.kind == "leak")
     assert "'test' that are also in 'train': 2 of 4" in leak.message
-
-
-def test_unique_keys_are_keys(tmp_path, capsys):
-    write(tmp_path / "train.tfrecord", [example(key=b"a%d" % number, x=number) for number in range(3)])
-    assert main(["adopt", str(tmp_path)]) == 0
-    assert main(["show", str(tmp_path), "a1"]) == 0
-    assert "record 1 of train.tfrecord" in capsys.readouterr().out
 
 
 def test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is(tmp_path):
@@ -544,45 +456,17 @@ def test_patterns_assign_files_to_splits(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("files", "globs", "message"),
     [
-        (
-            ["a.tfrecord"],
-            {"x": "a*", "y": "*"},
-            "a.tfrecord matches the patterns of two splits, x=a* and y=*",
-        ),
+        (["a.tfrecord"], {"x": "a*", "y": "*"}, "matches the patterns of two splits, x=a* and y=*"),
         (
             ["a.tfrecord"],
             {"x": "b*"},
             "splits={'x': 'b*'} matches no TFRecord file; the files are a.tfrecord",
         ),
-        (
-            [f"{number}.tfrecord" for number in range(7)],
-            {"x": "b*"},
-            "the files are 0.tfrecord, 1.tfrecord, 2.tfrecord, 3.tfrecord, 4.tfrecord and 2 more",
-        ),
-        (
-            ["train/val.tfrecord"],
-            {},
-            "train/val.tfrecord names two splits, 'val' and 'train'; choose one with splits=",
-        ),
-        (["train_test.tfrecord"], {}, "names two splits, 'train' and 'test'"),
+        (["train/val.tfrecord"], {}, "train/val.tfrecord names two splits, 'val' and 'train'; choose one"),
         (["train.tfrecord", "x.tfrecord"], {}, "x.tfrecord names no split, but train.tfrecord names 'train'"),
-        (
-            ["train-00000-of-00003", "train-00002-of-00003"],
-            {},
-            "1 file missing in a numbered series: train-00001-of-00003; restore them, or give",
-        ),
-        (
-            ["x/train-7-of-12.tfrecord", "x/train-0-of-12.tfrecord"],
-            {},
-            "10 files missing in a numbered series: x/train-01-of-12.tfrecord, "
-            "x/train-02-of-12.tfrecord, x/train-03-of-12.tfrecord, x/train-04-of-12.tfrecord, "
-            "x/train-05-of-12.tfrecord and 5 more",
-        ),
-        (
-            ["a-0-of-1", "a-0-of-2", "a-1-of-2"],
-            {},
-            "a-0-of-1 and a-0-of-2 belong to two numbered series, one perhaps from an earlier write",
-        ),
+        (["train-0-of-3", "train-2-of-3"], {}, "1 file missing in a numbered series: train-1-of-3; restore"),
+        (["x/a-7-of-12.tfrecord"], {}, "x/a-03-of-12.tfrecord, x/a-04-of-12.tfrecord and 6 more"),
+        (["a-0-of-1", "a-0-of-2", "a-1-of-2"], {}, "a-0-of-1 and a-0-of-2 belong to two numbered series"),
     ],
 )
 def test_files_of_unknown_splits_are_named(tmp_path, files, globs, message):
@@ -612,38 +496,19 @@ def test_a_split_may_be_part_of_a_numbered_series_and_other_series_are_skipped(t
     ("make", "message"),
     [
         (
-            lambda root: write(root / "a:b.tfrecord", numbered(range(2))),
+            lambda root: write(root / "a:b.tfrecord", numbered([0])),
             "the path 'a:b.tfrecord' must be a relative",
         ),
         (
-            lambda root: write(root / "a\\b.tfrecord", numbered(range(2))),
-            r"must be a relative path of printable",
-        ),
-        (
-            lambda root: write(root / "index" / "b", numbered(range(2))),
+            lambda root: write(root / "index" / "b", numbered([0])),
             "the path 'index/b' is reserved for another",
         ),
-        (lambda root: (root / "b").symlink_to("a"), "b: is the same file as a; its examples would be in the"),
+        (lambda root: os.link(root / "a", root / "b"), "b: is the same file as a; its examples would be in"),
         (
-            lambda root: os.link(root / "a", root / "b"),
-            "b: is the same file as a; its examples would be in the",
-        ),
-        (
-            lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered(range(2)))),
+            lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered([0]))),
             "b: is a link to a file outside the folder; replace it with the file itself",
         ),
-        (
-            lambda root: (root / "b").write_bytes(zlib.compress((root / "a").read_bytes())),
-            "b: is compressed with zlib, which is not supported; rewrite it uncompressed",
-        ),
-        (
-            lambda root: (root / "b.tfrecord").write_bytes(b"x" * 99),
-            "b.tfrecord: is not a TFRecord file, despite its name",
-        ),
-        (
-            lambda root: (root / "b.tfrec").write_bytes(b"x"),
-            "b.tfrec: is not a TFRecord file, despite its name",
-        ),
+        (lambda root: (root / "b.tfrec").write_bytes(b"x" * 99), "b.tfrec: is not a TFRecord file, despite"),
     ],
 )
 def test_a_file_that_cannot_be_a_shard_is_named(tmp_path, make, message):
@@ -653,15 +518,6 @@ def test_a_file_that_cannot_be_a_shard_is_named(tmp_path, make, message):
     with pytest.raises(FormatError, match=re.escape(message)):
         adopt(root, **QUIET)
     assert not (root / "dataset.json").exists()
-
-
-def test_a_numbered_file_next_to_shards_is_a_shard(tmp_path):
-    write(tmp_path / "a-0-of-2", numbered(range(2)))
-    (tmp_path / "a-1-of-2").write_bytes(b"x" * 99)
-    (tmp_path / "weights-0-of-1").write_bytes(b"x" * 99)
-    with pytest.raises(FormatError, match="a-1-of-2: is not a TFRecord file") as caught:
-        adopt(tmp_path, **QUIET)
-    assert len(caught.value.problems) == 1
 
 
 def test_plain_and_compressed_files_are_not_one_dataset(tmp_path):
@@ -679,16 +535,12 @@ def test_plain_and_compressed_files_are_not_one_dataset(tmp_path):
         (lambda root: root.write_bytes(b""), fault("adopt-not-a-folder", what="is a file")),
         (lambda root: root.mkdir(), fault("adopt-no-files", num_files=0)),
         (lambda root: (root.mkdir(), (root / "a.tfrecord").touch()), "adopt-no-records"),
-        (lambda root: write(root / "x" / "my data" / "a", numbered([1])) and None, None),
     ],
 )
 def test_a_folder_without_records_is_reported(tmp_path, make, message):
     root = tmp_path / "d"
     make(root)
-    if message:
-        with raises(InputError, message):
-            adopt(root, **QUIET)
-    else:
+    with raises(InputError, message):
         adopt(root, **QUIET)
 
 
@@ -736,36 +588,6 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
     assert stamps(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (
-            lambda data, size: data[: 2 * size + 5],
-            "record 2 at byte {two}: the file ends 5 bytes into the frame's",
-        ),
-        (lambda data, size: data[:-1], "states {length} bytes of data, more than the file has"),
-        (
-            lambda data, size: data[:size] + b"\xff" + data[size + 1 :],
-            "record 1 at byte {one}: the checksum of the record's length does not match; the records after",
-        ),
-    ],
-)
-def test_truncated_files_and_lost_frames_are_reported_with_their_offset(tmp_path, damage, message):
-    path = write(tmp_path / "a", numbered(range(3)))
-    size = len(path.read_bytes()) // 3
-    path.write_bytes(damage(path.read_bytes(), size))
-    wanted = message.format(one=size, two=2 * size, length=size - 16)
-    with pytest.raises(FormatError, match=re.escape(wanted)):
-        adopt(tmp_path, **QUIET)
-
-
-def test_a_truncated_gzip_file_is_reported(tmp_path):
-    path = write(tmp_path / "a", rows(range(200)), "GZIP")
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(FormatError, match=r"a: record .*: the compressed data are damaged"):
-        adopt(tmp_path, **QUIET)
-
-
 def test_other_messages_than_examples_are_refused(tmp_path):
     feature = tf.train.FeatureList(feature=[tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))])
     sequence = tf.train.SequenceExample(feature_lists=tf.train.FeatureLists(feature_list={"x": feature}))
@@ -774,10 +596,7 @@ def test_other_messages_than_examples_are_refused(tmp_path):
     with pytest.raises(FormatError) as caught:
         adopt(tmp_path, **QUIET)
     first, second = map(str, caught.value.problems)
-    assert (
-        "a: record 0 at byte 0: has a field 2, as a tf.train.SequenceExample has; only tf.train.Example"
-        in first
-    )
+    assert "a: record 0 at byte 0: has a field 2; only tf.train.Example" in first
     assert "b: record 0 at byte 0: is not a tf.train.Example" in second
 
 
@@ -809,37 +628,10 @@ def test_verify_reports_an_empty_list_of_another_type_which_tensorflow_refuses(t
         adopt(tmp_path, overwrite=True, **QUIET)
 
 
-def test_a_built_dataset_is_not_adopted_even_with_overwrite(tmp_path):
-    build(Arrays({"x": np.arange(9)}), tmp_path, shards=2, **QUIET)
-    before = (tmp_path / "dataset.json").read_bytes()
-    with raises(InputError, "adopt-is-dataset"):
-        adopt(tmp_path, overwrite=True, **QUIET)
-    assert (tmp_path / "dataset.json").read_bytes() == before
-
-
-def test_class_names_are_restored_from_the_view_if_the_manifest_is_lost(tmp_path):
-    source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
-    built = build(source, tmp_path / "out", shards=2, **QUIET)
-    (tmp_path / "out" / "dataset.json").unlink()
-    made = adopt(tmp_path / "out", **QUIET)
-    assert made.schema.class_names == ("cat", "dog")
-    assert made.splits["train"].label_counts == built.splits["train"].label_counts
-
-
-def test_a_dropped_feature_that_no_record_has_is_reported(tmp_path):
-    write(tmp_path / "d" / "a", numbered(range(3)))
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("lable",))), **QUIET)
-
-
-def test_a_folder_that_cannot_be_listed_is_named(tmp_path):
-    write(tmp_path / "d" / "a", numbered(range(3)))
-    closed = tmp_path / "d" / "closed"
-    closed.mkdir(mode=0o000)
-    command = [sys.executable, "-m", "tfshards", "adopt", "."]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path / "d", preexec_fn=obey_permissions
-    )
-    closed.chmod(0o755)
-    assert done.stderr == "tfshards: closed: Permission denied\n"
-    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["a", "closed"]
+def test_a_numbered_file_next_to_shards_is_a_shard(tmp_path):
+    write(tmp_path / "a-0-of-2", numbered(range(2)))
+    (tmp_path / "a-1-of-2").write_bytes(b"x" * 99)
+    (tmp_path / "weights-0-of-1").write_bytes(b"x" * 99)
+    with pytest.raises(FormatError, match="a-1-of-2: is not a TFRecord file") as caught:
+        adopt(tmp_path, **QUIET)
+    assert len(caught.value.problems) == 1

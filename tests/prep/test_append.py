@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -40,7 +39,6 @@ from tfshards.prep import (
 )
 from tfshards.prep import append as append_by_any_engine
 from tfshards.prep import build as build_by_any_engine
-from tfshards.prep.building.output import locked
 from tfshards.prep.cli.main import main
 from tfshards.prep.planning.splits import split_by_cuts
 from tfshards.prep.records.example import decode_example, decode_key
@@ -50,17 +48,13 @@ from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.manifest_file import write_manifest
 
-from .derived import records, write, write_images
+from .derived import quiet, records, write, write_images
 
 # The tests of the command run Apache Beam.
 append = partial(append_by_any_engine, engine="local")
 build = partial(build_by_any_engine, engine="local")
 
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
-
-
-def quiet(_: str) -> None:
-    """Drop a status line."""
 
 
 def files(root: Path, manifest: Manifest) -> dict[str, tuple[int, bytes]]:
@@ -147,31 +141,6 @@ def test_examples_go_where_the_build_would_have_sent_them(grown, tmp_path):
     }
 
 
-def test_the_source_may_hold_only_the_new_inputs(tmp_path):
-    first = write_images(tmp_path / "first", range(10))
-    write(first / ".hidden", b"")
-    build(ImageFolder(first), tmp_path / "out", shards=1, log=quiet)
-    # of only one class, which has another number in this folder
-    more = write_images(tmp_path / "more", range(11, 16, 2))
-    write(more / ".hidden", b"")
-    made = append(ImageFolder(more), tmp_path / "out", log=quiet)
-    assert made.splits["train"].label_counts == {"cat": 5, "dog": 8}
-    assert verify(tmp_path / "out", deep=True)
-    assert made.totals.skipped == 2
-    assert made.totals.entries == 15
-
-
-def test_warnings_of_the_source_are_logged(tmp_path):
-    photos = write_images(tmp_path / "photos", range(4))
-    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
-    write_images(photos, range(4, 6))
-    write(photos / "metadata.csv", b"file_name\n")
-    logged: list[str] = []
-    append(ImageFolder(photos), tmp_path / "out", log=logged.append)
-    assert logged[0].startswith("warning: ")
-    assert "metadata.csv" in logged[0]
-
-
 def test_a_source_without_new_inputs_changes_nothing(grown, contents):
     source, out, _ = grown
     append(source, out, max_rejected=1, log=quiet)
@@ -231,31 +200,6 @@ def make_table(folder: Path, count: int, bad: tuple[int, ...] = ()) -> Path:
     return folder / "table.csv"
 
 
-def test_a_row_of_a_table_whose_image_was_fixed_is_a_new_example(tmp_path):
-    table, out = make_table(tmp_path, 12, bad=(4, 7)), tmp_path / "out"
-    source = Table(table, columns=ColumnRoles(split="part"), root=tmp_path / "images")
-    old = build(source, out, shards=1, options=Options(max_rejected=1), log=quiet)
-    before = files(out, old)
-    make_table(tmp_path, 13, bad=(7,))
-    logged: list[str] = []
-    made = append([table, tmp_path / "images"], out, log=logged.append)
-    # 4, which was fixed, and 12; 7 is rejected as before, and not counted against max_rejected
-    assert logged[0] == "2 new inputs, 11 known"
-    assert (made.totals.accepted, made.totals.rejected, made.totals.entries) == (12, 1, 13)
-    assert before.items() <= files(out, made).items()
-    assert b"004.png" in keys(out)["train"]
-    assert verify(out, deep=True)
-
-
-def test_a_fixed_image_of_the_same_size_is_a_new_example(tmp_path):
-    photos, out = write_images(tmp_path / "photos", range(4)), tmp_path / "out"
-    good = (photos / "cat" / "000.png").read_bytes()
-    write(photos / "cat" / "bad.png", bytes(len(good)))
-    build(ImageFolder(photos), out, shards=1, options=Options(max_rejected=1), log=quiet)
-    (photos / "cat" / "bad.png").write_bytes(good)
-    assert append(os.fsencode(photos), out, log=quiet).num_examples == 5
-
-
 def touch_all(root: Path) -> None:
     for path in root.rglob("*.*"):
         os.utime(path, ns=(5, 5))
@@ -298,15 +242,11 @@ SOURCES: dict[str, Callable[[Path, int], tuple[Source, list[Path | str], Options
         ImageFolder(
             write_images(folder / "photos", range(count)),
             ImageOptions(channels=1, resize="5x5"),
+            class_names=("dog", "cat"),
             follow_links=True,
         ),
         [folder / "photos"],
         Options(splits={"train": "0.6", "val": "0.4"}, group_by=r"(\d)\.png"),
-    ),
-    "images with class names": lambda folder, count: (
-        ImageFolder(write_images(folder / "photos", range(count)), class_names=("dog", "cat")),
-        [folder / "photos"],
-        Options(balance="bytes", compression="gzip"),
     ),
     "a table": lambda folder, count: (
         Table(
@@ -316,7 +256,7 @@ SOURCES: dict[str, Callable[[Path, int], tuple[Source, list[Path | str], Options
             root=folder / "images",
         ),
         [folder / "table.csv", folder / "images"],
-        Options(),
+        Options(balance="bytes", compression="gzip"),
     ),
     "arrays": lambda folder, count: (
         Arrays.open(array_files(folder, count), ("x",), ("a", "b", "c")),
@@ -352,19 +292,6 @@ def test_append_takes_the_options_from_the_manifest(make, tmp_path, contents, ca
     assert json.loads(capsys.readouterr().out)["build_id"] == wanted.build_id
     assert contents(tmp_path / "by_paths") == contents(tmp_path / "by_source")
     assert contents(tmp_path / "by_command") == contents(tmp_path / "by_source")
-
-
-def test_options_are_kept_through_reshard_and_merge(tmp_path):
-    images = ImageOptions(channels=1)
-    for part, numbers in (("one", range(10)), ("two", range(20, 30))):
-        photos = write_images(tmp_path / part / "photos", numbers)
-        build(ImageFolder(photos, images), tmp_path / part / "out", shards=1, log=quiet)
-    both = [tmp_path / "one" / "out", tmp_path / "two" / "out"]
-    merge(both, tmp_path / "both", log=quiet)
-    reshard(tmp_path / "both", tmp_path / "all", shards=3, log=quiet)
-    more = write_images(tmp_path / "more", range(40, 44))
-    assert append(more, tmp_path / "all", log=quiet).num_examples == 24
-    assert verify(tmp_path / "all", decode=True)
 
 
 def test_a_merge_of_builds_with_different_options_is_refused(tmp_path):
@@ -409,19 +336,6 @@ def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
     assert read_manifest(out).num_examples == 5
 
 
-def test_new_inputs_that_are_all_rejected_are_counted(tmp_path, contents):
-    photos = write_images(tmp_path / "photos", range(10))
-    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
-    write_images(photos, (), ["cat/x.png"])
-    with raises(BuildError, "too-many-rejected", num_rejects=1, inputs=1):
-        append(ImageFolder(photos), tmp_path / "out", log=quiet)
-    assert read_manifest(tmp_path / "out").totals.rejected == 0
-    made = append(ImageFolder(photos), tmp_path / "out", max_rejected=1, log=quiet)
-    assert (made.num_examples, made.totals.rejected) == (10, 1)
-    assert verify(tmp_path / "out", deep=True)
-    assert not any(made.build_id in path and "tfrecord" in path for path in contents(tmp_path / "out"))
-
-
 def test_rows_appended_to_a_table_are_new_examples(tmp_path):
     x = np.random.default_rng(0).integers(0, 99, (100, 3))
     build(Arrays({"x": x[:80], "label": x[:80, 0]}), tmp_path / "out", shards=3, log=quiet)
@@ -432,21 +346,6 @@ def test_rows_appended_to_a_table_are_new_examples(tmp_path):
     assert list(made.splits["train"].label_counts) == sorted(made.splits["train"].label_counts, key=int)
     with raises(InputError, "append-row-differs", row="0"):
         append(Arrays({"x": x + 1, "label": x[:, 0]}), tmp_path / "out", log=quiet)
-
-
-def test_class_names_are_those_of_the_dataset(tmp_path):
-    names = np.array(["owl", "cat", "dog", "cat"])
-    build(Arrays({"x": np.arange(4), "label": names}), tmp_path / "out", shards=1, log=quiet)
-    more = np.append(names, ["dog", "dog"])
-    made = append(Arrays({"x": np.arange(6), "label": more}), tmp_path / "out", log=quiet)
-    assert made.splits["train"].label_counts == {"cat": 2, "dog": 3, "owl": 1}
-    assert verify(tmp_path / "out", deep=True)
-    with raises(InputError, "classes-new"):
-        append(Arrays({"x": np.arange(7), "label": np.append(more, "eel")}), tmp_path / "out", log=quiet)
-    # a source with class names must have those of the dataset
-    given = Arrays({"x": np.arange(7), "label": np.append(more, "cat")}, class_names=("owl", "dog", "cat"))
-    with raises(InputError, "append-classes-differ"):
-        append(given, tmp_path / "out", log=quiet)
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -470,14 +369,11 @@ def test_a_column_of_the_table_names_the_splits(compression, tmp_path):
         append(table(31, "b,train", "c,test"), tmp_path / "out", log=quiet)
 
 
-def test_links_cannot_be_followed_without_images(tmp_path, array_files, capsys):
+def test_links_cannot_be_followed_without_images(tmp_path, array_files):
     given, out = array_files(x=np.arange(4)), str(tmp_path / "out")
     build(Arrays.open(given), out, shards=1, log=quiet)
-    rest = " has no effect, since the dataset has no images; leave it out"
     with raises(OptionsError, "follow-links-useless"):
         append(given, out, follow_links=True, log=quiet)
-    assert main(["append", *given, out, "--follow-links"]) == 2
-    assert capsys.readouterr().err == f"tfshards: --follow-links{rest}\n"
 
 
 def test_groups_stay_together(tmp_path):
@@ -510,27 +406,18 @@ def eels(photos: Path) -> Source:
     return ImageFolder(photos)
 
 
-NOT_ALLOWED: dict[str, tuple[Callable[[Path], Source], str]] = {
-    "a new class": (
-        eels,
-        fault("classes-new", classes="class 'eel'"),
-    ),
-    "other options of images": (
-        lambda photos: ImageFolder(photos, ImageOptions(jpeg_quality=50)),
-        fault("append-options-differ", name="jpeg_quality", options=50),
-    ),
-    "other features": (
-        lambda _: Arrays({"x": np.arange(2), "label": np.array(["cat", "dog"])}),
-        "append-features-differ",
-    ),
-    "too many shards": (
-        lambda photos: ImageFolder(photos),
-        fault("shards-too-many-of-splits", asked="shards=99", split="train"),
-    ),
-}
-
-
-@pytest.mark.parametrize(("make", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED.keys())
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (eels, fault("classes-new", classes="class 'eel'")),
+        (
+            lambda photos: ImageFolder(photos, ImageOptions(jpeg_quality=50)),
+            fault("append-options-differ", name="jpeg_quality", options=50),
+        ),
+        (lambda _: Arrays({"x": np.arange(2), "label": np.array(["cat", "dog"])}), "append-features-differ"),
+        (ImageFolder, fault("shards-too-many-of-splits", asked="shards=99", split="train")),
+    ],
+)
 def test_a_source_that_does_not_fit_is_refused(make, message, grown, contents):
     source, out, _ = grown
     before = contents(out)
@@ -565,12 +452,6 @@ def test_a_dataset_without_keys_cannot_be_appended_to(tmp_path):
     write_manifest(replace(old, schema=replace(old.schema, features=features)), tmp_path / "out")
     with raises(InputError, "append-no-keys"):
         append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
-
-
-def test_two_processes_writing_one_output_are_refused(grown):
-    source, out, _ = grown
-    with locked(out), raises(InputError, "build-running"):
-        append(source, out, log=quiet)
 
 
 def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_all_shards(grown):
@@ -622,8 +503,6 @@ def test_the_command_prints_the_dataset(grown, capsys):
     assert main(["append", str(source.root), str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["accepted"] == 50
     assert main(["append", str(source.root), str(out), "--split", "train=1"]) == 2
-    assert main(["append", str(source.root), str(out), "--", "--nonsense=1"]) == 2
-    assert "is not a pipeline option" in capsys.readouterr().err
 
 
 def test_the_loader_reads_appended_resharded_and_merged_datasets(grown, tmp_path):
@@ -640,23 +519,8 @@ def test_the_loader_reads_appended_resharded_and_merged_datasets(grown, tmp_path
     build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, log=quiet)
     merge([out, tmp_path / "more"], tmp_path / "merged", log=quiet)
     for root in (out, tmp_path / "resharded", tmp_path / "merged"):
-        for split, held in keys(root).items():
-            batches = loader.load(root, split, batch_size=1, select=("key",)).as_numpy_iterator()
-            assert sorted(key.item() for (key,) in batches) == sorted(held)
-
-
-def test_a_new_class_without_a_name_is_logged(tmp_path, quiet_build):
-    out = tmp_path / "out"
-    quiet_build(Arrays({"x": np.arange(20), "label": np.arange(20) % 5}), out, shards=2)
-    labels = np.append(np.arange(20) % 5, [0, 4, 7, 6])
-    grown = Arrays({"x": np.arange(24), "label": labels})
-    lines: list[str] = []
-    append(grown, out, log=lines.append)
-    assert any(line.startswith("warning: the class 6 has no examples in ") for line in lines)
-    lines.clear()
-    more = Arrays({"x": np.arange(25), "label": np.append(labels, 7)})
-    append(more, out, log=lines.append)
-    assert not any("the class" in line for line in lines)
+        batches = loader.load(root, "train", batch_size=1, select=("key",)).as_numpy_iterator()
+        assert sorted(key.item() for (key,) in batches) == sorted(keys(root)["train"])
 
 
 @pytest.fixture
@@ -689,7 +553,7 @@ def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents)
     write(photos / "cat" / "000.png", larger)
     lines = lines_of_append(photos)
     assert lines[0] == "comparing the contents of 1 input, which may have changed"
-    assert lines[1] == f"warning: 1 known input has changed, such as 'cat/000.png'; {OVERWRITE}"
+    assert lines[1] == f"warning: 1 input has changed, such as 'cat/000.png'; {OVERWRITE}"
     assert lines[2].endswith("out keeps the old content: none of the 20 inputs is new")
     assert contents(photos.parent / "out") == before
     # together with new inputs
@@ -697,7 +561,7 @@ def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents)
     write_images(photos, [30])
     lines = lines_of_append(photos)
     assert lines[1:3] == [
-        f"warning: 2 known inputs have changed, such as 'cat/000.png'; {OVERWRITE}",
+        f"warning: 2 inputs have changed, such as 'cat/000.png'; {OVERWRITE}",
         "1 new input, 20 known",
     ]
 
@@ -719,57 +583,30 @@ def test_touched_and_copied_inputs_are_compared_by_their_content(photos):
     raw[-10] ^= 255
     (photos / "dog" / "big.bmp").write_bytes(raw)
     (photos / "cat" / "002.png").write_bytes(b"damaged")
-    assert lines_of_append(photos)[1].startswith(
-        "warning: 2 known inputs have changed, such as 'cat/002.png'; "
-    )
+    assert lines_of_append(photos)[1].startswith("warning: 2 inputs have changed, such as 'cat/002.png'; ")
 
 
 def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
     (photos / "cat" / "004.png").unlink()
     assert lines_of_append(photos)[0] == (
-        "1 known input is not in the source, such as 'cat/004.png'; the dataset keeps it, and a build with "
-        "--overwrite would leave it out"
+        "1 known input not in the source, such as 'cat/004.png': kept in the dataset, and left out by a "
+        "build with --overwrite; a renamed input is a new one"
     )
     (photos / "cat" / "006.png").unlink()
-    assert re.match(
-        "2 known inputs are not in the source, such as 'cat/00[46].png'; the dataset keeps them, and a build "
-        "with --overwrite would leave them out$",
-        lines_of_append(photos)[0],
-    )
+    assert lines_of_append(photos)[0].startswith("2 known inputs not in the source, such as 'cat/00")
     more = write_images(tmp_path / "more" / "photos", range(50, 53))
     lines: list[str] = []
     append(more, tmp_path / "out", log=lines.append)
-    assert lines[0] == f"the source holds only new inputs; the 20 known inputs of {tmp_path / 'out'} stay"
+    assert lines[0] == f"the source holds only new inputs; 20 known inputs of {tmp_path / 'out'} kept"
 
 
-@pytest.mark.parametrize(
-    ("roles", "name", "error"),
-    [
-        ({"label": "labels"}, "labels", fault("array-unknown", role="label", name="labels")),
-        ({"lists": ("n",)}, "n", fault("list-unknown", unknown="n")),
-    ],
-)
-def test_arrays_with_other_names_than_in_the_build_are_refused(roles, name, error, tmp_path):
+def test_arrays_with_other_names_are_named_as_in_the_build(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(4))
     np.save(tmp_path / "lab.npy", np.zeros(4, np.int64))
-    build(Arrays({"x": np.arange(4), name: np.arange(4)}, **roles), tmp_path / "out", log=quiet)
-    with raises(InputError, error):
+    arrays = Arrays({"x": np.arange(4), "labels": np.arange(4)}, label="labels")
+    build(arrays, tmp_path / "out", log=quiet)
+    with raises(InputError, fault("array-unknown", role="label", name="labels")):
         append([tmp_path / "x.npy", tmp_path / "lab.npy"], tmp_path / "out", log=quiet)
-
-
-def test_renamed_inputs_are_reported_by_their_content(photos, tmp_path):
-    (photos / "cat" / "004.png").rename(photos / "dog" / "moved.png")
-    # a new image of the size of a missing one
-    (photos / "dog" / "big.bmp").unlink()
-    (photos / "dog" / "other.bmp").write_bytes(bmp("green"))
-    lines: list[str] = []
-    append(photos, tmp_path / "out", dry_run=True, log=lines.append)
-    assert lines[1] == (
-        "warning: 1 new input has the content of a known one that is not in the source, such as "
-        "'dog/moved.png', which equals 'cat/004.png'; if it was moved or renamed, build again with "
-        "--overwrite, since append adds another example"
-    )
-    assert "2 new inputs, 18 known" in lines
 
 
 def test_rows_with_another_class_or_split_have_changed(tmp_path):
@@ -782,11 +619,11 @@ def test_rows_with_another_class_or_split_have_changed(tmp_path):
     )
     lines: list[str] = []
     append([table, tmp_path / "images"], out, log=lines.append)
-    assert f"warning: 2 known inputs have changed, such as '004.png'; {OVERWRITE}" in lines
+    assert f"warning: 2 inputs have changed, such as '004.png'; {OVERWRITE}" in lines
     table.write_text(text)
     (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
     append([table, tmp_path / "images"], out, log=lines.append)
-    assert lines[-2] == f"warning: 1 known input has changed, such as '003.png'; {OVERWRITE}"
+    assert lines[-2] == f"warning: 1 input has changed, such as '003.png'; {OVERWRITE}"
 
 
 def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, contents, capsys):
@@ -802,24 +639,20 @@ def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, conte
         "21 new inputs, 31 known",
         "would append 21 inputs",
     ]
+    # the table of a plan; dog/new.png is counted, since only decoding shows that it is damaged
     rows = [line.split() for line in lines[2:-1]]
-    assert rows[0] == ["split", "inputs", "shards", "source", "bytes"]
-    # dog/new.png is counted, since only decoding shows that it is damaged
     new = {row[0]: int(row[1]) for row in rows[1:3]}
     assert sum(new.values()) == 21
     added = {name: split.num_examples - old.splits[name].num_examples for name, split in made.splits.items()}
     assert sum(abs(new[name] - added[name]) for name in new) == 1
     assert [row[2] for row in rows[1:3]] == ["2", "2"]
-    assert rows[3] == ["class", "train", "val"]
-    by_class = {row[0]: sum(map(int, row[1:])) for row in rows[4:]}
-    assert by_class == {"cat": 10, "dog": 11}
     # the command prints the same to standard output, warnings to standard error
     write(source.root / "metadata.csv", b"file_name\n")
     arguments = ["append", str(source.root), str(out), "--shards", "2", "--dry-run"]
     assert main(arguments) == 0
     printed = capsys.readouterr()
     # another skipped file gives another build
-    assert printed.out.splitlines()[2:] == lines[2:]
+    assert printed.out.splitlines()[2:6] == lines[2:6]
     assert "warning: metadata.csv" in printed.err
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"dry_run": True, "lines": printed.out.splitlines()}
@@ -832,7 +665,13 @@ def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path):
     append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=lines.append)
     assert lines == [f"{out} is up to date: none of the 4 inputs is new, and none has changed"]
     append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=lines.append)
-    assert [line.split()[0] for line in lines[2:]] == ["would", "split", "train", "nothing"]
+    assert [line.split()[0] for line in lines[2:5]] == ["would", "split", "train"]
+    # a class without a name that the dataset does not have
+    numbers = Arrays({"x": np.arange(20), "label": np.arange(20) % 5})
+    build(numbers, tmp_path / "numbers", shards=1, log=quiet)
+    grown = Arrays({"x": np.arange(23), "label": np.append(np.arange(20) % 5, [0, 7, 6])})
+    append(grown, tmp_path / "numbers", dry_run=True, log=lines.append)
+    assert "new classes: '6', '7'" in lines
     with raises(InputError, "shards-too-many", asked="shards=3", examples=2):
         append(Arrays({"x": np.arange(6)}), out, shards=3, dry_run=True, log=quiet)
 
@@ -846,16 +685,6 @@ def with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]
     return ImageFolder(photos), [photos]
 
 
-def rows_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
-    names = np.array(["dog", "cat"])[np.arange(count) % 2]
-    names[20:22] = ["eel", "ant"][: max(0, count - 20)]
-    folder.mkdir(exist_ok=True)
-    np.save(folder / "x.npy", np.arange(count))
-    np.save(folder / "label.npy", names)
-    paths: list[Path | str] = [folder / "x.npy", folder / "label.npy"]
-    return Arrays.open([*map(str, paths)]), paths
-
-
 def table_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
     names = [("dog", "cat")[n % 2] for n in range(count)]
     names[20:22] = ["eel", "ant"][: max(0, count - 20)]
@@ -864,7 +693,7 @@ def table_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path 
     return Table(folder / "t.csv"), [folder / "t.csv"]
 
 
-@pytest.mark.parametrize("make", [with_new_classes, rows_with_new_classes, table_with_new_classes])
+@pytest.mark.parametrize("make", [with_new_classes, table_with_new_classes])
 def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
     source, paths = make(tmp_path, 20)
     out = tmp_path / "out"
@@ -879,7 +708,6 @@ def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
     lines: list[str] = []
     append(source, out, new_classes=True, dry_run=True, log=lines.append)
     assert lines[:1] == ["new classes: 'ant', 'eel'"]
-    assert {line.split()[0] for line in lines[-5:-1]} >= {"ant", "eel"}
     made = append(paths, out, new_classes=True, log=quiet)
     assert made.schema.class_names == ("cat", "dog", "ant", "eel")
     assert made.options["appended"][0]["new_classes"] == ["ant", "eel"]
@@ -898,11 +726,6 @@ def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
     examples = [decode_example(data) for held in records(out).values() for data in held]
     assert Counter(example["label"][0] for example in examples) == {
         number: total[name] for number, name in enumerate(made.schema.class_names)
-    }
-    batches = loader.load(out, "train", batch_size=1, select=("label",)).as_numpy_iterator()
-    counts = made.splits["train"].label_counts.values()
-    assert Counter(label.item() for (label,) in batches) == {
-        n: count for n, count in enumerate(counts) if count
     }
 
 
@@ -927,20 +750,6 @@ def test_new_classes_have_no_effect_without_class_names(tmp_path):
         append(more, tmp_path / "out", new_classes=True, log=quiet)
 
 
-def test_one_new_class_is_reported_in_the_singular(tmp_path, capsys):
-    photos = write_images(tmp_path / "photos", range(6))
-    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
-    write(photos / "eel" / "1.png", (photos / "cat" / "000.png").read_bytes())
-    assert main(["append", str(photos), str(tmp_path / "out")]) == 1
-    assert (
-        "does not have the class 'eel'; to add new classes to the end of its class names, give --new-classes"
-        in (capsys.readouterr().err)
-    )
-    lines: list[str] = []
-    append(photos, tmp_path / "out", new_classes=True, log=lines.append)
-    assert lines[0] == "new class: 'eel'"
-
-
 def test_a_record_without_a_key_is_named(tmp_path, monkeypatch):
     build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=1, log=quiet)
     monkeypatch.setattr(known, "decode_key", lambda _: None)
@@ -959,48 +768,7 @@ def test_another_mask_is_found(tmp_path):
     lines: list[str] = []
     append(ImageFolder(tmp_path / "photos"), tmp_path / "out", log=lines.append)
     (warning,) = [line for line in lines if line.startswith("warning: ")]
-    assert warning.startswith("warning: 1 known input has changed, such as 'images/1.png' or its mask; ")
-
-
-def test_another_box_of_coco_is_found(tmp_path):
-    Image.new("RGB", (8, 6)).save(tmp_path / "1.png")
-    coco = {
-        "images": [{"id": 1, "file_name": "1.png", "width": 8, "height": 6}],
-        "categories": [{"id": 1, "name": "cat"}],
-        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 4, 4], "area": 16}],
-    }
-    source = Table(tmp_path / "boxes.json", form="coco")
-    (tmp_path / "boxes.json").write_text(json.dumps(coco))
-    build(source, tmp_path / "out", shards=1, log=quiet)
-    coco["annotations"][0]["bbox"] = [0, 0, 4, 5]
-    (tmp_path / "boxes.json").write_text(json.dumps(coco))
-    lines: list[str] = []
-    append(source, tmp_path / "out", log=lines.append)
-    assert any(line.startswith("warning: 1 known input has changed, such as '1.png'") for line in lines)
-
-
-@pytest.mark.parametrize("row", [77, 759])
-def test_another_row_of_a_table_is_found(row, tmp_path):
-    rows = [f"{number},{number % 7}" for number in range(760)]
-    write(tmp_path / "table.csv", "\n".join(["a,b", *rows]).encode())
-    build(Table(tmp_path / "table.csv"), tmp_path / "out", shards=2, log=quiet)
-    lines: list[str] = []
-    append(Table(tmp_path / "table.csv"), tmp_path / "out", log=lines.append)
-    assert lines[-1].endswith("none of the 760 inputs is new, and none has changed")
-    rows[row] = "5,5"
-    write(tmp_path / "table.csv", "\n".join(["a,b", *rows]).encode())
-    with pytest.raises(
-        InputError, match=f"^row {row} of the source differs from row {row} of .*out: rows are"
-    ):
-        append(Table(tmp_path / "table.csv"), tmp_path / "out", log=quiet)
-
-
-def test_another_row_of_arrays_is_found(tmp_path):
-    x = np.arange(760)
-    build(Arrays({"x": x}), tmp_path / "out", shards=2, log=quiet)
-    x[77] = 5
-    with raises(InputError, "append-row-differs", row="77"):
-        append(Arrays({"x": x}), tmp_path / "out", log=quiet)
+    assert warning.startswith("warning: 1 input has changed, such as 'images/1.png' or its mask; ")
 
 
 def write_parquet(path: Path, pixels: list[int]) -> Table:
@@ -1020,7 +788,7 @@ def test_another_image_within_a_table_is_found(tmp_path):
     append(write_parquet(path, [1, 9, 3]), tmp_path / "out", log=lines.append)
     assert lines[:2] == [
         "comparing the contents of 1 input, which may have changed",
-        f"warning: 1 known input has changed, such as '1.bmp'; {OVERWRITE}",
+        f"warning: 1 input has changed, such as '1.bmp'; {OVERWRITE}",
     ]
 
 
@@ -1036,46 +804,42 @@ def test_only_inputs_with_another_size_or_time_are_compared(photos, tmp_path):
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert len(lines_of_append(photos)) == 1
     os.utime(new)
-    changed = f"warning: 1 known input has changed, such as 'cat/022.png'; {OVERWRITE}"
+    changed = f"warning: 1 input has changed, such as 'cat/022.png'; {OVERWRITE}"
     assert lines_of_append(photos)[:2] == [
         "comparing the contents of 1 input, which may have changed",
         changed,
     ]
     for path in (tmp_path / "out").glob("inputs-*.npz"):
         path.unlink()
-    changed = f"warning: 2 known inputs have changed, such as 'cat/002.png'; {OVERWRITE}"
+    changed = f"warning: 2 inputs have changed, such as 'cat/002.png'; {OVERWRITE}"
     assert lines_of_append(photos)[:2] == [
         "comparing the contents of 23 inputs, which may have changed",
         changed,
     ]
 
 
-def test_a_new_class_that_a_split_lacks_is_reported(tmp_path):
-    splits = Options(splits={"train": "0.5", "val": "0.5"})
-    photos = write_images(tmp_path / "photos", range(20))
-    build(ImageFolder(photos), tmp_path / "out", shards=1, options=splits, log=quiet)
-    write_images(tmp_path / "more", range(20, 24))
-    (tmp_path / "more" / "cat").rename(tmp_path / "more" / "eel")
-    shutil.rmtree(tmp_path / "more" / "dog", ignore_errors=True)
-    lines: list[str] = []
-    made = append(tmp_path / "more", tmp_path / "out", new_classes=True, log=lines.append)
-    lacking = [name for name, split in made.splits.items() if not split.label_counts["eel"]]
-    found = [line for line in lines if "of the new class" in line]
-    assert found == [
-        f"warning: the split {name!r} has no examples of the new class 'eel'" for name in lacking
-    ]
-    # a further one is no longer a new class
-    write(tmp_path / "more" / "eel" / "z.png", (photos / "cat" / "000.png").read_bytes())
-    lines.clear()
-    append(tmp_path / "more", tmp_path / "out", log=lines.append)
-    assert not any("new class" in line for line in lines)
+def test_the_source_may_hold_only_the_new_inputs(tmp_path):
+    first = write_images(tmp_path / "first", range(10))
+    write(first / ".hidden", b"")
+    build(ImageFolder(first), tmp_path / "out", shards=1, log=quiet)
+    # of only one class, which has another number in this folder
+    more = write_images(tmp_path / "more", range(11, 16, 2))
+    write(more / ".hidden", b"")
+    made = append(ImageFolder(more), tmp_path / "out", log=quiet)
+    assert made.splits["train"].label_counts == {"cat": 5, "dog": 8}
+    assert verify(tmp_path / "out", deep=True)
+    assert made.totals.skipped == 2
+    assert made.totals.entries == 15
 
 
-def test_a_warning_about_views_appears_only_where_shards_were_written(tmp_path):
-    arrays = {"x": np.arange(4)}
-    build(Arrays(arrays), tmp_path / "out", shards=1, options=Options(compression="gzip"), log=quiet)
-    lines: list[str] = []
-    append(Arrays(arrays), tmp_path / "out", log=lines.append)
-    assert not any("TensorFlow Datasets" in line for line in lines)
-    append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=lines.append)
-    assert any("TensorFlow Datasets cannot read" in line for line in lines)
+def test_new_inputs_that_are_all_rejected_are_counted(tmp_path, contents):
+    photos = write_images(tmp_path / "photos", range(10))
+    build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
+    write_images(photos, (), ["cat/x.png"])
+    with raises(BuildError, "too-many-rejected", num_rejects=1, inputs=1):
+        append(ImageFolder(photos), tmp_path / "out", log=quiet)
+    assert read_manifest(tmp_path / "out").totals.rejected == 0
+    made = append(ImageFolder(photos), tmp_path / "out", max_rejected=1, log=quiet)
+    assert (made.num_examples, made.totals.rejected) == (10, 1)
+    assert verify(tmp_path / "out", deep=True)
+    assert not any(made.build_id in path and "tfrecord" in path for path in contents(tmp_path / "out"))

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.errors import raises
+from tfshards.prep.adoption import infer as infer_module
 from tfshards.prep.adoption.infer import Inferred, infer
 from tfshards.prep.adoption.seen import FeatureRoles, Findings, parse_raw
 from tfshards.prep.imaging.formats import image_shape
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.classes import MAX_CLASSES
 from tfshards.schemas import Feature, Manifest, OptionsError, Schema, Split, Totals
 
 ELEMENTS = {
@@ -76,39 +76,15 @@ def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
         ([b"a", b""], Feature("x", "bytes", "bytes"), "one string, an empty one too"),
         ([[1, 2], [3, 4]], Feature("x", "int", "int64", (2,)), "as many in all records"),
         ([[1, 2], [3]], Feature("x", "int", "int64", (None,)), "numbers that differ"),
-        (
-            [[], [3]],
-            Feature("x", "int", "int64", (None,)),
-            "none in the first record; others determine the type",
-        ),
+        ([[], [3]], Feature("x", "int", "int64", (None,)), "none in the first record"),
         ([[5], []], Feature("x", "int", "int64", (None,)), "none in the last"),
         ([[b"a", b"b"], [b"c", b""]], Feature("x", "bytes", "bytes", (2,)), "strings"),
         ([picture(), picture()], Feature("x", "image", "uint8", (4, 5, 3)), "images of one size"),
-        (
-            [picture(size=(5, 4)), picture(size=(5, 6))],
-            Feature("x", "image", "uint8", (None, 5, 3)),
-            "images of one width",
-        ),
-        (
-            [picture("L", name="JPEG"), picture("L")],
-            Feature("x", "image", "uint8", (4, 5, 1)),
-            "gray ones of two formats",
-        ),
-        (
-            [picture("L"), picture("RGB")],
-            Feature("x", "image", "uint8", (4, 5, 3)),
-            "gray among color is delivered as color",
-        ),
-        (
-            [picture(name="WEBP"), picture()],
-            Feature("x", "image", "uint8", (None, None, 3)),
-            "a header that is not read",
-        ),
-        (
-            [[picture()], [picture(), picture()]],
-            Feature("x", "bytes", "bytes", (None,)),
-            "images are one a record",
-        ),
+        ([picture(), picture(size=(5, 6))], Feature("x", "image", "uint8", (None, 5, 3)), "of one width"),
+        ([picture("L", name="JPEG"), picture("L")], Feature("x", "image", "uint8", (4, 5, 1)), "gray"),
+        ([picture("L"), picture()], Feature("x", "image", "uint8", (4, 5, 3)), "gray is delivered as color"),
+        ([picture(name="WEBP")], Feature("x", "image", "uint8", (None, None, 3)), "header that is not read"),
+        ([[picture()], [picture()] * 2], Feature("x", "bytes", "bytes", (None,)), "more than one a record"),
         ([picture(), b"no image"], Feature("x", "bytes", "bytes"), "one that is not an image"),
     ],
 )
@@ -140,19 +116,20 @@ def test_integers_named_label_are_classes(names, roles, label, reason):
         ([0, -1], "negative"),
         ([[0, 1], [1, 0]], "several a record"),
         ([0.5, 1.0], "no integers"),
-        (list(range(MAX_CLASSES + 1)), "too many different ones"),
+        ([0, 1, 2, 3], "too many different ones"),
     ],
 )
-def test_a_feature_named_label_is_not_a_label_if_its_values_are_not_classes(values, reason):
+def test_a_feature_named_label_is_not_a_label_if_its_values_are_not_classes(values, reason, monkeypatch):
+    monkeypatch.setattr(infer_module, "MAX_CLASSES", 3)
     assert inferred(*(record(label=value) for value in values)).label is None, reason
 
 
-def test_the_label_option_accepts_any_integers():
-    values = [-1, *range(MAX_CLASSES + 1)]
+def test_the_label_option_accepts_any_integers(monkeypatch):
+    monkeypatch.setattr(infer_module, "MAX_CLASSES", 3)
+    values = [-1, *range(5)]
     roles = FeatureRoles(label="label")
     found = found_in(*(record(label=value) for value in values), roles=roles)
     assert infer(found, {}).label == Feature("label", "label", "int64")
-    assert len(found.features["label"].labels) == len(values)
     lists = inferred(record(label=[1, 2]), record(label=[]), roles=roles)
     assert lists.label == Feature("label", "label", "int64", (None,))
 
@@ -164,77 +141,37 @@ def test_the_tensor_option_makes_a_feature_raw():
     assert made.warnings == ()
 
 
+PAIR = {"x": ("int16", (2,))}
+
+
 @pytest.mark.parametrize(
     ("records", "roles", "message"),
     [
-        (
-            [record(x=1, y=2), record(y=2)],
-            FeatureRoles(),
-            "feature 'x': is only in 1 of 2 records, and not in a, record 1 at byte 100; every record must "
-            "have it: leave it out with drop=('x',)",
-        ),
+        ([record(x=1, y=2), record(y=2)], {}, "1 of 2 records, and not in a, record 1 at byte 100; every"),
         (
             [record(y=2), record(x=1, y=2)],
-            FeatureRoles(),
+            {},
             "feature 'x': is only in 1 of 2 records, and not in a, record 0",
         ),
-        (
-            [listless("x")],
-            FeatureRoles(),
-            "feature 'x': has no list in any record, so its type is unknown",
-        ),
-        ([record(x=1)], FeatureRoles(label="y"), "feature 'y': is not in any record; the features are 'x'"),
-        (
-            [record(x=1)],
-            FeatureRoles(images=("y",)),
-            "feature 'y': is not in any record; the features are 'x'",
-        ),
-        (
-            [record(x=b"1")],
-            FeatureRoles(label="x"),
-            "feature 'x': was given as label=, but a, record 0 at byte 0 holds no",
-        ),
-        (
-            [record(x=1)],
-            FeatureRoles(images=("x",)),
-            "was given in images=, but a, record 0 at byte 0 holds no byte",
-        ),
-        (
-            [record(x=picture()), record(x=b"BM")],
-            FeatureRoles(images=("x",)),
-            "was given in images=, but a, record 1 at byte 100 holds no JPEG, PNG, GIF or WebP",
-        ),
-        (
-            [record(x=[b"", b""])],
-            FeatureRoles(images=("x",)),
-            "was given in images=, but has 2 values per record",
-        ),
+        ([listless("x")], {}, "feature 'x': has no list in any record"),
+        ([record(x=1)], {"label": "y"}, "feature 'y': is not in any record; the features are 'x'"),
+        ([record(x=b"1")], {"label": "x"}, "given as label=, but a, record 0 at byte 0 holds no integers"),
+        ([record(x=1)], {"images": ("x",)}, "in images=, but a, record 0 at byte 0 holds no byte strings"),
+        ([record(x=picture()), record(x=b"BM")], {"images": ("x",)}, "a, record 1 at byte 100 holds no JPEG"),
+        ([record(x=[b"", b""])], {"images": ("x",)}, "given in images=, but has 2 values per record"),
         (
             [record(x=b"123"), record(x=b"1234")],
-            FeatureRoles(raw={"x": ("int16", (2,))}),
-            "feature 'x': has 3 to 4 bytes per record, but int16[2] requires 4",
+            {"raw": PAIR},
+            "has 3 to 4 bytes per record, but int16[2] re",
         ),
-        (
-            [record(x=[b"", b""])],
-            FeatureRoles(raw={"x": ("int16", (2,))}),
-            "given in raw=, but has 2 values per",
-        ),
-        (
-            [record(key=b"a"), record(key=b"b"), record(key=b"a")],
-            FeatureRoles(),
-            "feature 'key': has only 2 different values in 3 records; a feature of this name must be",
-        ),
-        ([record(x=1)], FeatureRoles(drop=("x",)), "schema: no feature is left; leave fewer out with drop="),
+        ([record(x=[b"", b""])], {"raw": PAIR}, "given in raw=, but has 2 values per record"),
+        ([record(key=b"a"), record(key=b"b"), record(key=b"a")], {}, "only 2 different values in 3 records"),
+        ([record(x=1)], {"drop": ("x",)}, "schema: no feature is left; leave fewer out with drop="),
     ],
 )
 def test_records_without_a_common_schema_are_reported(records, roles, message):
-    (problem,) = inferred(*records, roles=roles).problems
+    (problem,) = inferred(*records, roles=FeatureRoles(**roles)).problems
     assert message in str(problem)
-
-
-def test_all_problems_are_reported_at_once():
-    made = inferred(record(x=1, y=b""), listless("z", "y"))
-    assert [problem.place for problem in made.problems] == ["feature 'x'", "feature 'z'"]
 
 
 def test_an_invalid_feature_name_is_reported():
@@ -249,15 +186,12 @@ def test_an_invalid_feature_name_is_reported():
     [
         (b"no protocol buffer", "is not a tf.train.Example"),
         (b"", "has no features; only tf.train.Example with features can be adopted"),
-        (record(x=1) + b"\x12\x00", "has a field 2, as a tf.train.SequenceExample has"),
-        (b"\x12\x00", "has a field 2, as a tf.train.SequenceExample has"),
+        (record(x=1) + b"\x12\x00", "has a field 2"),
+        (b"\x12\x00", "has a field 2"),
         (record(x=list(range(200))) + b"\x18\x01", "has a field 3; only tf.train.Example"),
         (record(x=0.5), "the feature 'x' holds floats, but integers in a, record 0 at byte 0"),
         (record(x=b""), "the feature 'x' holds byte strings, but integers in a, record 0 at byte 0"),
-        (
-            record_of({"x": []}, {"x": float}),
-            "the feature 'x' is empty and holds floats, but integers in a, record 0",
-        ),
+        (record_of({"x": []}, {"x": float}), "the feature 'x' is empty and holds floats, but integers in a"),
     ],
 )
 def test_a_record_that_is_not_an_example_is_reported(data, message):
@@ -287,17 +221,9 @@ def test_shards_that_contradict_each_other_are_both_named():
 @pytest.mark.parametrize(
     ("values", "warning"),
     [
-        (
-            [picture(), b"x"],
-            "'x' is an image in 1 of 2 records, not in a, record 1 at byte 100; it is kept as bytes",
-        ),
-        (
-            [bytes(784), bytes(784)],
-            "'x' has 784 bytes in every record and may be a tensor; to load it",
-        ),
+        ([picture(), b"x"], "'x' is an image in 1 of 2 records, not in a, record 1 at byte 100; it is kept"),
         ([picture()], "the images in 'x' are kept as they are"),
-        ([bytes(32)], None),
-        ([bytes(784), bytes(700)], None),
+        ([bytes(784)], None),
         ([1], None),
     ],
 )

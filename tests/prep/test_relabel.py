@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,19 +14,15 @@ import pytest
 
 from tests.errors import raises
 from tfshards.loader import load
-from tfshards.prep import ImageFolder, append, build, prune, relabel, remove, reshard, verify
+from tfshards.prep import ImageFolder, append, prune, relabel, remove, reshard, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.records.example import decode_example, example_encoder, with_label
-from tfshards.prep.rewriting import relabel as relabel_module
+from tfshards.prep.rewriting import origin as origin_module
 from tfshards.prep.rewriting.layout import label_counts
 from tfshards.prep.rewriting.relabel import new_labels
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
 
-from .derived import build_arrays, build_images, build_table, records, write_images
-
-
-def quiet(_: str) -> None:
-    """Drop a status line."""
+from .derived import build_arrays, build_images, build_quietly, build_table, quiet, records, write_images
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +59,7 @@ def test_only_the_labels_change(name, origins, tmp_path):
     made = relabel(root, {**dict.fromkeys(cats, "dog"), "dog/001.png": "dog"}, log=log.append)
     assert read_manifest(root) == made
     assert verify(root, deep=True, decode=True)
-    assert "1 example already has its label" in log
+    assert "1 example with the wanted label already" in log
     assert "verified by digest: nothing has changed in the 57 other examples" in log
     for one in held["train"]:
         if os.fsdecode(one["key"][0]) in cats:
@@ -122,36 +115,6 @@ def test_new_classes_follow_the_others(pets, tmp_path):
     assert more.num_examples == 64
 
 
-def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path):
-    photos, root = write_images(tmp_path / "p", range(8)), tmp_path / "d"
-    build(ImageFolder(photos), root, engine="local", log=quiet)
-    relabel(root, {"cat/000.png": "dog"}, log=quiet)
-    kept = (
-        "1 known input has another label than its example, such as 'cat/000.png'; the dataset was relabeled, "
-        "and keeps its labels"
-    )
-    # with the contents compared as well, also in a dataset that is derived from the relabeled one
-    reshard(root, tmp_path / "again", shards=2, log=quiet)
-    for folder, checksum in ((root, False), (tmp_path / "again", True)):
-        log: list[str] = []
-        append(photos, folder, engine="local", checksum=checksum, log=log.append)
-        assert kept in log
-        assert log[-1] == f"{folder} is up to date: none of the 8 inputs is new, and none has changed"
-    shutil.copy(photos / "cat" / "002.png", photos / "cat" / "000.png")
-    shutil.copy(photos / "cat" / "002.png", photos / "cat" / "004.png")
-    append(photos, root, engine="local", checksum=True, log=log.append)
-    assert "warning: 2 known inputs have changed, such as 'cat/000.png'; " in "".join(log)
-    assert log.count(kept) == 1
-
-
-def test_a_class_without_examples_is_reported(tmp_path):
-    build(ImageFolder(write_images(tmp_path / "p", range(4))), tmp_path / "d", engine="local", log=quiet)
-    log: list[str] = []
-    made = relabel(tmp_path / "d", {"cat/000.png": "dog", "cat/002.png": "dog"}, log=log.append)
-    assert "warning: the split 'train' will have no examples of the class 'cat'" in log
-    assert made.splits["train"].label_counts == {"cat": 0, "dog": 4}
-
-
 def test_classes_without_names_are_numbers(origins, tmp_path):
     root = Path(shutil.copytree(origins["arrays"], tmp_path / "rows"))
     made = relabel(root, {"3": 2, "7": "2"}, log=quiet)
@@ -170,13 +133,11 @@ def test_classes_without_names_are_numbers(origins, tmp_path):
 
 def test_unknown_keys_and_datasets_without_classes_are_refused(pets, tmp_path):
     wanted = {"cat/000.png": "dog", "cat/nobody.png": "dog"}
-    with pytest.raises(
-        InputError, match=r"1 of 2 keys is not in .*, such as 'cat/nobody.png'; correct the keys,"
-    ):
+    with raises(InputError, "keys-unknown"):
         relabel(pets, wanted, log=quiet)
     log: list[str] = []
     assert relabel(pets, wanted, skip_unknown=True, log=log.append).options["relabeled"] == 1
-    assert log[0] == f"warning: 1 of 2 keys is not in {pets}, such as 'cat/nobody.png'"
+    assert log[0] == f"warning: 1 of 2 keys not in {pets}, such as 'cat/nobody.png'"
     build_table(tmp_path)
     with raises(InputError, "relabel-no-label"):
         relabel(tmp_path / "old", {"0": "a"}, log=quiet)
@@ -199,22 +160,10 @@ def test_files_of_labels_are_read(name, tmp_path):
     assert new_labels(path) == {b"cat/000.png": "dog", b"cat/002.png": "dog"}
 
 
-def test_numbers_and_keys_of_any_bytes_are_read(tmp_path):
-    (tmp_path / "l.csv").write_text("key,label\n007,01\n8,2\n")
-    assert new_labels(tmp_path / "l.csv") == {b"007": "01", b"8": "2"}
-    pq.write_table(pa.table({"key": [7, 8], "label": [1, 2]}), tmp_path / "l.parquet")
-    assert new_labels(tmp_path / "l.parquet") == {b"7": "1", b"8": "2"}
-    (tmp_path / "l.jsonl").write_text('{"key": "a\\nb\\udcff", "label": 3}\n')
-    assert new_labels(tmp_path / "l.jsonl") == {b"a\nb\xff": "3"}
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("l.csv", b"key,class\na,b\n", r"no column 'label'; its columns are 'key', 'class', and must be"),
-        ("l.jsonl", b'["a", "b"]\n', r"no column 'key'; its columns are none"),
-        ("l.jsonl", b'\n{"key": "a"\n', r"l.jsonl, row 2: '\{\"key\": \"a\"' is not JSON"),
-        ("l.jsonl", b"\n", r"l.jsonl has no rows; write a key and a label in each"),
         (
             "l.csv",
             b"key,label\na,x\na,x\na,y\n",
@@ -265,47 +214,15 @@ def test_a_label_is_replaced_wherever_it_is_and_nothing_else():
 
 
 def test_a_record_that_cannot_be_relabeled_ends_the_call(pets, monkeypatch):
-    # neither can be written by tfshards
-    monkeypatch.setattr(relabel_module, "with_label", lambda *_: b"")
-    with raises(BuildError, "relabel-changes-more"):
+    monkeypatch.setattr(origin_module, "with_label", lambda *_: b"")
+    with pytest.raises(BuildError, match=r"record \d+ at byte \d+: would change in more than its label"):
         relabel(pets, {"cat/000.png": "dog"}, log=quiet)
-
-    def fail(*_: object) -> bytes:
-        raise ValueError("has a field of type 3, which a tf.train.Example does not have")
-
-    monkeypatch.setattr(relabel_module, "with_label", fail)
-    with pytest.raises(BuildError, match=r"record \d+: has a field of type 3"):
-        relabel(pets, {"cat/000.png": "dog"}, log=quiet)
-
-
-def test_a_killed_relabel_resumes_to_the_same_bytes(origins, tmp_path, contents):
-    whole, root = (Path(shutil.copytree(origins["images"], tmp_path / name)) for name in ("a", "b"))
-    wanted = {f"cat/{number:03d}.png": "dog" for number in range(0, 20, 2)}
-    relabel(whole, wanted, log=quiet)
-    code = (
-        "import os, sys, threading; from tfshards.prep import relabel\n"
-        "from tfshards.prep.writing.area import BuildArea\n"
-        "written, write = [], BuildArea.write_finished\n"
-        "def die(area, phase, shard, done):\n"
-        "    write(area, phase, shard, done)\n"
-        "    written.append(shard)\n"
-        "    if len(written) > 7: os.kill(os.getpid(), 9)\n"
-        "BuildArea.write_finished = die\n"
-        f"relabel(sys.argv[1], {wanted!r})"
-    )
-    died = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True)
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    log: list[str] = []
-    relabel(root, wanted, log=log.append)
-    assert any(line.startswith("resuming the relabel: ") for line in log)
-    # the name is in neither
-    assert contents(root) == contents(whole)
 
 
 def test_the_command_relabels(pets, tmp_path, capsys):
     (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dgo\n")
     assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv")]) == 1
-    assert "did you mean 'dog'? To add new classes, give --new-classes" in capsys.readouterr().err
+    assert "its classes are 'cat', 'dog'. To add new ones, give --new-classes" in capsys.readouterr().err
     (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dog\n")
     assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["options"]["source"] == "relabel"
@@ -318,3 +235,18 @@ def test_a_split_with_an_example_of_no_class_has_no_counts():
     assert label_counts(np.array([0, 0, 1]), named) == {"a": 2, "b": 1, "c": 0}
     assert label_counts(np.array([5, -1, 5]), plain) == {"-1": 1, "5": 2}
     assert label_counts(None, plain) == {}
+
+
+def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path):
+    photos, root = write_images(tmp_path / "p", range(8)), tmp_path / "d"
+    build_quietly(ImageFolder(photos), root)
+    relabel(root, {"cat/000.png": "dog"}, log=quiet)
+    # with the contents compared as well, also in a dataset that is derived from the relabeled one
+    reshard(root, tmp_path / "again", shards=2, log=quiet)
+    log: list[str] = []
+    for folder, checksum in ((root, False), (tmp_path / "again", True)):
+        append(photos, folder, engine="local", checksum=checksum, log=log.append)
+        assert log[-1] == f"{folder} is up to date: none of the 8 inputs is new, and none has changed"
+    shutil.copy(photos / "cat" / "002.png", photos / "cat" / "000.png")
+    append(photos, root, engine="local", checksum=True, log=log.append)
+    assert "warning: 1 input has changed, such as 'cat/000.png'; " in "".join(log)

@@ -26,7 +26,7 @@ from tfshards.prep import (
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, read_manifest
-from tfshards.schemas.names import inputs_name, rejects_name
+from tfshards.schemas.names import inputs_name
 
 from .derived import write, write_images
 
@@ -56,17 +56,6 @@ def arrays(folder: Path, count: int) -> tuple[Source, list[str]]:
     return Arrays.open(paths), paths
 
 
-def table(folder: Path, count: int) -> tuple[Source, list[str]]:
-    rows = [f"{n % 2}/{n:03d}.png,{n % 7},{('a', 'b')[n % 2]}" for n in range(count)]
-    write(folder / "t.csv", "\n".join(["file_name,who,label", *rows]).encode())
-    write_images(folder / "made", range(count))
-    for n in range(count):
-        made = folder / "made" / ("cat", "dog")[n % 2] / f"{n:03d}.png"
-        write(folder / str(n % 2) / f"{n:03d}.png", made.read_bytes())
-    shutil.rmtree(folder / "made")
-    return Table(folder / "t.csv"), [str(folder / "t.csv")]
-
-
 def split_table(folder: Path, count: int) -> tuple[Source, list[str]]:
     rows = [f"{'a' * n},{('train', 'val')[n % 3 == 0]}" for n in range(count)]
     write(folder / "t.csv", "\n".join(["text,part", *rows]).encode())
@@ -76,8 +65,7 @@ def split_table(folder: Path, count: int) -> tuple[Source, list[str]]:
 KINDS: dict[str, tuple[Callable[[Path, int], tuple[Source, list[str]]], Options]] = {
     "images": (images, Options(splits=SPLIT, stratify=True, max_rejected=1)),
     "images by size": (images, Options(balance="bytes", max_rejected=1)),
-    "arrays in groups": (arrays, Options(splits=SPLIT, group_by="who")),
-    "a table in groups": (table, Options(splits=SPLIT, group_by="who", compression="gzip")),
+    "arrays in groups": (arrays, Options(splits=SPLIT, group_by="who", compression="gzip")),
     "a table with splits": (split_table, Options()),
 }
 
@@ -171,13 +159,3 @@ def test_a_dataset_that_was_resharded_and_appended_to_is_refused(tmp_path):
     damage(tmp_path / "out", made.shards[0].path)
     with raises(InputError, "not-a-build", how="was made by reshard"):
         repair(tmp_path / "out", photos)
-
-
-def test_an_append_records_the_inputs_that_it_rejected_or_tried_again(tmp_path):
-    _, _, _, manifest = grown("images", tmp_path)
-    first, second = manifest.options["appended"]
-    assert first["rejected"] == ["dog/y.png"]
-    assert "retried" not in first
-    assert second["retried"] == ["cat/x.png"]
-    assert "rejected" not in second
-    assert (tmp_path / "out" / rejects_name(manifest.build_id)).exists()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,18 +20,26 @@ from hypothesis import strategies as st
 
 from tests.errors import fault, raises
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, Options, ShardCounts, ShardOptions, prune, reshard, verify
-from tfshards.prep.building import output
+from tfshards.prep import (
+    ImageFolder,
+    ShardCounts,
+    ShardOptions,
+    merge,
+    prune,
+    relabel,
+    remove,
+    reshard,
+    verify,
+)
+from tfshards.prep.building import commit as build_commit
 from tfshards.prep.building.commit import complete_left
-from tfshards.prep.building.output import locked
-from tfshards.prep.building.output_state import inspect_output, up_to_date
+from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import scan_shard
+from tfshards.prep.rewriting import commit as rewrite_commit
 from tfshards.prep.rewriting import write as rewrite
-from tfshards.prep.rewriting.layout import assign, interleave
-from tfshards.prep.rewriting.new_shards import NewShards
+from tfshards.prep.rewriting.layout import NewShards, Rewrite, interleave
 from tfshards.prep.rewriting.origin import open_origin
-from tfshards.prep.rewriting.write import ShardPass
 from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
@@ -41,23 +47,23 @@ from tfshards.schemas.build_area import create
 from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.manifest_file import write_manifest
 
-from .derived import BUILDS, build_arrays, build_quietly, in_no_order, records, repeat_a_record
-
-
-def quiet(_: str) -> None:
-    """Drop a status line."""
+from .derived import (
+    BUILDS,
+    build_arrays,
+    build_each,
+    build_quietly,
+    in_no_order,
+    quiet,
+    records,
+    repeat_a_record,
+    write_images,
+)
 
 
 @pytest.fixture(scope="module")
 def origins(tmp_path_factory) -> dict[tuple[str, str], Path]:
     """A dataset of each kind and compression."""
-    found = {}
-    for kind, make in BUILDS.items():
-        for compression in ("none", "gzip"):
-            folder = tmp_path_factory.mktemp(f"{kind}-{compression}")
-            make(folder, compression)
-            found[kind, compression] = folder / "old"
-    return found
+    return {made: folder / "old" for made, folder in build_each(tmp_path_factory).items()}
 
 
 @pytest.fixture
@@ -146,11 +152,9 @@ def test_the_new_manifest_keeps_everything_except_the_shards(origins, tmp_path):
 NUMBERS = {
     "as many as there were": ({}, [34, 34, 33]),
     "a number": ({"shards": 4}, [26, 25, 25, 25]),
-    "one for each example": ({"shards": 101}, [1] * 101),
     "of one split": ({"shards": ShardCounts(9, {"train": 2})}, [51, 50]),
     # a record has some 100 bytes
     "by size": ({"options": ShardOptions(shard_size=3000)}, [26, 25, 25, 25]),
-    "by a large size": ({"options": ShardOptions(shard_size=1 << 40)}, [101]),
     "by a size below a record's": ({"options": ShardOptions(shard_size=1)}, [1] * 101),
 }
 
@@ -170,18 +174,6 @@ def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, conte
     monkeypatch.setattr(rewrite, "_RECORDS_AT_ONCE", 3)
     reshard(root, tmp_path / "b" / "out", **asked, log=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
-
-
-def test_compressed_runs_end_at_the_same_records_for_any_number_of_shards_per_pass(
-    tmp_path, contents, monkeypatch
-):
-    x = np.random.default_rng(0).integers(0, 3, (40, 1 << 16), dtype=np.uint8)
-    build_quietly(Arrays({"x": x}), tmp_path / "old", shards=3, options=Options(compression="gzip"))
-    reshard(tmp_path / "old", tmp_path / "a" / "out", shards=2, log=quiet)
-    monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
-    reshard(tmp_path / "old", tmp_path / "b" / "out", shards=2, log=quiet)
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    assert in_no_order(records(tmp_path / "a" / "out")) == in_no_order(records(tmp_path / "old"))
 
 
 def test_a_split_without_examples_stays_empty(old, tmp_path):
@@ -210,54 +202,15 @@ def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
     logged: list[str] = []
     out = tmp_path / "out"
     made = reshard(old, out, shards=2, log=logged.append)
-    assert logged == ["starting reshard: 101 examples, 9.9 KiB, 2 shards"]
+    assert logged == ["starting reshard: 101 examples, writing 2 shards"]
     before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
     assert reshard(old, out, shards=2, log=logged.append) == made
     assert logged[1:] == [up_to_date(out, is_compared=False)]
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
 
 
-def test_another_dataset_is_replaced_only_on_request(old, tmp_path):
-    out = tmp_path / "out"
-    first = reshard(old, out, shards=2, log=quiet)
-    with raises(InputError, "dataset-differs", distinction="with other options (shards=)"):
-        reshard(old, out, shards=4, log=quiet)
-    assert read_manifest(out) == first
-    second = reshard(old, out, shards=4, overwrite=True, log=quiet)
-    assert read_manifest(out) == second
-    # processes that have the first dataset open continue to read it
-    assert all((out / shard.path).exists() for shard in first.shards)
-    third = reshard(old, out, shards=5, overwrite=True, log=quiet)
-    assert all((out / shard.path).exists() for shard in first.shards)
-    prune(out)
-    assert not any((out / shard.path).exists() for shard in first.shards)
-    assert verify(out)
-    assert counts(third, "train") == [21, 20, 20, 20, 20]
-
-
-def test_a_dataset_that_cannot_be_read_is_replaced_on_request(old, tmp_path):
-    out = tmp_path / "out"
-    reshard(old, out, log=quiet)
-    (out / "dataset.json").write_text((out / "dataset.json").read_text()[:-9])
-    made = reshard(old, out, overwrite=True, log=quiet)
-    assert read_manifest(out) == made
-    assert verify(out)
-
-
-def test_compressed_shards_cannot_be_opened_by_tfds_which_is_logged(old, tmp_path):
-    logged: list[str] = []
-    reshard(old, tmp_path / "out", options=ShardOptions(compression="gzip"), log=logged.append)
-    assert logged[1:] == [
-        "warning: TensorFlow Datasets cannot read this dataset: compression: is gzip; "
-        "TFDS reads only uncompressed shards"
-    ]
-
-
 WRONG_OPTIONS = {
     "no shards": ({"shards": 0}, r"^shards=0 must be at least 1$"),
-    "no number": ({"shards": "3"}, r"^shards='3' must be an integer, or a dict such as"),
-    "a truth": ({"shards": True}, r"^shards=True must be an integer"),
-    "no shards of a split": ({"shards": {"val": 0}}, r"^shards=\{\"val\": 0\} must be at least 1$"),
     "number and size": ({"shards": 2, "shard_size": 5}, "^shards= and shard_size= exclude each other"),
     "no size": ({"shard_size": 0}, "^shard_size=0 must be at least 1 byte$"),
     "another balance": ({"balance": "size"}, "^balance='size' must be one of count, bytes$"),
@@ -273,23 +226,14 @@ def test_invalid_options_are_refused(options, message):
         reshard("old", "new", shards=shards, options=ShardOptions(**others))
 
 
-NOT_ALLOWED = {
-    "more shards than examples": (
-        {"shards": 102},
-        fault("shards-too-many", asked="shards=102", examples=101),
-    ),
-    "a split that is not there": (
-        {"shards": {"val": 2}},
-        fault("split-unknown", asked='shards={"val": 2}'),
-    ),
-    "a size without effect": (
-        {"shards": {"train": 2}, "options": ShardOptions(shard_size=9)},
-        "shard-size-useless",
-    ),
-}
-
-
-@pytest.mark.parametrize(("asked", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED.keys())
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"shards": 102}, fault("shards-too-many", asked="shards=102", examples=101)),
+        ({"shards": {"val": 2}}, fault("split-unknown", asked='shards={"val": 2}')),
+        ({"shards": {"train": 2}, "options": ShardOptions(shard_size=9)}, "shard-size-useless"),
+    ],
+)
 def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old, tmp_path):
     with raises(InputError, message):
         reshard(old, tmp_path / "out", **asked, log=quiet)
@@ -310,12 +254,6 @@ def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
         reshard(tmp_path, tmp_path / "out", log=quiet)
 
 
-def test_two_processes_writing_one_output_are_refused(old, tmp_path):
-    (tmp_path / "out").mkdir()
-    with locked(tmp_path / "out"), raises(InputError, "build-running"):
-        reshard(old, tmp_path / "out", log=quiet)
-
-
 def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -334,57 +272,21 @@ def first_labels(root: Path) -> Path:
     return root / labels_path(read_manifest(root).shards[0].path)
 
 
-DAMAGE = {
-    "a bit of a length": (
-        lambda root: flip(first_shard(root), 0),
-        BuildError,
-        r"00000-of-00003: record 0 at byte 0: a checksum of its frame does not match\ntfshards verify lists",
-    ),
-    "a bit of a record": (
-        lambda root: flip(first_shard(root), 200),
-        BuildError,
-        r"record 2 at byte \d+: a checksum of its frame does not match",
-    ),
-    "the last byte": (
-        lambda root: flip(first_shard(root), -1),
-        BuildError,
-        r"record 33 at byte \d+: a checksum of its frame does not match",
-    ),
-    "a repeated record": (
-        lambda root: repeat_a_record(first_shard(root)),
-        BuildError,
-        r"^split 'train': 101 examples with digest \w{16} were written, but their sources hold 101",
-    ),
-    "a shorter shard": (
-        lambda root: os.truncate(first_shard(root), 100),
-        InputError,
-        r"old is damaged: old-train-\w{8}.tfrecord-00000-of-00003: has 100 bytes, .*; tfshards verify lists",
-    ),
-    "no index": (
-        lambda root: first_index(root).unlink(),
-        InputError,
-        r"old is damaged: index/old-.*\.idx: cannot be read: No such file",
-    ),
-    "another index": (
-        lambda root: flip(first_index(root), 0),
-        InputError,
-        r"old is damaged: index/old-.*\.idx: line 1: is ",
-    ),
-    "no labels": (
-        lambda root: first_labels(root).unlink(),
-        InputError,
-        r"old is damaged: index/old-.*\.labels: cannot be read: No such file",
-    ),
-    "other labels": (
-        lambda root: flip(first_labels(root), 0),
-        InputError,
-        r"old is damaged: index/old-.*\.labels: its bytes have changed: the digest differs",
-    ),
-}
+DAMAGE = [
+    (lambda root: flip(first_shard(root), 0), BuildError, "record 0 at byte 0: a checksum of its frame"),
+    (lambda root: flip(first_shard(root), 200), BuildError, r"record 2 at byte \d+: a checksum of its frame"),
+    (lambda root: flip(first_shard(root), -1), BuildError, r"record 33 at byte \d+: a checksum of its"),
+    (lambda root: repeat_a_record(first_shard(root)), BuildError, r"^split 'train': 101 examples with dig"),
+    (lambda root: os.truncate(first_shard(root), 100), InputError, r"old-train-\w{8}.*00003: has 100 bytes"),
+    (lambda root: first_index(root).unlink(), InputError, r"index/old-.*\.idx: cannot be read: No such"),
+    (lambda root: flip(first_index(root), 0), InputError, r"old is damaged: index/old-.*\.idx: line 1: is "),
+    (lambda root: first_labels(root).unlink(), InputError, r"index/old-.*\.labels: cannot be read: No such"),
+    (lambda root: flip(first_labels(root), 0), InputError, r"index/old-.*\.labels: its bytes have changed"),
+]
 
 
 @pytest.mark.parametrize("balance", ["count", "bytes"])
-@pytest.mark.parametrize(("damage", "error", "message"), DAMAGE.values(), ids=DAMAGE.keys())
+@pytest.mark.parametrize(("damage", "error", "message"), DAMAGE)
 def test_a_damaged_dataset_is_not_resharded(damage, error, message, balance, old, tmp_path):
     damage(old)
     with pytest.raises(error, match=message):
@@ -418,29 +320,29 @@ def test_a_damaged_list_of_rejects_is_refused(text, message, origins, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def one_pass(old: Path, out: Path) -> ShardPass:
-    """Return a pass that writes the first of two shards."""
+def first_of_two(old: Path, out: Path) -> Rewrite:
+    """Return the rewrite of a dataset into two shards."""
     area = BuildArea(out, "01234567")
     area.open()
-    plan = NewShards([open_origin(old)], {"train": 2}, "count", "none").rewrite(area, "new")
-    return ShardPass(plan, "train", plan.shards[:1], Reporter())
+    new = NewShards([open_origin(old)], {"train": 2}, "count", "none")
+    return Rewrite(area, replace(read_manifest(old), name="new"), new.origins, new.lay_out(area))
 
 
 def test_a_pass_ends_early_after_another_has_failed(old, tmp_path):
     stop = threading.Event()
     stop.set()
-    one = one_pass(old, tmp_path / "out")
-    one.run(stop)
-    assert one.plan.area.read_finished("first", one.shards[0]) is None
-    one.run(threading.Event())
-    assert one.plan.area.read_finished("first", one.shards[0]).shard.num_examples == 51
+    plan = first_of_two(old, tmp_path / "out")
+    rewrite.write_pass(plan, plan.shards[:1], Reporter(), stop)
+    assert plan.area.read_finished("first", plan.shards[0]) is None
+    rewrite.write_pass(plan, plan.shards[:1], Reporter(), threading.Event())
+    assert plan.area.read_finished("first", plan.shards[0]).shard.num_examples == 51
 
 
 def test_a_shard_that_disappears_is_named(old, tmp_path):
-    one = one_pass(old, tmp_path / "out")
+    plan = first_of_two(old, tmp_path / "out")
     first_shard(old).unlink()
     with raises(BuildError, "file-fault"):
-        one.run(threading.Event())
+        rewrite.write_pass(plan, plan.shards[:1], Reporter(), threading.Event())
 
 
 @pytest.fixture
@@ -488,64 +390,6 @@ def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory) -> Path:
-    """A dataset of 20 MiB, which takes a while to compress."""
-    out = tmp_path_factory.mktemp("large") / "large"
-    x = np.random.default_rng(0).integers(0, 200, (1280, 1 << 14), dtype=np.uint8)
-    build_quietly(Arrays({"x": x}), out, shards=2)
-    return out
-
-
-def start(root: Path, out: Path, *options: str, **settings: object) -> subprocess.Popen[str]:
-    """Start the command, and return when a shard is finished."""
-    command = [sys.executable, "-m", "tfshards", "reshard", str(root), str(out), *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 100
-    while not list(out.glob(f"{AREA_NAME}/*/first/*.done")):
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    return process
-
-
-COMPRESSED = {"shards": 16, "options": ShardOptions(compression="gzip")}
-
-
-@pytest.fixture(scope="module")
-def compressed(large, tmp_path_factory) -> Path:
-    """What a reshard of the large dataset makes that nothing disturbs."""
-    out = tmp_path_factory.mktemp("compressed") / "out"
-    reshard(large, out, **COMPRESSED, log=quiet)
-    return out
-
-
-@pytest.mark.parametrize(
-    ("number", "status"), mostly_nightly([(signal.SIGKILL, -9), (signal.SIGINT, 130)], [(signal.SIGKILL, -9)])
-)
-def test_a_killed_reshard_resumes(number, status, large, compressed, tmp_path, contents):
-    before, out = contents(large), tmp_path / "out"
-    process = start(large, out, "--shards", "16", "--compression", "gzip")
-    process.send_signal(number)
-    process.communicate(timeout=100)
-    assert process.returncode == status
-    assert not (out / "dataset.json").exists()
-    assert contents(large) == before
-    logged: list[str] = []
-    reshard(large, out, **COMPRESSED, log=logged.append)
-    assert logged[0].startswith("resuming the reshard: ")
-    assert contents(out) == contents(compressed)
-
-
-def test_a_limit_on_file_size_ends_the_reshard(large, tmp_path):
-    command = [sys.executable, "-m", "tfshards", "reshard", str(large), str(tmp_path / "out")]
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # noqa: E731
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, timeout=100)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"tfshards: {tmp_path / 'out'}: File too large"
-    assert not (tmp_path / "out" / "dataset.json").exists()
-
-
 def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     for compression, has_room in (("none", False), ("gzip", True)):
@@ -573,25 +417,6 @@ def test_the_command_prints_the_new_dataset(old, tmp_path, capsys):
     assert len(read_manifest(tmp_path / "new").shards) == 3
     assert main(["reshard", str(old), str(tmp_path / "b"), "--shard-size", "2KiB", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["build_id"] == read_manifest(tmp_path / "b").build_id
-    assert main(["reshard", str(old), str(tmp_path / "c"), "--shards", "x"]) == 2
-    assert main(["reshard", "", str(tmp_path / "c")]) == 2
-    assert "SOURCE is empty" in capsys.readouterr().err
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.data(), st.booleans())
-def test_every_record_of_a_sequence_is_assigned_once(lengths, data, by_bytes):
-    num_shards = data.draw(st.integers(1, len(lengths)))
-    sizes = np.array(lengths, dtype=np.int64)
-    layout = assign(len(lengths), num_shards, sizes if by_bytes else None)
-    assert len(layout) == num_shards
-    assert sorted(np.concatenate(layout).tolist()) == list(range(len(lengths)))
-    assert all(shard.tolist() == sorted(shard.tolist()) and len(shard) for shard in layout)
-    if by_bytes:
-        filled = [int(np.maximum(sizes[shard], 1).sum()) for shard in layout]
-        assert max(filled) - min(filled) <= max(1, *lengths)
-    else:
-        assert np.concatenate(layout).tolist() == list(range(len(lengths)))
-        assert max(map(len, layout)) - min(map(len, layout)) <= 1
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=6), st.integers(1, 20))
@@ -643,42 +468,57 @@ def test_a_dataset_is_resharded_in_place(old, contents):
     assert reshard(moved, moved, shards=3, overwrite=True, log=quiet).name == "old"
 
 
-@pytest.mark.parametrize("is_done", [False, True])
-def test_a_dataset_that_was_replaced_before_it_was_locked_is_not_resharded(is_done, old, monkeypatch):
-    made = reshard(old, old, shards=4, overwrite=True, log=quiet)
+KEYS = [f"cat/{number:03d}.png" for number in range(0, 12, 2)]
+CALLS = {
+    "reshard": lambda root: reshard(root / "old", root / "out", shards=4, log=quiet),
+    "in place": lambda root: reshard(root / "old", root / "old", shards=4, overwrite=True, log=quiet),
+    "merge": lambda root: merge([root / "old", root / "other"], root / "out", log=quiet),
+    "remove": lambda root: remove(root / "old", KEYS, log=quiet),
+    "relabel": lambda root: relabel(root / "old", dict.fromkeys(KEYS, "dog"), log=quiet),
+}
+# what is called when the process dies
+MOMENTS = {
+    "the first shard": (BuildArea, "write_finished"),
+    "the layout": (rewrite_commit, "write_shards"),
+    "the manifest": (build_commit, "write_manifest"),
+    "the commit": (build_commit, "complete"),
+}
 
-    def replaced(path):
-        write_manifest(replace(made, name="other"), path)
-        return inspect_output(path)
 
-    monkeypatch.setattr(output, "inspect_output", replaced)
-    with raises(InputError, "reshard-overtaken"):
-        reshard(old, old, shards=4 if is_done else 2, overwrite=True, log=quiet)
+def die_at(call: str, moment: str, root: str) -> None:
+    setattr(*MOMENTS[moment], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    CALLS[call](Path(root))
 
 
-@pytest.mark.parametrize("after", ["first shard", "commit"])
-def test_a_killed_reshard_in_place_leaves_the_old_dataset_or_the_new_one(after, old, contents):
-    before = contents(old)
-    held = in_no_order(records(old))
-    patched = {
-        # each step dies when it is first called
-        "first shard": "from tfshards.prep.writing.area import BuildArea; BuildArea.write_all = die",
-        "commit": "from tfshards.prep.building import commit; commit.complete = die",
-    }
-    code = (
-        "import os, sys; from tfshards.prep import reshard\n"
-        "def die(*_, **__): os.kill(os.getpid(), 9)\n"
-        f"{patched[after]}\n"
-        "reshard(sys.argv[1], sys.argv[1], shards=4, overwrite=True)"
-    )
-    died = subprocess.run([sys.executable, "-c", code, str(old)], capture_output=True, text=True)
-    assert died.returncode == -signal.SIGKILL
-    assert before.items() <= contents(old).items() or after == "commit"
-    assert len(read_manifest(old).shards) == (4 if after == "commit" else 3)
-    complete_left(old, quiet)
-    assert verify(old, deep=True)
-    assert in_no_order(records(old)) == held
-    reshard(old, old, shards=4, overwrite=True, log=quiet)
-    assert in_no_order(records(old)) == held
-    assert verify(old, deep=True)
-    assert not (old / AREA_NAME).exists()
+@pytest.mark.parametrize(
+    ("call", "moment"),
+    mostly_nightly(
+        itertools.product(CALLS, MOMENTS),
+        [
+            ("reshard", "the first shard"),
+            ("in place", "the first shard"),
+            ("in place", "the commit"),
+            ("merge", "the first shard"),
+            ("remove", "the layout"),
+            ("remove", "the manifest"),
+            ("remove", "the commit"),
+            ("relabel", "the manifest"),
+        ],
+    ),
+)
+def test_a_killed_call_resumes_to_the_same_bytes(call, moment, tmp_path, contents):
+    roots = [tmp_path / "whole", tmp_path / "killed"]
+    for root in roots:
+        for name, numbers in (("old", range(24)), ("other", range(30, 40))):
+            source = ImageFolder(write_images(tmp_path / name, numbers))
+            build_quietly(source, root / name, shards=3)
+    CALLS[call](roots[0])
+    before = contents(roots[1])
+    code = f"from tests.prep.test_reshard import die_at; die_at({call!r}, {moment!r}, {str(roots[1])!r})"
+    died = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert before.items() <= contents(roots[1]).items() or moment == "the commit"
+    complete_left(roots[1] / "old", quiet)
+    assert verify(roots[1] / "old", deep=True)
+    CALLS[call](roots[1])
+    assert contents(roots[1]) == contents(roots[0])

@@ -6,14 +6,12 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.durability.inputs import image, write
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import (
-    Arrays,
     ImageFolder,
     Options,
     ShardOptions,
@@ -113,14 +111,6 @@ def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(name, origins_in, datas
     before = dict(any_path(out).walk())
     derive(*origins, out)
     assert dict(any_path(out).walk()) == before
-
-
-def test_datasets_of_a_bucket_are_merged_into_a_folder(datasets, bucket, tmp_path):
-    origins = datasets["the bucket"]
-    merge(origins, tmp_path / "data", log=quiet)
-    merge(origins, f"{bucket.url}/data", log=quiet)
-    assert files(tmp_path / "data") == objects(f"{bucket.url}/data")
-    assert verify(tmp_path / "data", deep=True)
 
 
 def test_a_dataset_is_edited_and_compared_in_a_bucket(bucket, tmp_path):
@@ -246,10 +236,3 @@ def test_workers_of_an_earlier_reshard_end(bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(BuildArea, "open", twice)
     with pytest.raises(BuildError, match="a later run of the same build has begun"):
         reshard(source, f"{bucket.url}/data", shards=2, log=quiet)
-
-
-def test_arrays_are_appended_to_in_a_bucket(bucket):
-    out = f"{bucket.url}/rows"
-    build(Arrays({"x": np.arange(10)}), out, log=quiet)
-    append(Arrays({"x": np.arange(14)}), out, log=quiet)
-    assert verify(out, deep=True)
