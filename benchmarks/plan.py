@@ -78,9 +78,10 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
     """Return a function that plans an epoch, or its first ``steps``, and returns the number of intervals."""
     import tensorflow as tf
 
-    from tfshards.loader import Shuffle, Worker
+    from tfshards.loader import Position, Shuffle, Worker
     from tfshards.loader.order.assignment import Stored, assign, lane_start
     from tfshards.loader.order.epoch import RunOrder
+    from tfshards.loader.order.plan import ReadPlan
     from tfshards.loader.order.population import Ranges
     from tfshards.loader.records.record_reader import BLOCK_RUNS, RecordReader, interval_table
     from tfshards.loader.records.shards import Shards
@@ -109,7 +110,17 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
         order = RunOrder(
             num_positions=count, run=assignment.run, seed=1, lanes=assignment.lanes, is_entered=True
         )
-        reader = RecordReader(shards, population, order, record_bytes)
+        plan = ReadPlan(
+            population=population,
+            order=order,
+            assignment=assignment,
+            record_bytes=record_bytes,
+            begin=Position(),
+            epochs=1,
+            is_next_epoch_each_time=False,
+            facts=None,
+        )
+        reader = RecordReader(shards, plan)
         epoch = order.epoch(tf.constant(1, tf.int64))
         table = interval_table(shards, population, circular=True)
 

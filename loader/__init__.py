@@ -5,17 +5,14 @@
 """
 
 try:
-    from tfshards.loader.distribute import distribute, steps_per_epoch
+    from tfshards.loader.devices import DeviceData, distribute, per_device, steps_per_epoch
     from tfshards.loader.examples.weights import class_weights
     from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
     from tfshards.loader.options.image import Boxes, Image
-    from tfshards.loader.options.position import Position, Shuffle
-    from tfshards.loader.options.selection import Mix, Part
+    from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
     from tfshards.loader.options.worker import Worker
-    from tfshards.loader.per_device import DeviceData, per_device
     from tfshards.loader.pipeline import load
-    from tfshards.loader.speed.bench import bench
-    from tfshards.loader.speed.speeds import Speeds
+    from tfshards.loader.speed.bench import Speeds, bench
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
     from tfshards.loader.training.strategies import replicate

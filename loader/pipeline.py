@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tfshards.loader.examples.batches import Ahead, make_batches, needs_numbers
 from tfshards.loader.examples.boxes import unmoved_boxes
-from tfshards.loader.examples.content import Content, example_spec, make_content
-from tfshards.loader.examples.map_fn import traced
+from tfshards.loader.examples.content import Content, example_spec, make_content, traced
 from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.graph.stages import keep_alive
@@ -20,7 +19,6 @@ from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.order.source import open_source
 from tfshards.loader.records.record_reader import RecordReader
-from tfshards.loader.records.streams import read_groups
 from tfshards.loader.resources.budget import ahead_within, forecast
 from tfshards.loader.resources.cache import cached_shards
 from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
@@ -74,13 +72,13 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
         warnings.warn(no_steps(source, assignment), stacklevel=4)
     check_remote(options, source)
     shards = open_shards(source, options)
-    reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes)
+    reader = RecordReader(shards, plan)
     fetches = is_fetched(options, source, reader)
     if fetches:
         # shorter streams by steps, so that fewer blocks are read at the same time
         chunk = min(1, plan.assignment.chunk)
-        plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
-        reader = replace(reader, shards=fetched_shards(plan, reader, source, options))
+        reader = replace(reader, plan=replace(plan, assignment=replace(plan.assignment, chunk=chunk)))
+        reader = replace(reader, shards=fetched_shards(reader, source, options))
     ahead = Ahead()
     if options.budget_bytes is not None:
         example = example_spec(content)
@@ -88,13 +86,12 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
         if content.user_map is not None:
             user_map, spec = traced(content.user_map, example)
             content = replace(content, user_map=user_map)
-        ahead = ahead_within(forecast(source, plan, reader, content, spec), options.budget_bytes, ahead)
+        ahead = ahead_within(forecast(source, reader, content, spec), options.budget_bytes, ahead)
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
         reader = replace(reader, shards=cached_shards(shards, source, options.cache_folder, strict=strict))
     reader = replace(reader, numbered=fetches or is_numbered(content, assignment))
-    groups = read_groups(plan, reader)
-    batches = make_batches(groups, content, shards=reader.shards, assignment=assignment, ahead=ahead)
+    batches = make_batches(reader, content, ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
     dataset = with_cardinality(batches, num_steps).prefetch(ahead.batches).with_options(pipeline_options())
     if reader.shards.fetcher is not None:

@@ -9,17 +9,26 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import moved_boxes
-from tfshards.loader.examples.content import Batch, Content, Nest, Values, with_elements, without_elements
+from tfshards.loader.examples.content import (
+    Batch,
+    Content,
+    Nest,
+    Values,
+    check_returned,
+    is_list,
+    map_seeds,
+    with_elements,
+    without_elements,
+)
 from tfshards.loader.examples.images import decode_image, decode_with_region, draws_of
-from tfshards.loader.examples.map_fn import check_returned, is_list, map_seeds
 from tfshards.loader.examples.weights import example_weights
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import mapped, unbatched
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.order.assignment import Assignment
-from tfshards.loader.records.explain import check_rows
-from tfshards.loader.records.intervals import PADDING
-from tfshards.loader.records.shards import Shards
+from tfshards.loader.records.intervals import PADDING, check_rows
+from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.streams import read_groups
 from tfshards.schemas import Feature
 
 
@@ -139,10 +148,9 @@ def needs_numbers(content: Content, assignment: Assignment) -> bool:
     return content.is_random or assignment.remainder != "drop"
 
 
-def make_batches(
-    groups: tf.data.Dataset, content: Content, *, shards: Shards, assignment: Assignment, ahead: Ahead
-) -> tf.data.Dataset:
-    """Return the batches of ``groups``."""
+def make_batches(reader: RecordReader, content: Content, ahead: Ahead) -> tf.data.Dataset:
+    """Return the batches of what ``reader`` reads."""
+    shards, assignment = reader.shards, reader.plan.assignment
 
     def parse(epoch: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Values:
         *numbers, records = (_by_step(assignment, each) for each in rows)
@@ -151,7 +159,7 @@ def make_batches(
                 records = tf.identity(records)
         return _parse(content, assignment, tf.reshape(epoch, [-1])[0], numbers, records)
 
-    parsed = mapped(groups, parse, ahead.parsed)
+    parsed = mapped(read_groups(reader), parse, ahead.parsed)
     if assignment.group > 1 or content.by_example:
         # the values of a step, or of an example if examples are processed one by one
         parsed = unbatched(parsed)
@@ -262,7 +270,7 @@ def _example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) 
     """Return, by name, the random draws and seeds for the examples ``numbers`` in an epoch."""
     randomness = draws_of(content.images.values(), epoch, numbers)
     if content.user_map is not None:
-        randomness[_SEED] = map_seeds(content.user_map.seed, epoch, numbers)
+        randomness[_SEED] = map_seeds(content.map_seed, epoch, numbers)
     return randomness
 
 

@@ -1,20 +1,65 @@
-"""``Content``: the features of a batch, how images among them are decoded, and types of tensors."""
+"""``Content``: the features of a batch, how images among them are decoded, and the function of the user."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import checked_boxes
-from tfshards.loader.examples.map_fn import UserMap
 from tfshards.loader.examples.weights import Weighing, weighing
 from tfshards.loader.options.image import FLOAT_DTYPES, Boxes, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
+from tfshards.loader.order.epoch import MAP, random_bits
 from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
+
+
+def traced(
+    user_map: Callable[..., object], example: Mapping[str, tf.TensorSpec]
+) -> tuple[Callable[..., object], object]:
+    """Return the user's function traced once, and the specification of its result."""
+
+    def call(example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
+        return user_map(example, seed)
+
+    function = tf.function(call, input_signature=[example, tf.TensorSpec([2], tf.int64)])
+    return function, function.get_concrete_function().structured_outputs
+
+
+def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """Return the seeds of the examples ``numbers`` (int64) in an epoch: shape ``(*numbers, 2)`` int64."""
+    return random_bits(seed, MAP, epoch, numbers[..., tf.newaxis], tf.range(2, dtype=tf.int64))
+
+
+def check_returned(spec: object, adds_weight: bool) -> None:
+    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
+    leaves = tf.nest.flatten(spec)
+    if not leaves:
+        raise OptionsError("map-fn-result", spec=spec)
+    for leaf in leaves:
+        if not isinstance(leaf, (tf.TensorSpec, tf.RaggedTensorSpec)):
+            kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
+            raise OptionsError("map-fn-value", kind=kind)
+        is_whole = leaf.shape.rank is not None and None not in leaf.shape.as_list()
+        if isinstance(leaf, tf.TensorSpec) and not is_whole and not is_list(leaf.shape):
+            raise OptionsError("map-fn-shape", shape=leaf.shape)
+    if not adds_weight:
+        return
+    if isinstance(spec, dict):
+        if WEIGHT in spec:
+            raise OptionsError("map-fn-weight", weight=WEIGHT)
+    elif type(spec) is not tuple:
+        kind = "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}"
+        raise OptionsError("map-fn-kind", kind=kind)
+
+
+def is_list(shape: tf.TensorShape) -> bool:
+    """Whether an example's tensor is a list of any length, or a list of rows of one length."""
+    sides = [] if shape.rank is None else shape.as_list()
+    return sides[:1] == [None] and len(sides) <= 2 and None not in sides[1:]
 
 
 def selected_features(
@@ -104,17 +149,10 @@ def _check_fits(feature: Feature, image: Image) -> None:
         if (stored, image.dtype, image.normalize) == ("uint16", "float16", None):
             raise OptionsError("image-float16", given=given)
         return
-    given = f"{name!r} is a mask, whose values are numbers of classes"
-    if image.method not in (None, "nearest"):
-        raise OptionsError("mask-method", given=given, method=image.method)
-    if image.dct_scaling:
-        raise OptionsError("mask-scaling", given=given)
-    if image.normalize is not None or image.dtype in FLOAT_DTYPES:
-        raise OptionsError("mask-values", given=given, name=name)
-    if (stored, image.dtype) == ("uint16", "uint8"):
-        raise OptionsError("image-depth-dtype", given=given)
-    if image.channels not in (None, 1):
-        raise OptionsError("mask-channels", given=given, channels=image.channels)
+    mixes = image.method not in (None, "nearest") or image.dct_scaling or image.normalize is not None
+    shallow = (stored, image.dtype) == ("uint16", "uint8")
+    if mixes or shallow or image.dtype in FLOAT_DTYPES or image.channels not in (None, 1):
+        raise OptionsError("mask-options", name=name, stored=stored, image=image)
 
 
 # The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
@@ -138,7 +176,8 @@ class Content:
     images: Mapping[str, Image]
     boxes: Boxes | None
     weighing: Weighing | None
-    user_map: UserMap | None
+    user_map: Callable[..., object] | None
+    map_seed: int
     adds_weight: bool
 
     @property
@@ -163,7 +202,6 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
     is_mapped = options.map_fn is not None
     adds_name = options.adds_weight and options.sample_weights != WEIGHT and not is_mapped
     features = selected_features(source.manifest.schema, options.select, adds_name=adds_name)
-    seed = options.shuffle.seed if options.shuffle is not None else 0
     images = decoded_images(features, options.image, is_mapped=is_mapped)
     return Content(
         features=features,
@@ -171,7 +209,8 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
         images=images,
         boxes=checked_boxes(options.boxes, features, images, source.manifest.options),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
-        user_map=None if options.map_fn is None else UserMap(options.map_fn, seed),
+        user_map=options.map_fn,
+        map_seed=options.shuffle.seed if options.shuffle is not None else 0,
         adds_weight=options.adds_weight,
     )
 

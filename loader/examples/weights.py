@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfshards.loader.options.load_options import BALANCED, SampleWeights
 from tfshards.loader.order.source import split_name
-from tfshards.loader.records.explain import fail_unless
+from tfshards.loader.records.intervals import fail_unless
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.storage import any_path
 

@@ -21,8 +21,7 @@ from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
 from tfshards.loader.integrity.files import REMOTE_REMEDY, data_checksum
-from tfshards.loader.records.explain import REMEDY
-from tfshards.loader.records.shards import Shards
+from tfshards.loader.records.intervals import REMEDY
 from tfshards.schemas.digests import masked_crc32c_of_rows
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
 from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, read_range
@@ -91,57 +90,6 @@ def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
     return num_sound, int(found[num_sound])
 
 
-class Faults:
-    """The faults of the shards of a split."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._ends = np.cumsum(shards.sizes)
-        self._lock = threading.Lock()
-        self._damage: dict[int, dict[int, int]] = {}
-        self._failures: dict[int, OSError] = {}
-
-    def note_damage(self, shard: int, record: int, offset: int) -> None:
-        """Note that a record is damaged, which starts at a byte of its shard."""
-        with self._lock:
-            self._damage.setdefault(shard, {})[record] = offset
-
-    def note_failure(self, shard: int, error: OSError) -> None:
-        """Note that a piece of a shard could not be fetched."""
-        with self._lock:
-            self._failures[shard] = error
-
-    def explain(self, number: int, paths: Sequence[AnyPath]) -> str:
-        """Return the message about the first fault at the example ``number`` or after it, in its shard."""
-        shard = int(np.searchsorted(self._ends, number, side="right"))
-        record = number - int(self._ends[shard - 1] if shard else 0)
-        path = paths[shard]
-        with self._lock:
-            damage, failure = dict(self._damage.get(shard, {})), self._failures.get(shard)
-        if damage:
-            first = min((each for each in damage if each >= record), default=max(damage))
-            remedy = f"; {REMOTE_REMEDY}" if isinstance(path, RemotePath) else REMEDY
-            return f"shard {path} is damaged at record {first}, offset {damage[first]}{remedy}"
-        if isinstance(failure, ChangedError):
-            why = (
-                f"was changed after it was opened: it {failure.strerror}; load the dataset again, since the "
-                "rest may not belong to what was read"
-            )
-        elif failure is not None:
-            # a file of the cache, or the shard itself
-            where = str(failure.filename or path)
-            place = "" if where == str(path) else f"{where}: "
-            why = (
-                f"cannot be read: {place}{failure.strerror or failure}; once that is fixed, the run can be "
-                "resumed from its position"
-            )
-        else:
-            why = (
-                "cannot be read: its blocks in the cache were removed or damaged while they were read; load "
-                "the dataset again"
-            )
-        return f"shard {path} {why}"
-
-
 @dataclass(eq=False)
 class BlockFile:
     """A file of the folder, or one that is fetched.
@@ -171,7 +119,6 @@ class BlockFiles:
     """The files of one pipeline. Whoever calls a method without an underscore holds ``lock``.
 
     Attributes:
-        faults: what could not be fetched, and which records are damaged.
         blocks: the files of whole blocks that are in the folder, or fetched for it.
     """
 
@@ -180,7 +127,9 @@ class BlockFiles:
     ) -> None:
         """Prepare to fetch."""
         self.lock: threading.RLock = threading.RLock()
-        self.faults: Faults = Faults(table.shards)
+        # by shard: the damaged records with the bytes at which they start, and what could not be fetched
+        self._damage: dict[int, dict[int, int]] = {}
+        self._failures: dict[int, OSError] = {}
         self.kept: Kept = Kept(max(0, folder.share - reserve))
         self.blocks: dict[int, BlockFile] = {}
         self.names: set[str] = set()
@@ -277,6 +226,38 @@ class BlockFiles:
         if file.block is None or file.block not in self.blocks:
             self._folder.remove(file.name)
 
+    def explain(self, number: int) -> str:
+        """Return the message about the first fault at the example ``number`` or after it, in its shard."""
+        shards = self._table.shards
+        shard = int(np.searchsorted(np.cumsum(shards.sizes), number, side="right"))
+        record = number - int(shards.bases[shard])
+        path = self._paths[shard]
+        with self.lock:
+            damage, failure = dict(self._damage.get(shard, {})), self._failures.get(shard)
+        if damage:
+            first = min((each for each in damage if each >= record), default=max(damage))
+            remedy = f"; {REMOTE_REMEDY}" if isinstance(path, RemotePath) else REMEDY
+            return f"shard {path} is damaged at record {first}, offset {damage[first]}{remedy}"
+        if isinstance(failure, ChangedError):
+            why = (
+                f"was changed after it was opened: it {failure.strerror}; load the dataset again, since the "
+                "rest may not belong to what was read"
+            )
+        elif failure is not None:
+            # a file of the cache, or the shard itself
+            where = str(failure.filename or path)
+            place = "" if where == str(path) else f"{where}: "
+            why = (
+                f"cannot be read: {place}{failure.strerror or failure}; once that is fixed, the run can be "
+                "resumed from its position"
+            )
+        else:
+            why = (
+                "cannot be read: its blocks in the cache were removed or damaged while they were read; load "
+                "the dataset again"
+            )
+        return f"shard {path} {why}"
+
     # In a thread of its own
 
     def _fetch(self, file: BlockFile) -> None:
@@ -285,7 +266,8 @@ class BlockFiles:
         try:
             path = self._obtain(file)
         except OSError as error:
-            self.faults.note_failure(file.piece.shard, error)
+            with self.lock:
+                self._failures[file.piece.shard] = error
         except BaseException as error:
             file.path.set_exception(error)
             return
@@ -321,5 +303,7 @@ class BlockFiles:
         if file.block is not None:
             file.is_damaged = True
             return None
-        self.faults.note_damage(piece.shard, piece.first + num_sound, piece.start + sound_bytes)
+        with self.lock:
+            damage = self._damage.setdefault(piece.shard, {})
+            damage[piece.first + num_sound] = piece.start + sound_bytes
         return self._folder.write(file.name, data[:sound_bytes])

@@ -66,11 +66,11 @@ def is_fetched(options: LoadOptions, source: OpenSplit, reader: RecordReader) ->
     )
 
 
-def fetched_shards(plan: ReadPlan, reader: RecordReader, source: OpenSplit, options: LoadOptions) -> Shards:
+def fetched_shards(reader: RecordReader, source: OpenSplit, options: LoadOptions) -> Shards:
     """Return the shards of ``reader`` with a fetcher for their blocks."""
     bound = options.cache_bytes
     listed = source.split.shards
-    unit, room = _unit(plan, reader, listed, bound)
+    unit, room = _unit(reader, listed, bound)
     shards = replace(reader.shards, unit=unit)
     table = BlockTable(shards, listed)
     wanted = room.staging + sum(shard.num_bytes for shard in listed)
@@ -83,7 +83,7 @@ def fetched_shards(plan: ReadPlan, reader: RecordReader, source: OpenSplit, opti
         raise InputError("cache-unusable", where=where, why=error.strerror or error) from error
     paths = [source.root / shard.path for shard in listed]
     is_kept = bound is not None
-    fetcher = BlockFetcher(plan, replace(reader, shards=shards), table, paths, folder, room, is_kept=is_kept)
+    fetcher = BlockFetcher(replace(reader, shards=shards), table, paths, folder, room, is_kept=is_kept)
     return replace(shards, fetcher=fetcher)
 
 
@@ -100,26 +100,24 @@ def _base(folder: Path | None) -> Path:
     return cache_base(folder) / _BLOCKS
 
 
-def _unit(
-    plan: ReadPlan, reader: RecordReader, listed: Sequence[Shard], bound: int | None
-) -> tuple[int, Room]:
+def _unit(reader: RecordReader, listed: Sequence[Shard], bound: int | None) -> tuple[int, Room]:
     """Return the number of records of a block, and the room for blocks that are not kept."""
-    stride, run = reader.shards.stride, reader.order.run
-    unit = run or max(1, int(RUN_BYTES / reader.record_bytes))
+    stride, plan = reader.shards.stride, reader.plan
+    unit = plan.order.run or max(1, int(RUN_BYTES / plan.record_bytes))
     if bound is None and plan.assignment.lanes:
         # Nothing is kept, so that blocks need not be the same in each epoch: a run is one request.
         whole = int(reader.shards.sizes.max(initial=1))
         block = BlockTable(replace(reader.shards, unit=whole), listed).most_bytes(unit)
         ahead = _AHEAD * block
-        return whole, Room(staging=_by_lanes(plan, block) + ahead, ahead=ahead, piece=block)
+        return whole, Room(staging=_by_lanes(reader.plan, block) + ahead, ahead=ahead, piece=block)
     unit = max(stride, unit // stride * stride)
     while True:
-        reading, block = _read_together(plan, reader, listed, unit)
+        reading, block = _read_together(reader, listed, unit)
         smaller = unit // 2 // stride * stride
         if (
             bound is None
             or reading * _READING_PART <= bound
-            or smaller * reader.record_bytes < _LEAST_BLOCK
+            or smaller * plan.record_bytes < _LEAST_BLOCK
             or not smaller
         ):
             break
@@ -134,16 +132,14 @@ def _unit(
     return unit, Room(staging=reading + ahead, ahead=ahead, piece=block)
 
 
-def _read_together(
-    plan: ReadPlan, reader: RecordReader, listed: Sequence[Shard], unit: int
-) -> tuple[int, int]:
+def _read_together(reader: RecordReader, listed: Sequence[Shard], unit: int) -> tuple[int, int]:
     """Return the bytes of the blocks that are read at the same time, and of the largest block."""
-    assignment = plan.assignment
+    assignment = reader.plan.assignment
     # records differ in size
     block = int(BlockTable(replace(reader.shards, unit=unit), listed).sizes.max(initial=1))
     if assignment.lanes:
-        return _by_lanes(plan, block), block
-    stream = assignment.chunk * assignment.group * assignment.global_batch_size * reader.record_bytes
+        return _by_lanes(reader.plan, block), block
+    stream = assignment.chunk * assignment.group * assignment.global_batch_size * reader.plan.record_bytes
     whole = sum(shard.num_bytes for shard in listed) + block
     return min(whole, int((STREAMS_AHEAD + 1) * (stream + 2 * block))), block
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +108,6 @@ class Schedule:
         firsts: shape ``(n,)`` int64: the first record, counted in the shard.
         ends: shape ``(n,)`` int64: the record after the last one.
         numbers: shape ``(n,)`` int64: the example number of the first record.
-        by_number: shape ``(n,)`` int64: the uses in ascending order of their example numbers.
-        begins: shape ``(n,)`` bool: whether the use is the first one of its lane.
     """
 
     lanes: IntArray
@@ -117,28 +116,35 @@ class Schedule:
     ends: IntArray
     numbers: IntArray
     num_lanes: int
-    by_number: IntArray
-    begins: npt.NDArray[np.bool_]
+
+    @cached_property
+    def _by_number(self) -> IntArray:
+        return np.argsort(self.numbers, kind="stable").astype(np.int64)
+
+    def is_begin(self, use: int) -> bool:
+        """Return whether a use is the first one of its lane."""
+        return int(np.argmax(self.lanes == self.lanes[use])) == use
 
     def use_of(self, number: int) -> int | None:
         """Return the use that reads the example ``number``, or None."""
-        row = int(np.searchsorted(self.numbers, number, side="right", sorter=self.by_number)) - 1
+        row = int(np.searchsorted(self.numbers, number, side="right", sorter=self._by_number)) - 1
         if row < 0:
             return None
-        use = int(self.by_number[row])
+        use = int(self._by_number[row])
         return use if number - self.numbers[use] < self.ends[use] - self.firsts[use] else None
 
     def __len__(self) -> int:
         return len(self.lanes)
 
 
-def schedule(plan: ReadPlan, reader: RecordReader, epoch: int) -> Schedule:
+def schedule(reader: RecordReader, epoch: int) -> Schedule:
     """Return the uses of an epoch, from its first step or, in the first epoch, from ``plan.begin``."""
+    plan = reader.plan
     first = plan.begin.step if epoch == plan.begin.epoch else 0
     with tf.device("CPU:0"):
         opened = plan.order.epoch(tf.constant(epoch, tf.int64))
         find = _by_lanes if plan.assignment.lanes else _by_steps
-        lanes, steps, pieces, num_lanes = find(plan, reader, opened, first)
+        lanes, steps, pieces, num_lanes = find(reader, opened, first)
     shards, firsts, counts, numbers = pieces
     order = np.lexsort((lanes, steps))
     lanes, shards, firsts, counts, numbers = (
@@ -152,8 +158,6 @@ def schedule(plan: ReadPlan, reader: RecordReader, epoch: int) -> Schedule:
         same &= firsts[1:] == (firsts + counts)[:-1]
     starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(lanes) else np.zeros(0, np.int64)
     lasts = np.append(starts[1:], len(lanes)) - 1
-    begins = np.zeros(len(starts), bool)
-    begins[np.unique(lanes[starts], return_index=True)[1]] = True
     return Schedule(
         lanes=lanes[starts],
         shards=shards[starts],
@@ -161,16 +165,14 @@ def schedule(plan: ReadPlan, reader: RecordReader, epoch: int) -> Schedule:
         ends=(firsts + counts)[lasts],
         numbers=numbers[starts],
         num_lanes=num_lanes,
-        by_number=np.argsort(numbers[starts], kind="stable").astype(np.int64),
-        begins=begins,
     )
 
 
 def _by_lanes(
-    plan: ReadPlan, reader: RecordReader, epoch: Epoch, first: int
+    reader: RecordReader, epoch: Epoch, first: int
 ) -> tuple[IntArray, IntArray, list[IntArray], int]:
     """Return the lane and the step of each piece, the pieces, and the number of lanes."""
-    assignment = plan.assignment
+    assignment = reader.plan.assignment
     step = tf.constant(first, tf.int64)
     ranks = [
         ranks_of_lanes(assignment, epoch, tf.constant(index, tf.int64), step, assignment.num_steps)[0]
@@ -186,10 +188,10 @@ def _by_lanes(
 
 
 def _by_steps(
-    plan: ReadPlan, reader: RecordReader, epoch: Epoch, first: int
+    reader: RecordReader, epoch: Epoch, first: int
 ) -> tuple[IntArray, IntArray, list[IntArray], int]:
     """Return the stream and the place in the order of each piece, the pieces, and the number of streams."""
-    assignment = plan.assignment
+    assignment = reader.plan.assignment
     size, width = assignment.batch_size, assignment.chunk * assignment.group
     hop = width if assignment.worker.count == 1 else 1
     steps = np.arange(first, assignment.num_steps, hop, dtype=np.int64)

@@ -42,36 +42,30 @@ class Image:
 
     Attributes:
         size: ``(height, width)`` of the result; None keeps the stored size, which the schema must state,
-            because a batch has one shape; that of a build from image files does not, even if all are equal.
-            With ``map_fn=``, which may resize, the stored size may be unknown.
+            because a batch has one shape; with ``map_fn=``, which may resize, it may be unknown.
         crop: None resizes the whole image without keeping its aspect ratio; "center" first crops the largest
             centered box of the result's aspect ratio; "random" crops a random box of 8 to 100 % of the area
-            with an aspect ratio of 3/4 to 4/3, as in the training of Inception (Szegedy et al.,
-            arXiv:1409.4842). The box is a pure function of the seed, the epoch, the example and the stored
-            size: images of one size in one example, such as a photo and its mask, are cropped alike.
+            with an aspect ratio of 3/4 to 4/3 (Szegedy et al., arXiv:1409.4842). The box is a pure function
+            of the seed, the epoch, the example and the stored size.
         channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for the channels in the schema,
             or 3 if they differ between images.
         dtype: None for the dtype of the feature, "uint8" or "uint16", to which resized values are rounded; or
             "float32", "float16" or "bfloat16", with values from 0 to 255, or to 65,535 if the feature is
             uint16, unless ``normalize`` changes them. For masks "uint8", "uint16", "int32" or "int64".
-        seed: seed of the random boxes and flips.
+        seed: seed of the random boxes and flips; images of equal seeds, sizes and flips in one example are
+            cropped and flipped alike.
         method: method of ``tf.image.resize``: "bilinear" (default); "nearest", which mixes no values and is
             the only one for masks; or "area", the mean of the area that a pixel covers.
         flip: flips a random half of the images: left and right with "horizontal", top and bottom with
-            "vertical", each independently with "horizontal_and_vertical". Like the box, a pure function of
-            the seed, the epoch and the example, but independent of the box: images of equal seeds and flips
-            in one example are flipped alike.
+            "vertical", each independently with "horizontal_and_vertical"; a pure function of the seed, the
+            epoch and the example.
         normalize: how values are scaled, computed in float32: ``(mean, std)``, each a number
             or one per channel, gives ``(value / 255 - mean) / std``, with 65535 for a uint16 feature. "unit"
             is ``(0, 1)``, values from 0 to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet"
             is, for three channels, ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
         dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
-            as it stays no smaller than ``size``. This is faster, but changes the values: each is then the
-            mean of the area that it covers, whereas resizing alone skips pixels. In photos 400 pixels wide,
-            values from 0 to 255 changed by 3 on average when shrunk by 2, by 6 when shrunk by 4, and by up
-            to 210 at edges (``benchmarks/decode.py``). A box moves by less than a pixel of the shrunk
-            image. Images of other formats, and those less than twice as large as the result, keep their
-            values.
+            as it stays no smaller than ``size``: faster, but each value is then the mean of the area that it
+            covers, by 3 to 6 of 255 another one on average (``benchmarks/decode.py``).
     """
 
     size: tuple[int, int] | None = None
@@ -99,14 +93,8 @@ class Image:
         if self.normalize is not None:
             self._check_normalize()
         check_flag("Image.dct_scaling", self.dct_scaling)
-        if self.dct_scaling:
-            given = "Image.dct_scaling=True"
-            if self.size is None:
-                raise OptionsError("image-scaling-no-size", given=given)
-            if self.method == "nearest":
-                raise OptionsError("image-mixes", given=given)
-            if self.channels == 4:
-                raise OptionsError("image-scaling-channels", given=given)
+        if self.dct_scaling and (self.size is None or self.method == "nearest" or self.channels == 4):
+            raise OptionsError("image-scaling", size=self.size, method=self.method, channels=self.channels)
 
     @property
     def is_random(self) -> bool:

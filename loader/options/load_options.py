@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 from tfshards.loader.options.image import Boxes, Image, check_images
-from tfshards.loader.options.position import Position, Shuffle, Tracker
-from tfshards.loader.options.selection import Classes, Mix, Part, check_classes, check_take
+from tfshards.loader.options.selection import (
+    Classes,
+    Mix,
+    Part,
+    Position,
+    Shuffle,
+    Tracker,
+    check_classes,
+    check_ratios,
+    check_take,
+)
 from tfshards.loader.options.validation import (
     check_choice,
     check_integer,
@@ -46,8 +53,6 @@ WEIGHT = "sample_weight"
 BALANCED = "balanced"
 
 _DISK = "disk:"
-# a path whose end was meant as a size: "/nvme/cache 200GiB", "/nvme/cache;200GiB"
-_SIZE_IN_PATH = re.compile(r"(?:;\s*[\d.]+\s*[A-Za-z]*|\s[\d.]+\s*[KMGT]i?B?)", re.IGNORECASE)
 _LEAST_BUDGET = 1 << 20
 
 
@@ -164,7 +169,8 @@ class LoadOptions(ReadOptions):
         if not isinstance(self.start, (Position, Tracker, type(None))):
             raise OptionsError("start-type", start=self.start)
         _check_sample_weights(self.sample_weights)
-        _check_map_fn(self.map_fn)
+        if self.map_fn is not None and not callable(self.map_fn):
+            raise OptionsError("map-fn-type", map_fn=self.map_fn)
         check_names("class_names", self.class_names)
         check_choice("check", self.check, get_args(Check))
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
@@ -297,28 +303,7 @@ def _check_sample_weights(sample_weights: object) -> None:
         return
     if not isinstance(sample_weights, Mapping):
         raise OptionsError("weights-type", sample_weights=sample_weights)
-    for name, weight in sample_weights.items():
-        try:
-            is_allowed = math.isfinite(weight) and weight >= 0
-        except TypeError:
-            is_allowed = False
-        if not is_allowed:
-            raise OptionsError("weight-range", name=name, weight=weight)
-
-
-def _check_map_fn(map_fn: object) -> None:
-    if map_fn is None:
-        return
-    if not callable(map_fn):
-        raise OptionsError("map-fn-type", map_fn=map_fn)
-    try:
-        signature = inspect.signature(map_fn)
-    except (TypeError, ValueError):
-        return  # some callables of C have none; the call raises then
-    try:
-        signature.bind("example", "seed")
-    except TypeError as error:
-        raise OptionsError("map-fn-signature", signature=signature, error=error) from None
+    check_ratios("sample_weights", sample_weights, may_be_zero=True)
 
 
 def _check_cache(cache: object) -> None:
@@ -326,17 +311,7 @@ def _check_cache(cache: object) -> None:
         return
     if not isinstance(cache, str) or not cache.startswith(_DISK) or not _cache_parts(cache)[0]:
         raise OptionsError("cache-form", cache=cache)
-    path = _cache_parts(cache)[0]
-    local_path(path)
-    found = _SIZE_IN_PATH.search(path)
-    if found and found.end() == len(path):
-        raise OptionsError(
-            "cache-size-in-path",
-            cache=cache,
-            disk=_DISK,
-            path=path[: found.start()],
-            lstrip=found[0].lstrip("; "),
-        )
+    local_path(_cache_parts(cache)[0])
 
 
 def _cache_parts(cache: str) -> tuple[str, int | None]:

@@ -1,16 +1,23 @@
-"""Which examples are read, as values that check themselves; nothing here reads a file."""
+"""Which examples are read, in which order and from which position, as values that check themselves."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from tfshards.loader.options.validation import check_flag, check_index, check_least, is_integer
+from tfshards.loader.options.validation import (
+    check_choice,
+    check_flag,
+    check_index,
+    check_least,
+    check_seed,
+    is_integer,
+)
 from tfshards.schemas import OptionsError
 
 Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
@@ -58,12 +65,13 @@ class Mix:
             raise OptionsError("mix-weights-repeated", weights=self.weights)
 
 
-def check_ratios(name: str, ratios: Mapping[Any, float]) -> None:
-    """Raise unless all ``ratios`` are positive numbers."""
+def check_ratios(name: str, ratios: Mapping[Any, float], *, may_be_zero: bool = False) -> None:
+    """Raise unless all ``ratios`` are positive numbers, or 0 where that is allowed."""
+    allowed = "a number of at least 0" if may_be_zero else "a positive number"
     for key, ratio in ratios.items():
         is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)
-        if not is_number or not math.isfinite(ratio) or ratio <= 0:
-            raise OptionsError("ratio-positive", name=name, key=key, ratio=ratio)
+        if not is_number or not math.isfinite(ratio) or ratio < 0 or (ratio == 0 and not may_be_zero):
+            raise OptionsError("ratio-range", name=name, key=key, ratio=ratio, allowed=allowed)
 
 
 def check_take(take: object) -> None:
@@ -87,3 +95,112 @@ def check_classes(classes: object) -> None:
         check_ratios("classes", classes)
     elif len(set(classes)) < len(classes):
         raise OptionsError("classes-repeated", classes=classes)
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """A different order in each epoch: a pure function of dataset, seed, epoch and global batch size.
+
+    Attributes:
+        seed: any integer of 64 bits.
+        how: "runs" keeps short runs of neighbors together, so that files are read in long intervals, and
+            draws each batch from ``lanes`` parts of the split; "full" permutes single records, each of
+            which is then looked up on its own: for local disks and small records.
+        run: the number of neighbors that stay together, at least 2; None for about 1 MiB of records, and
+            fewer in small splits or where the records were not permuted before they were stored.
+        lanes: the number of parts of the split from which a global batch is drawn; it divides the global
+            batch size and is a multiple of the number of workers. None for the largest such number up to 256
+            (64 for compressed shards).
+    """
+
+    seed: int = 0
+    how: Literal["runs", "full"] = "runs"
+    run: int | None = None
+    lanes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seed("Shuffle.seed", self.seed)
+        check_choice("Shuffle.how", self.how, ("runs", "full"))
+        if self.how == "full" and (self.run is not None or self.lanes is not None):
+            raise OptionsError("shuffle-full")
+        if self.run is not None:
+            check_least("Shuffle.run", self.run, 2)
+        if self.lanes is not None:
+            check_least("Shuffle.lanes", self.lanes, 1)
+
+
+# The facts that the order of a run depends on, as JSON values by name.
+Facts: TypeAlias = Mapping[str, str | int]
+# The facts that an order depends on: the name of each in an error, and the remedy if it differs.
+ORDER_FACTS = {
+    "build_id": ("the build of the dataset", "load the build that the run began with"),
+    "split": ("the split", "name the split that the run began with"),
+    "examples": ("the choice of examples", "use the take=, classes= and Mix of the original run"),
+    "global_batch_size": (
+        "the global batch size",
+        "choose batch_size= so that the sum over all workers is the same",
+    ),
+    "remainder": ("remainder=", "use the value of the original run"),
+    "how": ("the kind of order (Shuffle.how)", "use the shuffle= of the original run"),
+    "seed": ("Shuffle.seed", "use the value of the original run"),
+    "run": ("Shuffle.run", "leave it out; the position has the value"),
+    "lanes": ("Shuffle.lanes", "leave it out; the position has the value"),
+}
+
+
+@dataclass(frozen=True)
+class Position:
+    """The position of a batch in a run: after ``step`` batches of epoch ``epoch``, both counted from 0.
+
+    Attributes:
+        epoch: from 0.
+        step: from 0.
+        order: the facts that the order of the run depends on, as ``load`` recorded them in a ``Progress``; a
+            run with a different order cannot be resumed, and lanes and runs are those that it began with;
+            None if they are not known.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    order: Facts | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_least("Position.epoch", self.epoch, 0)
+        check_least("Position.step", self.step, 0)
+        if self.order is not None and not set(self.order) >= set(ORDER_FACTS):
+            missing = ", ".join(sorted(set(ORDER_FACTS) - set(self.order)))
+            raise OptionsError("position-order-lacks", missing=missing)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the position as a dict of JSON values."""
+        found: dict[str, object] = {"epoch": int(self.epoch), "step": int(self.step)}
+        return found if self.order is None else {**found, "order": dict(self.order)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Position:
+        """Return the position that ``to_json`` returned as ``found``.
+
+        Raises:
+            OptionsError: ``to_json`` did not return ``found``.
+        """
+        needed = {"epoch", "step"}
+        if not isinstance(found, Mapping) or not needed <= set(found) <= {*needed, "order"}:
+            raise OptionsError("position-form", found=found)
+        order = found.get("order")
+        if order is not None and not isinstance(order, Mapping):
+            raise OptionsError("position-order-type", order=order)
+        return cls(found["epoch"], found["step"], order)
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """An object that keeps the position of a run and records the dataset loaded there: a ``Progress``."""
+
+    @property
+    def position(self) -> Position:
+        """The position of the next batch."""
+        ...
+
+    def load_from_here(self, order: Facts, steps_per_epoch: int, epochs: int | None) -> None:
+        """Attach a dataset that starts at this position."""
+        ...

@@ -45,20 +45,18 @@ def cluster_task(environ: Mapping[str, str]) -> tuple[int, int] | None:
         cluster = {str(kind): len(hosts) for kind, hosts in dict(config.get("cluster") or {}).items()}
         task = dict(config.get("task") or {})
     except (ValueError, TypeError, AttributeError) as error:
-        raise OptionsError("tf-config-json", text=text, error=error) from error
+        raise OptionsError("tf-config-form", text=text) from error
     if not cluster and not task:
         return None
     kind, index = task.get("type"), task.get("index")
-    if not cluster or kind is None or index is None:
-        raise OptionsError("tf-config-form", text=text)
     if "ps" in cluster or kind == "ps":
         raise OptionsError("tf-config-servers")
-    if kind == "evaluator":
+    if cluster and kind == "evaluator":
         return 0, 1
     chiefs = cluster.get("chief", 0) + cluster.get("master", 0)
     known = {"chief": 0, "master": 0, "worker": chiefs}
-    if kind not in known or kind not in cluster:
-        raise OptionsError("tf-config-task", kind=kind, cluster=cluster)
+    if kind not in known or kind not in cluster or index is None:
+        raise OptionsError("tf-config-form", text=text)
     number = _number(index, f"TF_CONFIG's task index={index!r}", cluster[kind])
     return known[kind] + number, chiefs + cluster.get("worker", 0)
 

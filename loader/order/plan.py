@@ -11,8 +11,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.options.position import ORDER_FACTS, Facts, Position, Shuffle
-from tfshards.loader.options.selection import Mix, Part
+from tfshards.loader.options.selection import ORDER_FACTS, Facts, Mix, Part, Position, Shuffle
 from tfshards.loader.options.validation import is_integer
 from tfshards.loader.options.worker import Worker
 from tfshards.loader.order.assignment import Assignment, Stored, assign, divisors

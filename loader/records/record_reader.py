@@ -11,8 +11,9 @@ import tensorflow as tf
 from tfshards.loader.graph.intervals import cut_at_multiples, repeated, split
 from tfshards.loader.graph.raw_ops import gather
 from tfshards.loader.graph.stages import flat_mapped
-from tfshards.loader.order.epoch import Epoch, RunOrder
-from tfshards.loader.order.population import Population, Ranges
+from tfshards.loader.order.epoch import Epoch
+from tfshards.loader.order.plan import ReadPlan
+from tfshards.loader.order.population import Ranges
 from tfshards.loader.records.intervals import PADDING, RecordIntervals, cut_at_blocks, read_intervals
 from tfshards.loader.records.shards import Shards
 
@@ -87,9 +88,7 @@ class RecordReader:
     """
 
     shards: Shards
-    population: Population
-    order: RunOrder
-    record_bytes: float
+    plan: ReadPlan
     numbered: bool = True
 
     def read(
@@ -100,16 +99,18 @@ class RecordReader:
         The elements are as in ``read_intervals``; ``num_padding`` is None if no epoch has padding.
         """
         ranges = self._ranges
-        unit = self._unit if ranges is None else self.order.run * BLOCK_RUNS
+        unit = self._unit if ranges is None else self.plan.order.run * BLOCK_RUNS
 
         def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
             if ranges is None:
-                members = self.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
-                return self._read_numbers(epoch, self.population.numbers(epoch.number, members))
+                members = self.plan.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
+                return self._read_numbers(epoch, self.plan.population.numbers(epoch.number, members))
             return self._records(self.shards, self.run_intervals(epoch, starts, counts), epoch)
 
         # few by steps
-        lane_ranks = -(-self.order.num_positions // self.order.lanes) if self.order.lanes else 0
+        lane_ranks = (
+            -(-self.plan.order.num_positions // self.plan.order.lanes) if self.plan.order.lanes else 0
+        )
         if ranges is not None and lane_ranks <= unit:
             records = read(starts, counts)
         else:
@@ -126,7 +127,7 @@ class RecordReader:
 
     def run_intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
         """Return the records of the ranks ``[start, start + count)``, int64 vectors, if ``reads_runs``."""
-        members, lengths = self.order.intervals(epoch, starts, counts)
+        members, lengths = self.plan.order.intervals(epoch, starts, counts)
         table = interval_table(self.shards, self._ranges, circular=True)
         found = self.record_intervals(table, members, lengths)
         return cut_at_blocks(found, self.shards.unit) if self.shards.unit else found
@@ -134,27 +135,31 @@ class RecordReader:
     @property
     def unit_bytes(self) -> tuple[int, int]:
         """The bytes of records that each open stream holds, and the additional ones while it reads a unit."""
-        if self._ranges is not None or self.record_bytes >= SORTED_BYTES:
+        if self._ranges is not None or self.plan.record_bytes >= SORTED_BYTES:
             return 0, 0
         # held in the order of the epoch and as single elements; while reading, also with the skipped records
         read = min(self._bridge * self._unit, int(self.shards.sizes.sum()))
-        return int(2 * self._unit * self.record_bytes), int(read * self.record_bytes)
+        return int(2 * self._unit * self.plan.record_bytes), int(read * self.plan.record_bytes)
 
     @property
     def _bridge(self) -> int:
         """The largest distance between two records that are read together."""
-        return max(1, min(BRIDGE_RECORDS, int(BRIDGE_BYTES / self.record_bytes)))
+        return max(1, min(BRIDGE_RECORDS, int(BRIDGE_BYTES / self.plan.record_bytes)))
 
     @property
     def _ranges(self) -> Ranges | None:
         """The population, if it is read run by run in the files' order."""
-        return self.population if isinstance(self.population, Ranges) and self.order.run != 1 else None
+        return (
+            self.plan.population
+            if isinstance(self.plan.population, Ranges) and self.plan.order.run != 1
+            else None
+        )
 
     @property
     def _unit(self) -> int:
-        if self.order.run > 1:
-            return self.order.run
-        return max(1, min(UNIT_RECORDS, int(UNIT_BYTES / self.record_bytes)))
+        if self.plan.order.run > 1:
+            return self.plan.order.run
+        return max(1, min(UNIT_RECORDS, int(UNIT_BYTES / self.plan.record_bytes)))
 
     def _padding(self, count: tf.Tensor) -> RecordIntervals:
         shard, record = self.shards.first_good
@@ -179,7 +184,7 @@ class RecordReader:
         """Return the records of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
         table = interval_table(self.shards)
         shards = replace(self.shards, buffer_bytes=min(self.shards.buffer_bytes, SHORT_BUFFER_BYTES))
-        if self.record_bytes >= SORTED_BYTES:
+        if self.plan.record_bytes >= SORTED_BYTES:
             starts, counts = _neighbors(numbers, 1)
             return self._records(shards, self.record_intervals(table, starts, counts), epoch)
         once, _ = tf.unique(tf.sort(numbers))

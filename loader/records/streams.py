@@ -13,9 +13,7 @@ from tfshards.loader.graph.raw_ops import count_up, gather, new_counter, not_inl
 from tfshards.loader.graph.stages import flat_mapped, interleaved, mapped
 from tfshards.loader.order.assignment import Assignment, lane_start
 from tfshards.loader.order.epoch import Epoch, lane_ranks
-from tfshards.loader.order.plan import ReadPlan
-from tfshards.loader.records.explain import explained, fail_unless
-from tfshards.loader.records.intervals import MISSING
+from tfshards.loader.records.intervals import MISSING, explained, fail_unless
 from tfshards.loader.records.record_reader import RecordReader
 
 # By steps: the number of streams that are open and read at the same time.
@@ -25,8 +23,8 @@ STREAMS_OPEN = 2
 _Ranks: TypeAlias = "tuple[tf.Tensor, tf.Tensor]"
 
 
-def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
-    """Return ``(epoch, (numbers, records))`` of the groups of steps of ``plan``.
+def read_groups(records: RecordReader) -> tf.data.Dataset:
+    """Return ``(epoch, (numbers, records))`` of the groups of steps of a plan.
 
     ``epoch`` (int64) has shape ``(readers,)``, ``numbers`` (int64, see ``read_intervals``) and ``records``
     (string) have shape ``(readers, steps * batch_size / readers)``, where ``steps`` is ``assignment.group``,
@@ -35,7 +33,7 @@ def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
     Without numbers, if ``records`` reads none, it is ``(epoch, (records,))``, and a group that cannot be read
     is an error that names the record.
     """
-    assignment, start = plan.assignment, plan.begin
+    plan, assignment, start = records.plan, records.plan.assignment, records.plan.begin
     end = plan.epochs if plan.epochs is not None else tf.int64.max
     end = end if assignment.num_steps else start.epoch
 
@@ -43,7 +41,7 @@ def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
         return tf.where(tf.equal(epoch, start.epoch), tf.constant(start.step, tf.int64), 0)
 
     def in_lanes(epoch: tf.Tensor, reader: tf.Tensor) -> tf.data.Dataset:
-        return _read_lanes(assignment, records, plan.order.epoch(epoch), reader, first_step(epoch))
+        return _read_lanes(records, plan.order.epoch(epoch), reader, first_step(epoch))
 
     def in_steps(epoch: tf.Tensor) -> tf.data.Dataset:
         first, width = first_step(epoch), assignment.chunk * assignment.group
@@ -56,7 +54,7 @@ def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
         if not assignment.lanes:
             return interleaved(
                 flat_mapped(epochs_read, in_steps),
-                lambda *opened: _read_steps(assignment, records, Epoch(*opened[:-1]), opened[-1]),
+                lambda *opened: _read_steps(records, Epoch(*opened[:-1]), opened[-1]),
                 cycle_length=STREAMS_OPEN,
                 block_length=assignment.chunk,
                 num_parallel_calls=STREAMS_OPEN,
@@ -79,10 +77,9 @@ def read_groups(plan: ReadPlan, records: RecordReader) -> tf.data.Dataset:
     return groups.batch(assignment.num_readers)
 
 
-def _read_lanes(
-    assignment: Assignment, records: RecordReader, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor
-) -> tf.data.Dataset:
+def _read_lanes(records: RecordReader, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
     """Return the groups of a reader's rows of an epoch, starting at a step."""
+    assignment = records.plan.assignment
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
     ranks, missing = ranks_of_lanes(assignment, epoch, reader, step, assignment.num_steps)
@@ -99,7 +96,7 @@ def _read_lanes(
         (starts, counts), _ = ranks_of_lanes(assignment, epoch, reader, step, end)
         return tf.reshape(starts, [-1]), tf.reshape(counts, [-1])
 
-    return _of_epoch(groups, assignment, records, epoch, step, assignment.num_steps, ranks_of)
+    return _of_epoch(groups, records, epoch, step, assignment.num_steps, ranks_of)
 
 
 def ranks_of_lanes(
@@ -126,10 +123,9 @@ def ranks_of_lanes(
     return lane_ranks(begins, ends, entries, starts, counts), wanted - counts
 
 
-def _read_steps(
-    assignment: Assignment, records: RecordReader, epoch: Epoch, step: tf.Tensor
-) -> tf.data.Dataset:
+def _read_steps(records: RecordReader, epoch: Epoch, step: tf.Tensor) -> tf.data.Dataset:
     """Return the groups of a stream by steps."""
+    assignment = records.plan.assignment
     batch_size, width = assignment.batch_size, tf.constant(assignment.chunk * assignment.group, tf.int64)
     end = tf.minimum(step + width, assignment.num_steps)
     ranks, missing = _ranks_of_steps(assignment, step, end)
@@ -139,7 +135,7 @@ def _read_steps(
     def ranks_of(step: tf.Tensor, end: tf.Tensor) -> _Ranks:
         return _ranks_of_steps(assignment, step, end)[0]
 
-    return _of_epoch(groups, assignment, records, epoch, step, end, ranks_of)
+    return _of_epoch(groups, records, epoch, step, end, ranks_of)
 
 
 def _ranks_of_steps(assignment: Assignment, step: tf.Tensor, end: tf.Tensor) -> tuple[_Ranks, tf.Tensor]:
@@ -157,7 +153,6 @@ def _ranks_of_steps(assignment: Assignment, step: tf.Tensor, end: tf.Tensor) -> 
 
 def _of_epoch(
     groups: tf.data.Dataset,
-    assignment: Assignment,
     records: RecordReader,
     epoch: Epoch,
     begin: tf.Tensor,
@@ -169,11 +164,12 @@ def _of_epoch(
     ``ranks_of`` returns the ranks of steps, given the first one and the one after the last one.
     """
     if not records.numbered:
-        steps = tf.data.Dataset.range(begin, end, assignment.group)
+        group = records.plan.assignment.group
+        steps = tf.data.Dataset.range(begin, end, group)
         numbered = replace(records, numbered=True)
 
         def explain(step: tf.Tensor) -> tf.Tensor:
-            starts, counts = ranks_of(step, tf.minimum(step + assignment.group, end))
+            starts, counts = ranks_of(step, tf.minimum(step + group, end))
             rows = numbered.read(epoch, starts, counts)
             numbers, _ = rows.batch(tf.reduce_sum(counts)).get_single_element()
             return explained(records.shards, numbers)

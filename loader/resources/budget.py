@@ -14,7 +14,6 @@ from tfshards.loader.examples.batches import Ahead
 from tfshards.loader.examples.content import Content
 from tfshards.loader.options.image import Image
 from tfshards.loader.order.assignment import STREAM_BYTES
-from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.shards import Shards
@@ -168,11 +167,9 @@ def ahead_within(sizes: Sizes, budget: int, ahead: Ahead) -> Ahead:
     )
 
 
-def forecast(
-    source: OpenSplit, plan: ReadPlan, reader: RecordReader, content: Content, spec: object
-) -> Sizes:
+def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: object) -> Sizes:
     """Return the sizes of what the pipeline processes."""
-    assignment, shards = plan.assignment, reader.shards
+    plan, assignment, shards = reader.plan, reader.plan.assignment, reader.shards
     lengths = record_lengths(shards, source.split)
     pixels = most_pixels(source, shards, lengths, tuple(content.images))
     group = longest_records(lengths, assignment.group * assignment.batch_size)
@@ -235,13 +232,9 @@ def decoding_bytes(image: Image, pixels: int, sample: int = 1) -> int:
 
 
 def _ever_less(ahead: Ahead) -> Iterator[Ahead]:
-    yield ahead
-    while ahead.batches > 1:
-        ahead = replace(ahead, batches=ahead.batches - 1)
-        yield ahead
-    if ahead.parsed > 1:
-        ahead = replace(ahead, parsed=1)
-        yield ahead
-    while ahead.decoded > 1:
-        ahead = replace(ahead, decoded=ahead.decoded // 2)
-        yield ahead
+    for batches in range(ahead.batches, 0, -1):
+        yield replace(ahead, batches=batches)
+    decoded = ahead.decoded
+    while decoded:
+        yield Ahead(decoded, batches=1, parsed=1)
+        decoded //= 2

@@ -6,8 +6,9 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
@@ -15,17 +16,17 @@ from tfshards.loader.examples.content import make_content
 from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.image import Boxes, Image
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.options.position import Shuffle
-from tfshards.loader.options.selection import Mix
+from tfshards.loader.options.selection import Mix, Shuffle
 from tfshards.loader.order.plan import make_plan
 from tfshards.loader.order.source import OpenSplit, open_source
 from tfshards.loader.pipeline import is_numbered, load_dataset
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
-from tfshards.loader.speed.speeds import Speeds
 from tfshards.schemas import OptionsError
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import RemotePath
 from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.summary import table
 
 _CHUNK_BYTES = 1 << 20
 # as many as the streams that the loader reads at the same time
@@ -199,8 +200,7 @@ def bench(
         records = rate_in_graph(load_dataset(replace(encoded, select=(smallest,))), of_batch, seconds)
     else:
         shards, numbered = open_shards(source, options), is_numbered(content, plan.assignment)
-        reader = RecordReader(shards, plan.population, plan.order, plan.record_bytes, numbered)
-        groups = read_groups(plan, reader).prefetch(2)
+        groups = read_groups(RecordReader(shards, plan, numbered)).prefetch(2)
         records = rate_in_graph(groups, lambda *group: tf.size(group[-1][-1][0]), seconds)
     loaded = load_dataset(options)
     stages: dict[str, Callable[[float], float]] = {
@@ -236,3 +236,117 @@ def _disk_rate(source: OpenSplit, num_examples: int, seconds: float) -> float | 
             left, counted = left - taken, counted + taken
     speed = cold_bytes_per_second(files, seconds)
     return None if speed is None else speed * counted / sum(num_bytes for _, num_bytes in files)
+
+
+Limit: TypeAlias = Literal["disk", "store", "records", "parsing", "decoding", "Python"]
+
+_MB = 1_000_000
+_ADVICE: Mapping[str, str] = {
+    "disk": "examples are read faster from memory than from this disk: put the dataset on a faster disk, or "
+    'cache="disk:PATH" on one; if the dataset fits in memory, only the first epoch waits for the disk',
+    "store": 'keep what is fetched on a local disk with cache="disk:PATH", and run close to the store',
+    "records": "reading records from the page cache takes the most time: little is left to gain, unless the "
+    "shards are compressed, which `tfshards reshard --compression none` changes",
+    "parsing": "parsing takes the most time: deliver only the features that you need with select=, use "
+    "larger batches if they are small, and store lists of numbers that have one length as arrays",
+    "decoding": "decoding takes the most time: decode to a smaller Image(size=), store smaller images "
+    "(tfshards build --resize), let the JPEG decoder shrink them with Image(dct_scaling=True), or use more "
+    "cores",
+    "Python": "the loop in Python takes the most time: use larger batches, or several steps in one "
+    "tf.function (steps_per_execution= in Keras)",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Speeds:
+    """Examples per second that this machine reaches up to each stage; None where it was not measured.
+
+    Attributes:
+        dataset: path of the dataset.
+        split: name of the split.
+        batch_size: examples per batch.
+        record_bytes: mean bytes of a record.
+        num_examples: number of examples that were read again and again.
+        is_remote: whether the dataset is in an object store.
+        disk: reading the files, without the page cache.
+        records: reading records: from the page cache, or from the store.
+        parsed: also parsing them.
+        decoded: also decoding images and calling ``map_fn``.
+        delivered: also iterating over the batches in Python.
+    """
+
+    dataset: str
+    split: str
+    batch_size: int
+    record_bytes: float
+    num_examples: int
+    is_remote: bool
+    disk: float | None
+    records: float
+    parsed: float
+    decoded: float | None
+    delivered: float
+
+    @property
+    def limit(self) -> Limit:
+        """The slowest stage, or the disk if it is slower than all stages together.
+
+        The time of a stage is by how much an example takes longer with it than without it.
+        """
+        if self.disk is not None and self.disk < self.delivered:
+            return "disk"
+        last = self.decoded or self.parsed
+        times: dict[Limit, float] = {
+            "store" if self.is_remote else "records": 1 / self.records,
+            "parsing": 1 / self.parsed - 1 / self.records,
+            "decoding": 1 / last - 1 / self.parsed,
+            "Python": 1 / self.delivered - 1 / last,
+        }
+        return max(times, key=lambda name: times[name])
+
+    @property
+    def advice(self) -> str:
+        """What to change about the limit."""
+        return _ADVICE[self.limit]
+
+    def __repr__(self) -> str:
+        """Return the table that ``tfshards bench`` prints."""
+        head = (f"{self.split}, batch {self.batch_size}", "examples/s", "MB/s of records")
+        return "\n".join([*table([head, *self._rows()]), f"limit: {self.limit}; {self.advice}"])
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the figures, the limit and the advice as a JSON object."""
+        stages = self._stages()
+        return {
+            "dataset": self.dataset,
+            "split": self.split,
+            "batch_size": self.batch_size,
+            "record_bytes": round(self.record_bytes, 1),
+            "num_examples": self.num_examples,
+            "examples_per_second": {name: round(rate, 1) for name, rate in stages.items()},
+            "bytes_per_second": {name: round(rate * self.record_bytes) for name, rate in stages.items()},
+            "limit": self.limit,
+            "advice": self.advice,
+        }
+
+    def _stages(self) -> dict[str, float]:
+        named = {
+            "disk": self.disk,
+            "store" if self.is_remote else "records": self.records,
+            "parsed": self.parsed,
+            "decoded": self.decoded,
+            "delivered": self.delivered,
+        }
+        return {name: rate for name, rate in named.items() if rate is not None}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        names = {
+            "disk": "read from the disk",
+            "records": "records, in the page cache",
+            "store": "records, from the store",
+            "delivered": "delivered to Python",
+        }
+        return [
+            (names.get(name, name), f"{rate:,.0f}", f"{rate * self.record_bytes / _MB:,.1f}")
+            for name, rate in self._stages().items()
+        ]

@@ -8,7 +8,7 @@ from typing import cast
 import tensorflow as tf
 
 from tfshards.loader.graph.raw_ops import JsonState
-from tfshards.loader.options.position import Facts, Position
+from tfshards.loader.options.selection import Facts, Position
 from tfshards.loader.options.validation import check_integer
 from tfshards.schemas import OptionsError
 

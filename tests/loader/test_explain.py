@@ -13,7 +13,7 @@ from tfshards.loader import pipeline
 from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
-from tfshards.loader.records.explain import explained
+from tfshards.loader.records.intervals import explained
 
 from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of
 

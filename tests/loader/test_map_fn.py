@@ -101,18 +101,6 @@ def test_stored_order_uses_seed_0_and_each_pass_is_the_next_epoch(numbered):
         assert by_example(read) == epoch
 
 
-def test_the_seed_works_with_the_stateless_functions_of_tensorflow(numbered):
-    def draw(example, seed):
-        one, two = tf.unstack(tf.random.split(seed))
-        words = [tf.random.stateless_uniform([], each) for each in (seed, one, two)]
-        return tf.stack([*words, tf.random.stateless_normal([], tf.random.fold_in(seed, 7))])
-
-    dataset = loader.load(numbered(SIZES), batch_size=COUNT, map_fn=draw)
-    (first,), (second,) = dataset.as_numpy_iterator(), dataset.as_numpy_iterator()
-    assert first.shape == (COUNT, 4)
-    assert len(np.unique([first, second])) == 8 * COUNT
-
-
 def test_python_conditions_on_tensors_work_and_images_are_decoded_in_their_own_size(photos):
     def grow(example, _):
         assert list(example) == ["photo", "label", "empty"]
@@ -201,13 +189,6 @@ def test_errors_in_the_function_are_raised_unchanged(photos):
         loader.load(photos, batch_size=2, map_fn=no_such_name)
     assert any("test_map_fn.py" in line and "no_such_name" in line for line in lines(error))
 
-    def reshaped(example, _):
-        return tf.reshape(example["label"], [3])
-
-    with pytest.raises(ValueError, match="Cannot reshape a tensor with 1 elements") as error:
-        loader.load(photos, batch_size=2, map_fn=reshaped)
-    assert any("test_map_fn.py" in line and "reshaped" in line for line in lines(error))
-
     def failing(example, _):
         tf.debugging.assert_less(example["label"], tf.constant(1, tf.int64), "an odd one")
         return example["label"]
@@ -224,17 +205,12 @@ def unknown(example, _):
     ("options", "message"),
     [
         ({"map_fn": "flip"}, "map_fn='flip' must be a function of an example and its seed"),
-        ({"map_fn": lambda example: 1}, r"map_fn\(example\) is called as map_fn\(example, seed\): too many"),
-        (
-            {"map_fn": lambda example, seed, table: 1},
-            r"map_fn\(example, seed, table\) is called as map_fn\(example, seed\): missing a .*'table'",
-        ),
         ({"map_fn": lambda example, seed: None}, "map_fn returns None; return tensors, alone"),
         ({"map_fn": lambda example, seed: {}}, "map_fn returns {}; it must return the tensors"),
-        ({"map_fn": unknown}, r"map_fn returns 'a/b' as a tensor of shape \(1, None\): .* tf.ensure_shape"),
+        ({"map_fn": unknown}, r"map_fn returns a tensor of shape \(1, None\): .* tf.ensure_shape"),
         (
             {"map_fn": lambda example, seed: (seed, tf.sparse.from_dense(seed))},
-            "map_fn returns '1' as SparseTensor; return tensors, alone or in dicts and tuples",
+            "map_fn returns SparseTensor; return tensors, alone or in dicts and tuples",
         ),
         (
             {"map_fn": lambda example, seed: example["photo"], "image": Image()},
