@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.errors import fault, raises
+from tests.errors import raises
 from tfshards.loader import Shuffle, Worker
 from tfshards.loader.order.assignment import (
     Assignment,
@@ -198,20 +198,8 @@ def test_the_default_lanes_do_not_depend_on_the_workers_that_divide_them():
     assert num_lanes(12, 3, 6) == 6
 
 
-@pytest.mark.parametrize(
-    ("global_batch_size", "num_workers", "lanes", "message"),
-    [
-        (12, 1, 5, fault("lanes-batch", wanted=5, global_batch_size=12)),
-        (12, 3, 4, fault("lanes-workers", wanted=4, num_workers=3)),
-    ],
-)
-def test_lanes_that_do_not_fit_are_refused(global_batch_size, num_workers, lanes, message):
-    with raises(OptionsError, message):
-        assign(
-            100,
-            Stored(10),
-            batch_size=global_batch_size // num_workers,
-            worker=Worker(0, num_workers),
-            remainder="drop",
-            shuffle=Shuffle(lanes=lanes),
-        )
+def test_lanes_that_do_not_fit_are_refused():
+    with raises(OptionsError, "lanes-batch", wanted=5, global_batch_size=12):
+        num_lanes(12, 1, 5)
+    with raises(OptionsError, "lanes-workers", wanted=4, num_workers=3):
+        num_lanes(12, 3, 4)

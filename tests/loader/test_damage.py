@@ -14,6 +14,8 @@ from tfshards.schemas import Feature, FormatError, Schema, Totals, read_manifest
 from tfshards.schemas.index import index_path
 from tfshards.schemas.manifest_file import write_manifest
 
+from .conftest import shard_of
+
 SIZES = [6, 5, 7]
 
 
@@ -21,11 +23,6 @@ SIZES = [6, 5, 7]
 def copied(numbered, tmp_path):
     """Return a dataset of three shards that a test may damage."""
     return shutil.copytree(numbered(SIZES), tmp_path / "copy")
-
-
-def shard_of(path, index):
-    (found,) = path.glob(f"*-{index:05d}-of-{len(SIZES):05d}")
-    return found
 
 
 def records(shard):
@@ -36,13 +33,6 @@ def rewrite(shard, kept):
     with tf.io.TFRecordWriter(str(shard)) as writer:
         for record in kept:
             writer.write(record)
-
-
-def edit_manifest(path, change):
-    manifest = path / "dataset.json"
-    document = json.loads(manifest.read_text())
-    change(document)
-    manifest.write_text(json.dumps(document))
 
 
 def test_a_missing_shard_is_named(copied):
@@ -87,11 +77,7 @@ def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path):
     ("content", "message"),
     [
         (None, "cannot be read: No such file"),
-        (b"0 16\nnothing\n", "line 2: is 'nothing', must be two integers and a newline"),
-        (b"\xff\xfe", "holds characters other than digits and spaces"),
         (b"", "has 0 records of 0 bytes, but the manifest lists 5 of"),
-        (b"0 30\n31 30\n", "line 2: is 31 30, but the record starts at 30"),
-        (b"0 30\n30 30\n", "has 2 records of 60 bytes, but the manifest lists 5 of"),
     ],
 )
 def test_error_names_a_missing_or_wrong_index(copied, content, message):
@@ -120,15 +106,10 @@ def test_error_for_a_shard_that_shrinks_while_it_is_open_names_its_number_of_rec
         list(dataset)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: d.update(name="e"), "digest: does not match: the manifest was changed or damaged"),
-    ],
-)
-def test_an_edited_manifest_is_rejected(copied, change, message):
-    edit_manifest(copied, change)
-    with pytest.raises(FormatError, match=message):
+def test_an_edited_manifest_is_rejected(copied):
+    document = json.loads((copied / "dataset.json").read_text())
+    (copied / "dataset.json").write_text(json.dumps({**document, "name": "e"}))
+    with pytest.raises(FormatError, match="digest: does not match: the manifest was changed or damaged"):
         loader.load(copied, batch_size=2)
 
 

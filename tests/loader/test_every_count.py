@@ -9,14 +9,10 @@ from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
 from tfshards.loader.order.assignment import num_steps
-from tfshards.loader.records.record_reader import interval_table
-from tfshards.loader.records.shards import Shards
 
 SHARDS, WORKERS = range(1, 10), range(1, 9)
 
 
-# fewer than shards, a batch, one more, primes, and what 2, 3, 4 and 5 divide
-COUNTS = (0, 1, 2, 3, 7, 8, 9, 31, 60, 61)
 ORDERS = (None, Shuffle(how="full", seed=1), Shuffle(seed=2), Shuffle(seed=3, run=2, lanes=1))
 REMAINDERS = ("drop", "pad", "keep")
 
@@ -25,33 +21,6 @@ def sizes_of(count, num_shards):
     """Return the sizes of shards: uneven, and some of them 0 if there are few examples."""
     cuts = np.random.default_rng([count, num_shards]).integers(0, count + 1, num_shards - 1)
     return np.diff([0, *np.sort(cuts), count])
-
-
-def without_files(sizes):
-    none = np.zeros(0, np.int64)
-    return Shards(
-        paths=("",) * len(sizes),
-        sizes=sizes,
-        offsets=none,
-        first_offsets=none,
-        stride=1,
-        compression="",
-        buffer_bytes=0,
-        bad_starts=none,
-        bad_ends=none,
-    )
-
-
-@pytest.mark.parametrize("num_shards", SHARDS)
-def test_the_positions_of_the_stored_order_are_those_of_all_records(num_shards):
-    for count in COUNTS:
-        sizes = sizes_of(count, num_shards)
-        table = interval_table(without_files(sizes))
-        positions = np.arange(count)
-        shard, to_record, to_number = table.columns[np.searchsorted(table.ends, positions, side="right")].T
-        assert (to_number == 0).all()
-        records = list(zip(shard.tolist(), (positions + to_record).tolist(), strict=True))
-        assert records == [(index, record) for index, size in enumerate(sizes) for record in range(size)]
 
 
 # each remainder with each order

@@ -34,29 +34,6 @@ def test_shuffled_epochs_drop_different_examples(numbered):
     assert len(set().union(*dropped)) > 1
 
 
-@pytest.mark.parametrize(
-    ("remainder", "shuffle"), [("pad", None), ("keep", MIXED), ("pad", Shuffle(seed=5, run=2))]
-)
-def test_several_epochs_in_one_dataset_each_hold_every_example_once(numbered, remainder, shuffle):
-    workers = load_all(numbered([5, 4, 4]), 2, 2, remainder=remainder, shuffle=shuffle, epochs=3)
-    steps = 4
-    assert {len(read) for read in workers} == {3 * steps}
-    orders = []
-    for epoch in range(3):
-        taken = [batch for read in workers for batch in read[epoch * steps : (epoch + 1) * steps]]
-        found = [
-            number
-            for batch in taken
-            for number, weight in zip(
-                batch["number"], batch.get("sample_weight", [1] * len(batch["number"])), strict=True
-            )
-            if weight
-        ]
-        assert sorted(found) == list(range(13))
-        orders.append(found)
-    assert (orders[0] == orders[1] == orders[2]) == (shuffle is None)
-
-
 @pytest.mark.parametrize("shuffle", mostly_nightly([None, MIXED], [MIXED]))
 def test_endless_datasets_continue_with_the_next_epoch(numbered, shuffle):
     path = numbered([5, 4, 4])

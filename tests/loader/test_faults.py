@@ -34,13 +34,6 @@ RARELY = [] if "TORTURE_FAULTS" in os.environ else [pytest.mark.nightly]
         ("gzip", MANY, "keep"),
         pytest.param("gzip", MANY, "drop", marks=RARELY),
     ],
-    ids=[
-        "records of many lengths",
-        "records of many lengths, numbered",
-        "records of one length",
-        "gzip, numbered",
-        "gzip",
-    ],
 )
 def test_every_fault_raises_or_is_harmless(
     programs, write_dataset, tmp_path, compression, lengths, remainder

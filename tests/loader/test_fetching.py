@@ -394,13 +394,6 @@ def test_what_ended_pipelines_have_left_counts_and_gives_way_to_those_that_run(t
     assert sum(following.found.values()) == left_in(tmp_path) == 500
 
 
-def test_the_last_pipelines_to_end_leave_no_more_than_the_bound(tmp_path):
-    folders = [BlockFolder(tmp_path, "train", 1000, 900) for _ in range(4)]
-    for folder in folders:
-        folder.close(written(folder, 4))
-    assert left_in(tmp_path) == 1000
-
-
 def test_what_is_taken_over_is_not_trimmed(tmp_path):
     ended = BlockFolder(tmp_path, "train", 1000, 900)
     running = BlockFolder(tmp_path, "train", 1000, 900)

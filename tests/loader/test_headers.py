@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader.integrity import files as headers
-from tfshards.schemas import Feature, FormatError, Schema, read_manifest
+from tfshards.schemas import FormatError, read_manifest
 from tfshards.schemas.digests import masked_crc32c_of_rows
 from tfshards.schemas.index import index_path, parse_index
 
-SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
+from .conftest import TEXTS, frames_of, shard_of
+
 SIZES = [6, 25, 0]
 
 
@@ -21,7 +22,7 @@ SIZES = [6, 25, 0]
 def made(request, write_dataset, tmp_path_factory):
     shards = [[{"number": n, "text": b"x" * (n % 5 * 10)} for n in range(size)] for size in SIZES]
     path = tmp_path_factory.mktemp("made") / request.param
-    return write_dataset(path, SCHEMA, {"train": shards}, compression=request.param)
+    return write_dataset(path, TEXTS, {"train": shards}, compression=request.param)
 
 
 # Bytes read at a time, bytes per record above which only headers are read, and the reason.
@@ -37,12 +38,11 @@ def test_an_intact_dataset_passes(made, monkeypatch, block, sparse, reason):
 
 
 def second(path):
-    (found,) = path.glob("*-00001-of-00003")
-    return found
+    return shard_of(path, 1)
 
 
 def offsets(shard):
-    return parse_index((shard.parent / index_path(shard.name)).read_text(), "index").offsets
+    return frames_of(shard).offsets
 
 
 def write_at(record, within, content):
@@ -145,12 +145,8 @@ def test_error_names_a_shard_removed_during_the_check(made, tmp_path):
     second(path).unlink()
     problems = headers.header_problems(path, shards, indexes, manifest.compression)
     assert [str(problem) for problem in problems] == [
-        f"{second_name(made)}: cannot be read: No such file or directory"
+        f"{second(made).name}: cannot be read: No such file or directory"
     ]
-
-
-def second_name(path):
-    return second(path).name
 
 
 def test_distribute_checks_and_skips_as_load_does(numbered, tmp_path):

@@ -99,13 +99,3 @@ def test_images_of_different_seeds_are_cropped_and_flipped_differently(pairs):
     alone = by_number(loader.load(pairs, batch_size=7, image={"mask": cropped(5, channels=1)}))
     for number, row in rows.items():
         assert np.array_equal(row["mask"], alone[number]["mask"]), "no crop depends on another image's"
-
-
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_channels_unknown_to_the_schema_are_those_of_the_image(pairs, channels):
-    image = {"thumb": Image(channels=channels)}
-    dataset = loader.load(pairs, batch_size=7, image=image)
-    assert dataset.element_spec["thumb"] == tf.TensorSpec((7, 4, 5, channels), tf.uint8)
-    (batch,) = dataset.as_numpy_iterator()
-    colors = batch["thumb"][..., :3]
-    assert np.array_equal(colors, np.broadcast_to(np.arange(7)[:, None, None, None], colors.shape))

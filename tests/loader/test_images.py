@@ -148,11 +148,6 @@ def photos(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
 
 
-def test_without_image_the_stored_bytes_are_delivered(photos):
-    (batch,) = loader.load(photos, batch_size=7).as_numpy_iterator()
-    assert [tf.io.decode_image(encoded).shape[:2] for encoded in batch["image"]] == SIZES
-
-
 def test_batches_of_images_have_a_static_shape_and_the_pixels_of_their_bytes(photos):
     dataset = loader.load(photos, batch_size=3, image=Image((8, 6), "center"), remainder="pad")
     assert dataset.element_spec["image"] == tf.TensorSpec((3, 8, 6, 3), tf.uint8)

@@ -113,18 +113,10 @@ def test_lists_do_not_change_the_order(listed, order, image):
     assert [row["number"] for row in found] == wanted, reason
 
 
-SPECS = [
-    ({}, 4),
-    ({"shuffle": Shuffle(run=2)}, 4),
-    ({"shuffle": MIXED}, 4),
-    ({"image": Image()}, 4),
-    ({"remainder": "pad"}, 4),
-    ({"remainder": "keep"}, None),
-    ({"remainder": "keep", "image": Image()}, None),
-]
+SPECS = [({}, 4), ({"image": Image()}, 4), ({"remainder": "pad"}, 4), ({"remainder": "keep"}, None)]
 
 
-@pytest.mark.parametrize(("options", "num_rows"), mostly_nightly(SPECS, SPECS[3:6]))
+@pytest.mark.parametrize(("options", "num_rows"), mostly_nightly(SPECS, SPECS[1:]))
 def test_specs_have_the_batch_size_and_an_unknown_length(listed, options, num_rows):
     path = listed([5, 4, 4])
     spec = loader.load(path, batch_size=4, **options).element_spec
@@ -189,15 +181,6 @@ def test_every_dtype_is_read_exactly(write_dataset, tmp_path):
             wanted = extremes(feature.dtype)[:length]
             # as text, in which -0.0 is not 0.0
             assert (feature, repr(row)) == (feature, repr(wanted.tolist()))
-
-
-def test_a_list_of_another_kind_than_in_the_schema_is_an_error(write_dataset, tmp_path):
-    words = Schema((Feature("x", "float", "float32", (None,)),))
-    path = write_dataset(tmp_path / "floats", words, {"train": [[{"x": [1.5]}]]})
-    text = (path / "dataset.json").read_text().replace('"float"', '"int"').replace("float32", "int64")
-    (path / "dataset.json").write_text(with_digest(text))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Key: x.*Data types don't match"):
-        list(loader.load(path, batch_size=1))
 
 
 def test_values_that_do_not_fill_their_rows_are_an_error(write_dataset, tmp_path):

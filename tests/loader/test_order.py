@@ -184,10 +184,3 @@ def test_a_run_resumes_exactly_where_it_stopped(numbered, position, shuffle, num
         passed = position.epoch * per_epoch + position.step
         assert len(rest) == 3 * per_epoch - passed, reason
         assert steps(rest) == whole[passed:], reason
-
-
-def test_an_endless_run_can_be_resumed_in_a_later_epoch(numbered):
-    endless = load(numbered, shuffle=Shuffle(seed=3), epochs=None, start=Position(7, 4))
-    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
-    wanted = load(numbered, shuffle=Shuffle(seed=3), epochs=9, start=Position(7, 4))
-    assert steps(endless.take(len(wanted))) == steps(wanted)

@@ -1,4 +1,4 @@
-"""TensorFlow's raw, experimental and private parts, each called for real against its public equivalent."""
+"""Stages of tf.data and other raw or private parts of TensorFlow, compared with their public equivalents."""
 
 import ast
 import re
@@ -12,6 +12,7 @@ import tensorflow as tf
 from tests.loader.conftest import NUMBERS
 from tfshards import loader
 from tfshards.loader.graph import raw_ops
+from tfshards.loader.graph.stages import flat_mapped, interleaved, mapped, unbatched
 
 LOADER = Path(__file__).parents[2] / "loader"
 RAW_OPS = LOADER / "graph" / "raw_ops.py"
@@ -40,21 +41,61 @@ def operations(request, monkeypatch):
         yield
 
 
-def call_of(dataset, function, specs):
-    function = raw_ops.traced(function, [NUMBER])
-    return raw_ops.Call(raw_ops.to_variant(dataset), function, specs)
+def elements():
+    pairs = tf.reshape(tf.range(18.0), [9, 2])
+    return tf.data.Dataset.from_tensor_slices(({"z": tf.range(9), "a": (pairs,)}, tf.range(9) % 4))
 
 
-def numbers_of(variant):
-    return [int(number) for number in raw_ops.from_variant(variant, NUMBER)]
+def rows(dataset):
+    return [tf.nest.map_structure(lambda value: value.tolist(), row) for row in dataset.as_numpy_iterator()]
+
+
+def worked(named, number):
+    return number, {"sum": tf.reduce_sum(named["a"][0]), "again": named}
+
+
+def counted(named, number):
+    count = tf.cast(number, tf.int64)
+    return tf.data.Dataset.range(count).map(lambda index: (index, named))
+
+
+@pytest.mark.parametrize("calls", [None, 3])
+def test_map_and_interleave_give_the_elements_of_tf_data(calls):
+    given = elements()
+    for ours, theirs in [
+        (mapped(given, worked, calls), given.map(worked, calls)),
+        (flat_mapped(given, counted), given.flat_map(counted)),
+        (
+            interleaved(given, counted, 3, 2, calls),
+            given.interleave(counted, 3, 2, num_parallel_calls=calls, deterministic=calls and True),
+        ),
+        (mapped(given.batch(2), worked, calls), given.batch(2).map(worked, calls)),
+        (unbatched(given.batch(2)), given.batch(2).unbatch()),
+    ]:
+        assert ours.element_spec == theirs.element_spec
+        assert ours.cardinality() in (theirs.cardinality(), tf.data.UNKNOWN_CARDINALITY)
+        assert rows(ours) == rows(theirs)
+        assert len(rows(ours)) >= 5
+
+
+def test_ragged_lists_can_be_mapped_and_unbatched():
+    given = tf.data.Dataset.range(5).batch(2)
+    ragged = mapped(given, lambda numbers: tf.RaggedTensor.from_row_lengths(numbers, tf.ones_like(numbers)))
+    assert [row.to_list() for row in mapped(ragged, lambda rows: rows * 2)] == [[[0], [2]], [[4], [6]], [[8]]]
+    assert [row.numpy().tolist() for row in unbatched(ragged)] == [[0], [1], [2], [3], [4]]
+
+
+def test_a_branch_in_a_function_that_returns_datasets_raises_instead_of_deadlocking():
+    def branches(number):
+        count = tf.cond(number > 3, lambda: number, lambda: 2 * number)
+        return tf.data.Dataset.range(count)
+
+    with pytest.raises(TypeError, match=r"If'\] in a function that returns a dataset could deadlock"):
+        flat_mapped(tf.data.Dataset.range(5), branches)
 
 
 def squares(number):
     return number * number
-
-
-def up_to(number):
-    return tf.data.Dataset.range(number)
 
 
 def test_a_function_without_autograph_is_traced_as_python_runs_it():
@@ -85,50 +126,6 @@ def test_a_function_that_is_not_inlined_is_a_call_in_the_graph_of_its_caller():
     assert "Mul" not in {node.op for node in caller.graph.as_graph_def().node}
 
 
-def test_a_dataset_survives_conversion_to_a_variant_and_back():
-    given = tf.data.Dataset.range(4).batch(2)
-    again = raw_ops.from_variant(raw_ops.to_variant(given), given.element_spec)
-    assert again.element_spec == given.element_spec
-    assert [batch.tolist() for batch in again.as_numpy_iterator()] == [[0, 1], [2, 3]]
-
-
-@pytest.mark.parametrize(
-    "mapped",
-    [
-        raw_ops.map_dataset,
-        lambda call: raw_ops.map_dataset(call, 3),
-        lambda call: raw_ops.map_dataset(call, in_calling_thread=True),
-    ],
-    ids=["in turn", "three at a time", "in the calling thread"],
-)
-def test_map_gives_the_elements_of_tf_data(mapped):
-    given = tf.data.Dataset.range(50)
-    found = numbers_of(mapped(call_of(given, squares, [NUMBER])))
-    assert found == [int(number) for number in given.map(squares)]
-    for calls in (None, 3):
-        variant = raw_ops.map_dataset(call_of(given, squares, [NUMBER]), calls)
-        assert len(raw_ops.from_variant(variant, NUMBER)) == 50
-
-
-def test_flat_map_gives_the_elements_of_tf_data():
-    given = tf.data.Dataset.range(6)
-    call = call_of(given, lambda number: raw_ops.to_variant(up_to(number)), [NUMBER])
-    assert numbers_of(raw_ops.flat_map_dataset(call)) == [int(number) for number in given.flat_map(up_to)]
-
-
-@pytest.mark.parametrize("calls", [None, 2])
-def test_interleave_gives_the_elements_of_tf_data(calls):
-    given = tf.data.Dataset.range(7)
-    call = call_of(given, lambda number: raw_ops.to_variant(up_to(number)), [NUMBER])
-    wanted = given.interleave(up_to, 3, 2)
-    assert numbers_of(raw_ops.interleave_dataset(call, 3, 2, calls)) == [int(number) for number in wanted]
-
-
-def test_unbatch_gives_the_elements_of_tf_data():
-    given = tf.data.Dataset.range(7).batch(3)
-    assert numbers_of(raw_ops.unbatch_dataset(raw_ops.to_variant(given), [NUMBER])) == list(range(7))
-
-
 @pytest.mark.parametrize("compression", ["", "GZIP"])
 def test_records_are_read_from_the_beginning_or_from_an_offset(tmp_path, compression):
     path, records = str(tmp_path / "records"), [b"a" * length for length in (3, 0, 40, 7)]
@@ -146,38 +143,6 @@ def test_records_are_read_from_the_beginning_or_from_an_offset(tmp_path, compres
                 lambda start, ahead=buffer_bytes: raw_ops.tfrecord_dataset(path, compression, ahead, start)
             )
             assert list(rest.as_numpy_iterator()) == records[first:]
-
-
-def test_an_asserted_cardinality_is_known_and_checked():
-    unknown = tf.data.Dataset.range(6).filter(lambda number: number % 2 == 0)
-    assert len(raw_ops.with_cardinality(unknown, 3)) == 3
-    assert raw_ops.with_cardinality(unknown, tf.data.UNKNOWN_CARDINALITY) is unknown
-    with pytest.raises(
-        tf.errors.FailedPreconditionError, match="to contain 2 elements but contained at least 3"
-    ):
-        list(raw_ops.with_cardinality(unknown, 2))
-
-
-def test_the_options_keep_order_and_graph_and_forbid_sharding():
-    options = raw_ops.pipeline_options()
-    assert options.deterministic is True
-    assert options.autotune.enabled is False
-    assert options.experimental_optimization.apply_default_optimizations is False
-    assert options.experimental_distribute.auto_shard_policy.name == "OFF"
-    given = tf.data.Dataset.range(3).with_options(options)
-    assert [int(number) for number in given] == [0, 1, 2]
-
-
-def test_a_dataset_without_prefetching_works_on_demand():
-    worked = []
-
-    def work(number):
-        worked.append(int(number))
-        return number
-
-    given = tf.data.Dataset.range(100).map(lambda number: tf.numpy_function(work, [number], tf.int64))
-    next(iter(raw_ops.not_prefetched(given)))
-    assert worked == [0]
 
 
 def test_gather_and_upper_bound_match_tensorflow():
@@ -209,30 +174,6 @@ def test_a_failing_operation_raises_with_its_text():
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="the shard s7 is damaged"):
         failing(tf.constant("s7"))
-
-
-def test_a_distributed_dataset_keeps_its_length():
-    # two replicas, and parameter servers, are devices of other processes: test_distribute.py,
-    # test_parameter_servers.py
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    data = raw_ops.distributed(strategy, tf.data.Dataset.range(6).batch(2))
-    assert isinstance(data, tf.distribute.DistributedDataset)
-    assert int(data.cardinality) == 3
-    assert [batch.numpy().tolist() for batch in data] == [[0, 1], [2, 3], [4, 5]]
-
-
-def test_a_value_is_made_for_each_replica():
-    strategy, made = tf.distribute.MirroredStrategy(["CPU:0"]), iter([tf.constant(7)])
-    value = raw_ops.values_by_replica(strategy, lambda: next(made))
-    assert [int(each) for each in strategy.experimental_local_results(value)] == [7]
-    assert next(made, None) is None
-
-
-def test_a_checkpoint_keeps_a_json_value(tmp_path):
-    kept, restored = raw_ops.JsonState({"seed": 2**62, "run": None}), raw_ops.JsonState(None)
-    path = tf.train.Checkpoint(state=kept).save(str(tmp_path / "checkpoint"))
-    tf.train.Checkpoint(state=restored).restore(path).expect_partial()
-    assert restored.value == {"seed": 2**62, "run": None}
 
 
 # Only raw_ops.py uses names without a compatibility promise of TensorFlow

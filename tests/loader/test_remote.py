@@ -202,21 +202,6 @@ def test_what_reads_everything_first_is_refused(remote):
         batches(f"{remote}/nothing")
 
 
-def test_models_and_replicas_read_it(local, remote):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    found = loader.distribute(strategy, remote, global_batch_size=40, shuffle=SHUFFLE, select=("number",))
-    expected = [batch[0] for batch in batches(local, batch_size=40)]
-    assert [batch[0].numpy().tolist() for batch in found] == expected
-    options = {"batch_size": 20, "shuffle": SHUFFLE, "select": ("number",)}
-    for one, other in zip(
-        loader.per_device(["CPU:0", "CPU:0"], remote, how="parts", **options),
-        loader.per_device(["CPU:0", "CPU:0"], local, how="parts", **options),
-        strict=True,
-    ):
-        pairs = zip(one.train, other.train, strict=True)
-        assert all(np.array_equal(left[0], right[0]) for left, right in pairs)
-
-
 def test_reading_from_a_store_is_measured(remote, local, monkeypatch):
     speeds = loader.bench(remote, batch_size=20, seconds=0.05)
     assert (speeds.is_remote, speeds.disk, speeds.num_examples) == (True, None, COUNT)

@@ -30,20 +30,18 @@ def trained(numbered, folder, epochs):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Return the folder of a run after each number of epochs, of which it keeps two checkpoints."""
-    return {epochs: tmp_path_factory.mktemp("runs") / str(epochs) for epochs in range(1, EPOCHS + 2)}
+def runs(numbered, tmp_path_factory):
+    """Return the folder and the result of undisturbed runs by their number of epochs."""
+    folders = {epochs: tmp_path_factory.mktemp("runs") / str(epochs) for epochs in range(1, EPOCHS + 2)}
+    return {epochs: (folder, trained(numbered, folder, epochs)) for epochs, folder in folders.items()}
 
 
 @pytest.fixture
-def saved(runs, numbered, tmp_path):
+def saved(runs, tmp_path):
     """A folder with the checkpoints 2 and 3, and the results of undisturbed runs by their epochs."""
-    results = {}
-    for epochs, folder in runs.items():
-        results[epochs] = trained(numbered, folder, epochs)
-    shutil.copytree(runs[EPOCHS], tmp_path / "saved")
+    shutil.copytree(runs[EPOCHS][0], tmp_path / "saved")
     assert sorted(path.stem for path in (tmp_path / "saved").glob("*.index")) == ["ckpt-2", "ckpt-3"]
-    return tmp_path / "saved", results
+    return tmp_path / "saved", {epochs: result for epochs, (_, result) in runs.items()}
 
 
 def truncate(path):

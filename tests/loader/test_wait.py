@@ -1,57 +1,89 @@
 """``InputWait`` with inputs and steps of known duration."""
 
-import json
-from pathlib import Path
+import time
 
+import keras
 import pytest
+import tensorflow as tf
 
-from tests.tables import mostly_nightly
+from tests.errors import raises
 from tfshards import loader
+from tfshards.schemas import OptionsError
 
-PROGRAM = Path(__file__).with_name("waiting.py")
-# cases between others, each of which takes a second of sleep
-LEFT_OUT = ["fit, half", "mirrored fit, fed", "mirrored loop, half", "tf_keras fit, half"]
-
-
-@pytest.fixture(scope="module", params=mostly_nightly([LEFT_OUT, []], [LEFT_OUT]), ids=["most", "all"])
-def found(request, programs):
-    done = programs.run([PROGRAM, *request.param])
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+STEPS, SLOW, FAST = 8, 36, 18
 
 
-def test_the_share_is_the_time_by_which_input_is_slower_than_the_step(found):
-    # Wide limits, because other processes slow down input and steps.
-    limits = {"starved": (0.5, 1.0), "half": (0.05, 0.9), "fed": (0.0, 0.6)}
-    shares = {name: case["share"] for name, case in found.items() if name != "refused"}
-    for name, share in shares.items():
-        low, high = limits[name.split(", ")[1]]
-        assert low <= share <= high, shares
-    assert shares["fit, fed"] < shares["fit, starved"] - 0.15
+def slowly(milliseconds):
+    batch = {"x": tf.zeros([8, 4]), "tags": tf.ragged.constant([[1, 2], []] * 4, dtype=tf.int64)}
+    batches = tf.data.Dataset.from_tensors((batch, tf.zeros([8, 1]))).repeat(STEPS)
+    spec = batches.element_spec
+    flat = tf.nest.flatten(spec, expand_composites=True)
+    variant = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(batches),
+        sleep_microseconds=tf.constant(milliseconds * 1000, tf.int64),
+        output_types=[each.dtype for each in flat],
+        output_shapes=[each.shape for each in flat],
+    )
+    slow = tf.data.experimental.from_variant(variant, spec)
+    return slow.apply(tf.data.experimental.assert_cardinality(STEPS)).prefetch(2)
 
 
-def test_all_batches_except_those_of_the_first_step_count(found):
-    batches = {name: case["batches"] for name, case in found.items() if name != "refused"}
-    for name, numbers in batches.items():
-        # Two epochs of 8 steps, or of 4 if they share one iterator.
-        wanted = 14 if "two steps" in name else 7 if "over epochs" in name else 15
-        assert numbers == wanted, name
+def dense(milliseconds):
+    return slowly(milliseconds).map(lambda batch, y: (batch["x"], y)).prefetch(2)
 
 
-def test_the_history_has_the_share_of_each_epoch(found):
-    for name in found.keys() & {"fit, starved", "fit, half", "mirrored fit, half", "tf_keras fit, half"}:
-        epochs, share = found[name]["epochs"], found[name]["share"]
-        assert len(epochs) == 2
-        assert min(epochs) <= share <= max(epochs), name
+def fit(input_ms, step_ms, keras=keras, steps_per_execution=1, **options):
+    class Works(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            time.sleep(step_ms * steps_per_execution / 1000)
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    wait, given = loader.InputWait(), dense(input_ms)
+    watched = wait.watch(given)
+    assert (watched.element_spec, len(watched)) == (given.element_spec, STEPS)
+    # InputWait is last in the list, so that the other callback's work is included in the measurement.
+    history = model.fit(watched, callbacks=[Works(), wait], epochs=2, verbose=0, **options).history
+    assert len(history["input_wait"]) == 2
+    assert min(history["input_wait"]) <= wait.share <= max(history["input_wait"])
+    return wait
 
 
-def test_the_text_advises_whether_and_what_to_change(found):
-    assert "faster input would gain nothing" in found["fit, fed"]["text"]
-    assert 'cache="disk:PATH"' in found["fit, starved"]["text"]
+def loop(input_ms, step_ms):
+    wait = loader.InputWait()
+    for _ in range(2):
+        for batch in wait.batches(slowly(input_ms)):
+            batch[0]["tags"].to_list()
+            time.sleep(step_ms / 1000)
+    return wait
 
 
-def test_a_dataset_that_is_not_watched_is_rejected(found):
+# Wide limits, because other processes slow down input and steps. The first step does not count, of two epochs
+# of 8 steps, or of 4 if they share one iterator.
+CASES = {
+    "fit, starved": (lambda: fit(SLOW, 0), 0.5, 1.0, 15),
+    "fit, fed": (lambda: fit(0, SLOW), 0.0, 0.6, 15),
+    "fit, two steps at once": (lambda: fit(SLOW, FAST, steps_per_execution=2), 0.05, 0.9, 14),
+    "fit, an iterator over epochs": (lambda: fit(SLOW, FAST, steps_per_epoch=STEPS // 2), 0.05, 0.9, 7),
+    "tf_keras": (lambda: fit(SLOW, FAST, pytest.importorskip("tf_keras")), 0.05, 0.9, 15),
+    "loop": (lambda: loop(SLOW, FAST), 0.05, 0.9, 15),
+}
+
+
+@pytest.mark.parametrize(("measure", "low", "high", "batches"), CASES.values(), ids=CASES)
+def test_the_share_is_the_time_by_which_input_is_slower_than_the_step(measure, low, high, batches):
+    wait = measure()
+    assert low <= wait.share <= high
+    assert wait.num_batches == batches
+    if high == 1:
+        assert 'cache="disk:PATH"' in str(wait)
+
+
+def test_a_dataset_that_is_not_watched_is_rejected():
     assert "nothing was measured; train for two steps" in str(loader.InputWait())
-    unwatched, no_dataset = found["refused"]
-    assert "fit(wait.watch(dataset), callbacks=[wait])" in unwatched
-    assert "requires a tf.data.Dataset" in no_dataset
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with raises(OptionsError, "wait-no-batches"):
+        model.fit(dense(0), callbacks=[loader.InputWait()], verbose=0)
+    with raises(OptionsError, "watch-type", name="list"):
+        loader.InputWait().watch([1, 2])
