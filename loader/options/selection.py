@@ -71,7 +71,7 @@ def check_ratios(name: str, ratios: Mapping[Any, float], *, may_be_zero: bool = 
     for key, ratio in ratios.items():
         is_number = isinstance(ratio, (int, float, np.number)) and not isinstance(ratio, bool)
         if not is_number or not math.isfinite(ratio) or ratio < 0 or (ratio == 0 and not may_be_zero):
-            raise OptionsError("ratio-range", name=name, key=key, ratio=ratio, allowed=allowed)
+            raise OptionsError("ratio-value", name=name, key=key, ratio=ratio, allowed=allowed)
 
 
 def check_take(take: object) -> None:

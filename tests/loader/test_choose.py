@@ -224,8 +224,8 @@ def test_a_mix_names_the_differences_of_its_datasets(animals, write_dataset, tmp
             {"classes": {"cat": 1, "dog": 99}, "take": 20},
             fault("ratio-no-positions", name="cat", num_positions=20),
         ),
-        ({"classes": {"cat": 0}}, fault("ratio-range", name="classes", key="cat")),
-        ({"classes": {"cat": float("nan")}}, "ratio-range"),
+        ({"classes": {"cat": 0}}, fault("ratio-value", name="classes", key="cat")),
+        ({"classes": {"cat": float("nan")}}, "ratio-value"),
         ({"classes": {"cat": 1}, "sample_weights": "balanced"}, "balanced-with-ratios"),
     ],
 )
@@ -244,7 +244,7 @@ def test_invalid_selections_are_refused(animals, options, message):
         (lambda: Mix({}), "mix-weights-type"),
         (lambda: Mix(["a"]), "mix-weights-type"),
         (lambda: Mix({"a": 1, Path("a"): 1}), "mix-weights-repeated"),
-        (lambda: Mix({"a": -1}), fault("ratio-range", name="Mix.weights", key="a")),
+        (lambda: Mix({"a": -1}), fault("ratio-value", name="Mix.weights", key="a")),
     ],
 )
 def test_invalid_parts_and_mixes_are_refused(make, message):

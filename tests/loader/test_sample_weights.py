@@ -137,9 +137,9 @@ def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered
     ("sample_weights", "message"),
     [
         (2.0, fault("weights-type", sample_weights=2.0)),
-        ({"cat": -1}, fault("ratio-range", key="cat", ratio=-1)),
-        ({"cat": float("nan")}, fault("ratio-range", key="cat")),
-        ({"cat": "2"}, fault("ratio-range", key="cat", ratio="2")),
+        ({"cat": -1}, fault("ratio-value", key="cat", ratio=-1)),
+        ({"cat": float("nan")}, fault("ratio-value", key="cat")),
+        ({"cat": "2"}, fault("ratio-value", key="cat", ratio="2")),
         (
             {"cat": 1, "cow": 2},
             fault("weights-class-unknown", key="cow", listed="'cat', 'dog', 'eel', 'fox'"),
