@@ -20,7 +20,6 @@ class Codec:
 
     Attributes:
         tensorflow: what ``tf.data.TFRecordDataset`` calls it.
-        start: the first bytes of a compressed file.
         release: version of the library; another one may write different bytes.
         max_ratio: the most bytes that one compressed byte can hold.
         compress: returns the compressed bytes of some frames; a shard holds them one after the other.
@@ -29,7 +28,6 @@ class Codec:
     """
 
     tensorflow: str
-    start: bytes
     release: str
     max_ratio: int
     compress: Callable[[Iterable[bytes]], bytes]
@@ -55,7 +53,6 @@ def _gunzip(file: BinaryIO) -> BinaryIO:
 CODECS: Mapping[str, Codec] = {
     "gzip": Codec(
         tensorflow="GZIP",
-        start=b"\x1f\x8b",
         release=zlib.ZLIB_RUNTIME_VERSION,
         # zlib.net/zlib_tech.html
         max_ratio=1032,

@@ -15,8 +15,8 @@ from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.prep.sources.base import Rejected, Row
-from tfshards.prep.sources.fetching import FetchedContent, read_as_listed
+from tfshards.prep.sources.base import Rejected
+from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.remote_tree import Tree
 from tfshards.schemas import Feature
 from tfshards.schemas.json_reader import Json
@@ -89,14 +89,6 @@ def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, 
     if options.check == "none" and not has_masks:
         return {}
     return {"conversion": CONVERSION, **decoder_versions(writes_deep=options.depth != 8)}
-
-
-def read_image(
-    path: bytes, row: Row, options: ImageOptions, images: Sequence[Geometry] = ()
-) -> Normalized | Rejected:
-    """Return the normalized image in a file that is as it was listed, or why it is rejected."""
-    content = read_as_listed(path, row.size, row.stamp, options.max_bytes)
-    return checked_content(path, content, options, images)
 
 
 def checked_image(
