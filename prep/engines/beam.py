@@ -12,14 +12,18 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import shlex
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
+from pathlib import Path
 
 from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
-from tfshards.prep.engines.job import Job
+from tfshards.prep.engines.job import Job, running
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError
@@ -29,15 +33,23 @@ from tfshards.schemas.option import check_strings
 with quiet_logging():
     import apache_beam as beam
     import grpc
-    from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+    from apache_beam.options.pipeline_options import (
+        DebugOptions,
+        DirectOptions,
+        PipelineOptions,
+        PortableOptions,
+    )
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
     from apache_beam.runners import DirectRunner, create_runner
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.runners.portability.job_server import StopOnExitJobServer
     from apache_beam.runners.portability.portable_runner import PipelineResult, PortableRunner
     from apache_beam.runners.runner import PipelineState
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
     from tfshards.prep.engines.transform import Checked
 
+_WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 _CONNECT_SECONDS = 3
 _LOGGER = logging.getLogger(__name__)
 
@@ -53,10 +65,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
             runner = create_runner(given.runner)
         except (ValueError, ImportError, AttributeError) as error:
             raise OptionsError("beam-runner", runner=given.runner, error=error) from None
-    if isinstance(runner, PortableRunner) and not given.job_endpoint:
+    # its subclasses start a job service by themselves
+    if type(runner) is PortableRunner and not given.job_endpoint:
         raise OptionsError("beam-no-endpoint", runner=given.runner)
-    if given.direct_running_mode == "multi_processing":
-        raise OptionsError("beam-processes")
     _, unknown = _parse(arguments)
     # a job service has options of its own, which it lists when it runs
     if unknown and not isinstance(runner, PortableRunner):
@@ -88,9 +99,9 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     """Call the function with every item, on the runner that ``arguments`` name, or on Beam's local one.
 
     Raises:
-        BuildError: a call failed, or Beam ended the pipeline.
+        BuildError: a call failed, a worker process died, or Beam ended the pipeline.
     """
-    with quiet_logging(), quiet_threads():
+    with quiet_logging():
         try:
             _run(work, arguments)
         except Exception as error:
@@ -101,15 +112,6 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 
 def _run(work: Work, arguments: Sequence[str]) -> None:
     options = PipelineOptions(list(arguments))
-    name, endpoint = _parse(arguments)[0].runner, options.view_as(PortableOptions).job_endpoint or ""
-    runner = create_runner(name) if name else FnApiRunner()
-    if isinstance(runner, DirectRunner):
-        # Beam's switch would first fetch Prism from the internet, which ignores the options of this runner.
-        runner = FnApiRunner()
-    if isinstance(runner, PortableRunner):
-        _check_service(endpoint, arguments)
-    is_local = isinstance(runner, FnApiRunner)
-    job = Job(work, endpoint, is_local=is_local)
     failures: list[BaseException] = []
 
     def run_pipeline() -> None:
@@ -121,23 +123,78 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
             failures.append(error)
         work.progress.end()
 
+    def lose_worker() -> None:
+        # Beam itself would wait for this worker forever
+        if job.has_processes and not work.progress.has_ended:
+            # before the other workers stop, whose failure ends the pipeline
+            failures.append(BuildError("worker-lost-output", log_path=job.log_path))
+            work.stop(str(failures[0]))
+            work.progress.end()
+
     thread = threading.Thread(target=run_pipeline, name="beam", daemon=True)
-    try:
-        thread.start()
-        work.progress.follow(None if is_local else job.measure, job.where)
-        if failures:
-            raise failures[0]
-        if work.area is not None and work.area.stop_reason() is not None:
-            raise BuildError("worker-failed")
-    except BaseException as error:
-        if not is_local:
-            # threads of Beam are about to fail because of the job that ends
-            ignore_beam()
-        work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else reason(error))
-        if thread.ident is not None:
-            job.cancel(thread)
-        raise
+    with _prepared(work, _parse(arguments)[0].runner, options) as (runner, job), quiet_threads(lose_worker):
+        if job.endpoint:
+            _check_service(job.endpoint, arguments)
+        try:
+            thread.start()
+            work.progress.follow(None if job.is_local else job.measure, job.where)
+            if failures:
+                raise failures[0]
+            if work.area is not None and work.area.stop_reason() is not None:
+                raise BuildError("worker-failed")
+        except BaseException as error:
+            if job.log_path or not job.is_local:
+                # threads of Beam are about to fail because of the job or the workers that end
+                ignore_beam()
+            work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else reason(error))
+            # after a failure, the thread of a local job has ended, or waits for a lost worker forever
+            if thread.ident is not None and not (job.is_local and failures):
+                job.cancel(thread)
+            raise
     job.forget()
+
+
+@contextmanager
+def _prepared(
+    work: Work, name: str | None, options: PipelineOptions
+) -> Iterator[tuple[beam.runners.PipelineRunner, Job]]:
+    """Yield the runner and the job; a job service that the runner starts by itself ends afterwards."""
+    runner = create_runner(name) if name else FnApiRunner()
+    direct, portable = options.view_as(DirectOptions), options.view_as(PortableOptions)
+    # Beam's switch would first fetch Prism from the internet, which ignores the options of the local runner
+    if isinstance(runner, DirectRunner | FnApiRunner):
+        if direct.direct_running_mode != "multi_processing":
+            yield FnApiRunner(), Job(work, is_local=True)
+            return
+        # the workers that Beam would start, except that they log to a file rather than to the terminal
+        direct.direct_running_mode = "in_memory"
+        environment = SubprocessSDKEnvironment.from_command_string(_worker_command(work.log_path))
+        yield FnApiRunner(default_environment=environment), Job(work, is_local=True, log_path=work.log_path)
+        return
+    server = None
+    if isinstance(runner, PortableRunner) and not portable.job_endpoint:
+        # Prism's servers would be shared, whatever their options
+        options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
+        server = runner.default_job_server(options)
+    if not isinstance(server, StopOnExitJobServer):
+        # the job service has an address, or the runner submits the job to the cluster by itself
+        yield runner, Job(work, portable.job_endpoint or "", is_local=False)
+        return
+    # Started by Beam, the server would end on Ctrl-C, before it could cancel its job. Its folder is removed
+    # with the build area if this process is killed.
+    log_path = work.log_path
+    with tempfile.TemporaryDirectory(prefix="tfshards-", dir=log_path.parent) as folder:
+        server._job_server._local_temp_root = folder
+        command, endpoint = server._job_server.subprocess_cmd_and_endpoint()
+        with running(list(map(str, command)), endpoint, log_path, portable.job_server_timeout):
+            portable.job_endpoint = endpoint
+            yield runner, Job(work, endpoint, is_local=False, log_path=log_path)
+
+
+def _worker_command(log_path: Path) -> str:
+    # Ctrl-C, which reaches every process of the terminal, is left to the main process, which stops the work
+    program, log = shlex.quote(sys.executable), shlex.quote(str(log_path))
+    return f"trap '' INT; exec {program} -m {_WORKER_MODULE} 2>> {log}"
 
 
 def _check_service(endpoint: str, arguments: Sequence[str]) -> None:

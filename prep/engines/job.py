@@ -1,12 +1,18 @@
-"""The job that an engine runs elsewhere: note it, cancel it, and report where to look."""
+"""The job that an engine runs elsewhere (note it, cancel it, report where to look), and a server for it."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import Written, as_warning
@@ -32,25 +38,42 @@ class JobNote:
 
 
 class Job:
-    """The job of a run, which another thread starts, and the main thread cancels."""
+    """The job of a run, which another thread starts, and the main thread cancels.
 
-    def __init__(self, work: Work, endpoint: str, *, is_local: bool) -> None:
-        """Begin without a job; the workers of a local one are threads of this process."""
-        self._work, self._endpoint, self._is_local = work, endpoint, is_local
+    Attributes:
+        endpoint: host and port of its job service, or nothing.
+        is_local: whether its workers are threads of this process, or processes that it starts.
+        log_path: output of the worker processes, or of the job service, that this process starts.
+    """
+
+    def __init__(
+        self, work: Work, endpoint: str = "", *, is_local: bool, log_path: Path | None = None
+    ) -> None:
+        """Begin without a job."""
+        self._work = work
+        self.endpoint: str = endpoint
+        self.is_local: bool = is_local
+        self.log_path: Path | None = log_path
         self._cancel: Callable[[], object] | None = None
         self._note: JobNote | None = None
         self._is_cancelled = False
         self._failed_at: float | None = None
         self._lock = threading.Lock()
 
+    @property
+    def has_processes(self) -> bool:
+        """Whether this process starts worker processes."""
+        return self.is_local and self.log_path is not None
+
     def start(self, job_id: str, cancel: Callable[[], object]) -> None:
         """Take note of the job, which has started, and how to cancel it; do that now if it is to be."""
-        if self._is_local:
+        if self.is_local:
             return
         with self._lock:
             self._cancel = cancel
-            self._note = JobNote(job_id, self._endpoint)
-            if self._work.area is not None and self._endpoint:
+            self._note = JobNote(job_id, self.endpoint)
+            # a job service of this process ends with it
+            if self._work.area is not None and self.endpoint and self.log_path is None:
                 write_atomically(self._work.area.job_path, json.dumps(asdict(self._note)).encode("ascii"))
             is_cancelled = self._is_cancelled
         if is_cancelled:
@@ -76,10 +99,11 @@ class Job:
 
     def where(self) -> str:
         """Return where to look if the job makes no progress."""
-        if self._is_local:
-            return ""
+        if self.is_local:
+            return f"the output of worker processes is in {self.log_path}" if self.log_path else ""
         if self._note is None:
-            return f"the job has not started; see the job service {self._endpoint}".rstrip()
+            output = f", and {self.log_path}" if self.log_path else ""
+            return f"the job has not started; see the job service {self.endpoint}".rstrip() + output
         return (
             f"{self._note} waits for free slots, or its workers cannot start or are slow; see their logs, "
             "and whether their Python has apache_beam and tfshards"
@@ -109,7 +133,7 @@ class Job:
             thread.join(_END_SECONDS)
         except KeyboardInterrupt as again:
             problems.append(again)
-        if problems:
+        if problems and self.log_path is None:
             why = (str(problems[0]).splitlines() or ["interrupted again"])[0]
             self._work.log(
                 as_warning(
@@ -119,3 +143,50 @@ class Job:
             )
         elif known is not None:
             self.forget()
+
+
+# The shell ends the server when its standard input is closed, which happens even if this process is killed.
+_UNTIL_CLOSED = 'exec 3<&0; "$@" </dev/null & server=$!; { read -r _ <&3; kill $server; } & wait $server'
+
+
+@contextmanager
+def running(command: Sequence[str], endpoint: str, log_path: Path, seconds: float) -> Iterator[None]:
+    """Run a server that answers at ``endpoint`` within ``seconds``, append its output to a file, and end it.
+
+    Raises:
+        BuildError: the server ended, or does not answer.
+    """
+    with log_path.open("ab") as log:
+        # in a session of its own, since after Ctrl-C it is still needed to cancel the job
+        process = subprocess.Popen(
+            ["sh", "-c", _UNTIL_CLOSED, "sh", *command],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    try:
+        _wait_until_ready(process, command[0], endpoint, log_path, seconds)
+        yield
+    finally:
+        process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], name: str, endpoint: str, log_path: Path, seconds: float
+) -> None:
+    host, _, port = endpoint.rpartition(":")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise BuildError("job-server-ended", name=name, returncode=process.returncode, log_path=log_path)
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.05)
+    raise BuildError("job-server-silent", name=name, endpoint=endpoint, log_path=log_path)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from tfshards.prep.progress.lines import NOTHING, Log, WorkProgress, Written, to_stderr
@@ -45,6 +48,15 @@ class Work:
     # returns what is written, from the build area
     measure: Callable[[], Written] = Written
     log: Log = to_stderr
+
+    @property
+    def log_path(self) -> Path:
+        """The file for the output of processes that an engine starts, which cannot write into a store."""
+        area = self.area
+        if area is not None and isinstance(area.root, Path):
+            return area.root.absolute() / "workers.log"
+        name = f"{area.plan_id}-{area.attempt}" if area is not None else str(os.getpid())
+        return Path(tempfile.gettempdir()) / f"tfshards-{name}.log"
 
 
 class Engine(Protocol):

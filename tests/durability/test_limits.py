@@ -23,12 +23,13 @@ from PIL import Image
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError
 
-from .commands import Commands, Ended, contents, until
+from .commands import Commands, Ended, children, contents, until
 from .inputs import image, write, write_inputs
 
 NUM_SHARDS = 6
-WORKERS = ("--", "--direct_running_mode=multi_threading", "--direct_num_workers=2")
+WORKERS = ("--", "--direct_running_mode=multi_processing", "--direct_num_workers=2")
 GOES_ON = "once that is fixed, run the same command to resume"
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
@@ -258,8 +259,39 @@ def test_an_input_that_changes_while_it_is_read_is_reported(what, workers, comma
     resumes(commands, command, out)
 
 
+def test_a_worker_that_is_killed_ends_the_build(commands, command, open_path):
+    out = open_path / "data"
+
+    def kill_a_worker(process: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(children(process)[0], signal.SIGKILL)
+
+    command += WORKERS
+    # what the other worker logs while it stops must not be printed
+    ended = commands.run(command, limits={"stay": 1}, meanwhile=kill_a_worker)
+    fails(
+        ended,
+        rf"a worker process died, perhaps because memory ran out \(its output is in "
+        rf"{out}/{AREA_NAME}/\w+/workers\.log\); run the same command to resume",
+    )
+    assert not (out / "dataset.json").exists()
+    resumes(commands, command, out)
+
+
+def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, command, open_path):
+    out = open_path / "data"
+
+    def kill_all_but_the_workers(process: int) -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(process, signal.SIGKILL)
+
+    # the server's child runs the next command at once
+    assert commands.run([*command, *WORKERS], meanwhile=kill_all_but_the_workers).status == -signal.SIGKILL
+    resumes(commands, command, out)
+
+
 @pytest.mark.parametrize(
-    "workers", [(), pytest.param(WORKERS, marks=pytest.mark.nightly)], ids=["local", "beam"]
+    "workers", [(), pytest.param(WORKERS, marks=pytest.mark.nightly)], ids=["local", "processes"]
 )
 def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(workers, commands, command, open_path):
     out = open_path / "data"
@@ -305,6 +337,33 @@ def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, comm
     lines = [line for line in ended.output.splitlines()[1:] if "examples/s" not in line]
     assert lines == ["", "interrupted; run the same command to resume"]
     resumes(commands, command, out)
+
+
+AGAIN = {"threads": ("--direct_running_mode=multi_threading",), "processes": WORKERS[1:]}
+
+
+@pytest.mark.parametrize("kind", mostly_nightly(AGAIN, kept=["threads"]))
+def test_a_program_whose_build_lost_a_worker_can_build_again(kind, tmp_path):
+    for number in range(12):
+        write(tmp_path / "slow" / f"{number:02}.bmp", image(number, side=200))
+    out, elsewhere = tmp_path / "data", tmp_path / "elsewhere" / "data"
+    mine = set(children(os.getpid()))
+
+    def kill_a_worker() -> None:
+        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        os.kill(min(set(children(os.getpid())) - mine), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_a_worker)
+    killer.start()
+    source = ImageFolder(tmp_path / "slow")
+    with pytest.raises(BuildError, match="a worker process died, perhaps because memory ran out"):
+        build(source, out, shards=6, beam_args=WORKERS[1:], log=lambda _: None)
+    killer.join()
+    build(source, out, shards=6, beam_args=AGAIN[kind], log=lambda _: None)
+    build(source, elsewhere, shards=6, log=lambda _: None)
+    assert contents(out) == contents(elsewhere)
+    for left in set(children(os.getpid())) - mine:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_an_error_of_another_thread_is_printed_and_does_not_end_a_build(tmp_path, monkeypatch):

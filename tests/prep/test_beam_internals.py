@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners import DirectRunner, create_runner
-from apache_beam.runners.portability import portable_runner
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability import job_server, portable_runner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.runners.worker import sdk_worker_main
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.engines import beam
+from tfshards.prep.engines.beam_log import WORKER_THREADS
 
 
 def test_the_local_runners_are_found_by_name():
@@ -18,6 +22,44 @@ def test_the_local_runners_are_found_by_name():
     assert isinstance(create_runner("DirectRunner"), DirectRunner)
     with pytest.raises(ValueError, match="Unexpected pipeline runner: Flonk"):
         create_runner("Flonk")
+
+
+def test_worker_processes_are_started_by_a_command_of_an_environment():
+    assert "default_environment" in inspect.signature(FnApiRunner).parameters
+    environment = SubprocessSDKEnvironment.from_command_string("exec python -m worker 2>> log")
+    assert environment.command_string == "exec python -m worker 2>> log"
+    assert sdk_worker_main.__name__ == beam._WORKER_MODULE
+    direct = PipelineOptions(["--direct_running_mode=multi_processing"]).view_as(DirectOptions)
+    assert direct.direct_running_mode == "multi_processing"
+
+
+@pytest.mark.parametrize("name", WORKER_THREADS)
+def test_threads_waiting_for_a_worker_have_the_expected_names(name):
+    # a dead worker process is noticed only by the exception of a thread of this name
+    assert f"'{name}'" in inspect.getsource(worker_handlers)
+
+
+SERVERS = {
+    "PrismRunner": "prism_location",
+    "FlinkRunner": "flink_job_server_jar",
+    "SparkRunner": "spark_job_server_jar",
+}
+
+
+@pytest.mark.parametrize(("name", "option"), SERVERS.items())
+def test_the_command_of_the_server_that_a_runner_starts_is_available(name, option, tmp_path):
+    options = PipelineOptions([f"--{option}=/bin/true", "--job_port=4321"])
+    server = create_runner(name).default_job_server(options)
+    assert isinstance(server, job_server.StopOnExitJobServer)
+    server._job_server._local_temp_root = str(tmp_path)
+    command, endpoint = server._job_server.subprocess_cmd_and_endpoint()
+    assert endpoint == "localhost:4321"
+    assert "4321" in map(str, command)
+    assert any("/bin/true" in str(word) for word in command)
+
+
+def test_each_pipeline_has_a_prism_server_of_its_own():
+    assert "disable_prism_server_singleton" in inspect.getsource(PrismRunner)
 
 
 def test_the_parser_of_all_options_is_available():

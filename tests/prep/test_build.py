@@ -190,6 +190,7 @@ def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folde
         ["--runner=FnApiRunner"],
         ["--runner", "BundleBasedDirectRunner"],
         ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
+        ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
     ],
     ids=" ".join,
 )

@@ -1,16 +1,30 @@
 """What a job reports of itself before and while it runs."""
 
 import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 from tests.errors import raises
 from tfshards.prep.engines.job import Job
+from tfshards.prep.engines.table import Work
+from tfshards.prep.progress.lines import WorkProgress
+from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError
+from tfshards.schemas.storage import any_path
 
 
 def test_a_job_names_where_to_look(tmp_path):
     area = SimpleNamespace(job_path=tmp_path / "job")
-    assert Job(SimpleNamespace(), "", is_local=True).where() == ""
+    log_path = Path("workers.log")
+    assert Job(SimpleNamespace(), is_local=True).where() == ""
+    processes = Job(SimpleNamespace(), is_local=True, log_path=log_path)
+    assert processes.where() == "the output of worker processes is in workers.log"
+    own = Job(SimpleNamespace(area=area), "host:1", is_local=False, log_path=log_path)
+    assert own.where() == "the job has not started; see the job service host:1, and workers.log"
+    own.start("6", lambda: None)
+    assert not area.job_path.exists()
     job = Job(SimpleNamespace(area=area), "host:1", is_local=False)
     assert job.where() == "the job has not started; see the job service host:1"
     job.start("7", lambda: None)
@@ -23,3 +37,10 @@ def test_a_failed_worker_ends_a_job_that_continues(monkeypatch):
     area = SimpleNamespace(stop_reason=lambda: "why")
     with raises(BuildError, "worker-failed"):
         Job(SimpleNamespace(area=area), "", is_local=False).measure()
+
+
+def test_the_output_of_processes_is_in_the_build_area_or_a_temporary_file_if_that_is_remote(tmp_path):
+    work = Work(print, [], WorkProgress("photos", 1), stop=print, area=BuildArea(tmp_path, "0123abcd"))
+    assert work.log_path == tmp_path / ".build" / "0123abcd" / "workers.log"
+    area = BuildArea(any_path("s3://photos/out"), "0123abcd", attempt="7")
+    assert replace(work, area=area).log_path == Path(tempfile.gettempdir()) / "tfshards-0123abcd-7.log"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ from tfshards.schemas import BuildError, OptionsError
 
 from .job_services import (
     COMMAND,
+    PRISM,
     TIMEOUT_SECONDS,
     free_port,
     jobs_running,
@@ -41,6 +44,33 @@ ENGINES = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 ANY = Options(max_rejected=1)
 
 
+@pytest.fixture
+def server(tmp_path) -> Path:
+    """Beam's job service in Python, as a program that is started as Prism is; it prints what it cancels."""
+    path = tmp_path / "server"
+    path.write_text(f"""#!{sys.executable}
+import sys
+from apache_beam.runners.portability import abstract_job_service, local_job_service_main
+
+Service = abstract_job_service.AbstractJobServiceServicer
+cancel = Service.Cancel
+
+def print_and_cancel(*arguments):
+    print("cancels a job", flush=True)
+    return cancel(*arguments)
+
+Service.Cancel = print_and_cancel
+local_job_service_main.run(["--port", sys.argv[sys.argv.index("--job_port") + 1]])
+""")
+    path.chmod(0o755)
+    return path
+
+
+def prism_by_name(program: Path) -> list[str]:
+    """Return the options of a runner that starts this program as its job service."""
+    return ["--runner=PrismRunner", f"--prism_location={program}"]
+
+
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory) -> Iterator[str]:
     """Beam's job service in Python, which has no running job before and after each test."""
@@ -54,6 +84,10 @@ def arguments(endpoint: str) -> list[str]:
     return ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
 
 
+def processes_of(program: Path) -> str:
+    return subprocess.run(["pgrep", "-f", str(program)], capture_output=True, text=True).stdout
+
+
 def build_command(source: Path, out: Path, *beam_args: str) -> list[str]:
     return [*COMMAND, str(source), str(out), "--shards=4", "--max-rejected=100%", "--", *beam_args]
 
@@ -64,17 +98,85 @@ def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(endpoint
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
 
 
+def test_the_portable_runner_needs_an_endpoint(tmp_path, quiet_build):
+    with raises(OptionsError, "beam-no-endpoint"):
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--runner=PortableRunner"])
+
+
+def test_a_runner_that_starts_a_server_writes_the_same_bytes(
+    server, small_folder, tmp_path, quiet_build, contents, log, monkeypatch
+):
+    make_folder, folders = tempfile.TemporaryDirectory, []
+
+    def make_recorded(*arguments, **options):
+        folders.append(options)
+        return make_folder(*arguments, **options)
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", make_recorded)
+    quiet_build(ImageFolder(small_folder), tmp_path / "plain" / "out", shards=3)
+    expected = list(log)
+    log.clear()
+    out = tmp_path / "prism" / "out"
+    quiet_build(ImageFolder(small_folder), out, shards=3, beam_args=prism_by_name(server))
+    assert contents(tmp_path / "plain" / "out") == contents(out)
+    assert log == expected
+    assert processes_of(server) == ""
+    # the folder of a killed build is removed with its build area
+    assert {options["dir"].parent for options in folders if "dir" in options} == {out / AREA_NAME}
+
+
 @pytest.mark.parametrize(
-    ("argument", "code"),
+    ("code", "message"),
     [
-        ("--runner=PortableRunner", "beam-no-endpoint"),
-        ("--runner=PrismRunner", "beam-no-endpoint"),
-        ("--direct_running_mode=multi_processing", "beam-processes"),
+        ("echo no memory; exit 3", r"server ended with status 3; its output is in (.*)$"),
+        (
+            "echo no memory; exec sleep 1000",
+            r"server does not answer at localhost:\d+; its output is in (.*)$",
+        ),
     ],
+    ids=["it ends", "it does not answer"],
 )
-def test_what_beam_would_start_by_itself_is_refused(argument, code, tmp_path, quiet_build):
-    with raises(OptionsError, code):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=[argument])
+def test_a_server_that_does_not_start_is_reported_and_ended(code, message, tmp_path, quiet_build):
+    server = tmp_path / "server"
+    server.write_text(f"#!/bin/sh\n{code}\n")
+    server.chmod(0o755)
+    args = [*prism_by_name(server), "--job_server_timeout=1"]
+    with pytest.raises(BuildError, match=message) as failure:
+        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
+    assert Path(str(failure.value).rpartition(" in ")[2]).read_text().startswith("no memory\n")
+    assert processes_of(server) == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_server_of_a_runner_ends_with_the_build(number, server, slow_folder, tmp_path):
+    out = tmp_path / "out"
+    status, err = interrupt(build_command(slow_folder, out, *prism_by_name(server)), out, number)
+    if number == signal.SIGINT:
+        assert (status, err.splitlines()[1:]) == (130, ["", "interrupted; run the same command to resume"])
+        assert processes_of(server) == ""
+        assert "cancels a job" in next(out.glob(f"{AREA_NAME}/*/workers.log")).read_text()
+    until(lambda: processes_of(server) == "")
+    assert not list(out.glob(f"{AREA_NAME}/*/job"))
+
+
+# test_limits.py interrupts a build with worker processes, too
+@pytest.mark.nightly
+def test_ctrl_c_does_not_reach_worker_processes_which_end_with_the_work(slow_folder, tmp_path):
+    out = tmp_path / "out"
+    program = """
+from tfshards.prep.cli.main import entry
+from tfshards.prep.engines import job
+job._END_SECONDS = 1000
+entry()
+"""
+    args = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    command = [sys.executable, "-c", program, *build_command(slow_folder, out, *args)[3:]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until(lambda: started(out) or process.poll() is not None)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 130
+    assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
 
 
 def interrupt(command: list[str], out: Path, number: int) -> tuple[int, str]:
@@ -184,6 +286,14 @@ def prism_endpoint(tmp_path):
     port = free_port()
     with service(prism(port), port, tmp_path / "prism"):
         yield f"localhost:{port}"
+
+
+@needs_prism
+def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build, contents):
+    for name, beam_args in (("plain", []), ("prism", prism_by_name(PRISM))):
+        out = tmp_path / name / "out"
+        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY, beam_args=beam_args)
+    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
 
 
 @pytest.mark.parametrize("engine", ["Prism", "Spark"])
