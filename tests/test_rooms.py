@@ -61,7 +61,7 @@ for line in ("--help", "info data", "info data --json", "verify data", "verify d
              "verify data --repair"):
     assert main(line.split()) == 0, line
 for line in ("verify data --decode", "build images photos other", "plan images photos other", "report data",
-             "audit data", "append data photos", "completion bash"):
+             "audit data", "append photos data", "completion bash"):
     assert main(line.split()) == 1, line
 try:
     prep.ImageFolder
