@@ -100,6 +100,16 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) ->
     return problems
 
 
+def check_outside_datasets(path: AnyPath, where: str) -> None:
+    """Raise InputError if the folder of an output is in a dataset; ``where`` says what to name instead."""
+    # A link of this name may lead from a dataset, or into one.
+    folders = dict.fromkeys((*(path.parent.resolve() / path.name).parents, *path.resolve().parents))
+    for folder in folders:
+        with suppress(OSError):
+            if is_manifest(folder / MANIFEST_NAME):
+                raise InputError("output-in-dataset", path=path, folder=folder, where=where)
+
+
 def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], bool]) -> None:
     """Check that a file may be written, before the work for it begins; ``content`` is what it will hold.
 
@@ -110,12 +120,7 @@ def check_new_file(path: AnyPath, content: str, is_own: Callable[[BinaryIO], boo
     if isinstance(path, Path) and (path.is_dir() or not path.parent.is_dir()):
         fault = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
         raise InputError("output-file-invalid", path=path, fault=fault, where=where)
-    # A link of this name may lead from a dataset, or into one.
-    folders = dict.fromkeys((*(path.parent.resolve() / path.name).parents, *path.resolve().parents))
-    for folder in folders:
-        with suppress(OSError):
-            if is_manifest(folder / MANIFEST_NAME):
-                raise InputError("output-in-dataset", path=path, folder=folder, where=where)
+    check_outside_datasets(path, where)
     with suppress(FileNotFoundError):
         is_empty = path.stat().st_size == 0
         if not path.is_file():

@@ -30,6 +30,7 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.files import local_path, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
+from tfshards.schemas.manifest_file import check_outside_datasets
 from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
@@ -111,6 +112,7 @@ def export(
 
 
 def _export(request: ExportRequest, directory: Path, chosen: Format, log: Log) -> Export:
+    check_outside_datasets(directory, "name a folder for the export")
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
         while True:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 # between two lines where there is no bar, and between two JSON objects
 LINE_SECONDS = 10.0
 EVENT_SECONDS = 1.0
-# of the bar, which takes the average of about this part of the updates as the rate
 _TICK_SECONDS = 0.1
-_SMOOTHING = 0.1
+# Below this number, a bar counts in whole examples.
+_SCALED_EXAMPLES = 10_000
 
 
 class Display:
@@ -41,7 +41,7 @@ class Display:
             total=self._total,
             desc=self._label,
             unit="B" if is_bytes else " examples",
-            unit_scale=True,
+            unit_scale=is_bytes or self._total >= _SCALED_EXAMPLES,
             unit_divisor=1024 if is_bytes else 1000,
             file=stream,
             dynamic_ncols=True,
@@ -49,7 +49,8 @@ class Display:
             leave=not is_bytes,
             miniters=0,
             mininterval=_TICK_SECONDS,
-            smoothing=_SMOOTHING,
+            # Examples arrive shard by shard: only the average since the start gives the time left.
+            smoothing=0,
         )
         return cast("tqdm_asyncio[object]", bar)
 

@@ -360,7 +360,7 @@ def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, capsys):
     assert main(["info", str(tmp_path)]) == 0
     assert "boxes (float, float32 ?)" in capsys.readouterr().out
     assert main(["show", str(tmp_path), "x"]) == 1
-    assert "its examples have no keys; give a number such as train:0" in capsys.readouterr().err
+    assert "give a key, or a position such as train:0" in capsys.readouterr().err
     assert main(["show", str(tmp_path), "test:2"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("split test, example 2, record 2 of test.tfrecord\n")

@@ -33,7 +33,7 @@ from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import BuildError, InputError, read_manifest
 
 from .derived import build_images, write_images
-from .test_remove import keys, without_keys
+from .test_remove import keys
 
 
 def quiet(_: str) -> None:
@@ -186,7 +186,12 @@ def test_options_that_only_one_build_has_are_none_in_the_other(origin, tmp_path)
 
 
 def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
-    without_keys(made(tmp_path, "keyless", {"x": range(4)}))
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.tfrecord").write_bytes(
+        b"".join(frame(b"\x0a\x0c\x0a\x0a\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x07"))
+    )
+    adopt(tmp_path / "files", AdoptOptions(splits={"train": "a*"}))
+    reshard(tmp_path / "files", tmp_path / "keyless", log=quiet)
     with raises(InputError, "diff-no-keys"):
         diff(origin, tmp_path / "keyless")
     with raises(InputError, "path-missing"):

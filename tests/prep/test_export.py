@@ -40,6 +40,14 @@ def every(tmp_path_factory):
     return root
 
 
+@pytest.mark.parametrize("place", ["", "sub", "sub/sub"])
+def test_an_export_into_a_dataset_is_refused(every, place):
+    before = sorted(every.rglob("*"))
+    with raises(InputError, "output-in-dataset" if place else "export-not-empty"):
+        quietly(every, every / place, to="folder")
+    assert sorted(every.rglob("*")) == before
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monkeypatch, contents, to):
     quietly(every, tmp_path / "whole", to=to)

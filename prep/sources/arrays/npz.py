@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from tfshards.prep.sources.arrays.mapped import file_identity
-from tfshards.schemas import InputError
+from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.compression import CODECS
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.untrusted import open_regular
@@ -62,7 +62,7 @@ def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
             if fault:
                 raise InputError("npz-fault", path=path, fault=fault)
             yield archive
-    except InputError:
+    except TfshardsError:
         raise
     except Exception as error:  # zipfile and its decompressors raise almost anything for damaged bytes
         raise InputError(
