@@ -268,6 +268,8 @@ def takes(
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
             try:
+                # an unknown name first, since it may be a missing one that is misspelled
+                own.bind_partial(*args, **kwargs)
                 own.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{name}() {error}") from None

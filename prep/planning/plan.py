@@ -133,7 +133,7 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
         steps.append((name, *(f"{count:,}" for count in batches)))
         if any(left):
             steps.append((f"{name}: examples left over", *(f"{count:,}" for count in left)))
-    no_steps = typed(f"no steps: every split has fewer examples than batch_size={batch_size}")
+    no_steps = f"no steps: every split has fewer than {batch_size:,} examples, which are one batch"
     lines = [
         *table(splits),
         *schema_lines(plan.listing.schema),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from glob import glob
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tfshards.schemas.build_area import write_files
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.generations import kept_manifests
 from tfshards.schemas.names import rejects_name
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage import RemotePath, any_path, check_expanded, is_remote
 
 
 def repair(
@@ -53,6 +54,12 @@ def repair(
         raise OptionsError("repair-remote", folder=folder)
     inputs = [] if source is None else source_or_paths(source)
     read_manifest(folder)
+    for given in inputs if isinstance(inputs, list) else ():
+        # also arguments such as NAME=FILE.npy, and patterns
+        paths = filter(None, (given, given.partition("=")[2]))
+        if not any(is_remote(path) or os.path.exists(path) or glob(path) for path in paths):
+            check_expanded(given)
+            raise InputError("repair-input-missing", given=given)
     with locked(folder):
         remove_staged(folder)
         manifest = read_manifest(folder)

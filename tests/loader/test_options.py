@@ -190,6 +190,6 @@ def test_each_parameter_is_documented(function):
 
 def test_a_misspelled_parameter_is_named_with_the_function():
     with pytest.raises(TypeError, match=r"^load\(\) got an unexpected keyword argument 'shufle'$"):
-        loader.load("d", "train", batch_size=2, shufle=None)
+        loader.load("d", "train", shufle=None)
     with pytest.raises(TypeError, match=r"^load\(\) missing a required.* argument: 'batch_size'$"):
         loader.load("d", "train")

@@ -70,7 +70,7 @@ def test_a_plan_without_steps_names_the_batch_size(array_files, tmp_path, monkey
     array_files(x=np.arange(9))
     assert main(["plan", "arrays", "x.npy", "data"]) == 0
     printed = capsys.readouterr().out
-    assert "no steps: every split has fewer examples than --batch-size 32" in printed
+    assert "no steps: every split has fewer than 32 examples, which are one batch" in printed
     assert "workers" not in printed
     assert main(["plan", "arrays", "x.npy", "data", "--batch-size", "9"]) == 0
     assert "steps per epoch, batch 9 per worker" in capsys.readouterr().out

@@ -421,3 +421,9 @@ def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp
     next(out.glob("inputs-*.npz")).unlink()
     with raises(InputError, "inputs-differ"):
         repair(out, [flat])
+
+
+def test_a_source_that_does_not_exist_is_an_error_even_if_nothing_is_damaged(dataset):
+    for given in ("nowhere", "x=nowhere.npy"):
+        with raises(InputError, "repair-input-missing", given=given):
+            repair(dataset, [given])
