@@ -86,7 +86,7 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
         if missing:
             raise OptionsError(
                 "weights-missing",
-                manifest=_shown(manifest, missing[0]),
+                manifest=_class_text(manifest, missing[0]),
                 counts=counts[missing[0]],
                 split=split,
             )
@@ -138,12 +138,12 @@ def _by_number(
             listed = ", ".join(map(repr, names)) if names else ", ".join(map(str, counts))
             raise OptionsError("weights-class-unknown", key=key, listed=listed)
         if int(number) in weights:
-            shown = _shown(manifest, int(number))
+            shown = _class_text(manifest, int(number))
             raise OptionsError("weights-repeated", shown=shown)
         weights[int(number)] = weight
     return weights
 
 
-def _shown(manifest: Manifest, number: int) -> str:
+def _class_text(manifest: Manifest, number: int) -> str:
     names = manifest.schema.class_names
     return repr(names[number]) if names else str(number)

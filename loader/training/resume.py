@@ -48,15 +48,15 @@ def newest_readable(folder: str) -> str | None:
         fault = _fault(prefix)
         if not fault:
             if faults:
-                _warn(f"{_listed(faults)}; training resumes from {prefix}, which is sound")
+                _warn(f"{_faults_text(faults)}; training resumes from {prefix}, which is sound")
             return prefix
         faults |= fault
     if not faults:
         return None
     if _STATE not in names and numbers == {1}:
-        _warn(f"{_listed(faults)}: the first checkpoint was not finished; training starts from scratch")
+        _warn(f"{_faults_text(faults)}: the first checkpoint was not finished; training starts from scratch")
         return None
-    raise InputError("checkpoints-unreadable", folder=folder, faults=_listed(faults))
+    raise InputError("checkpoints-unreadable", folder=folder, faults=_faults_text(faults))
 
 
 def _named_by_state(folder: str) -> str | None:
@@ -84,7 +84,7 @@ def _fault(prefix: str) -> dict[str, str]:
     return {}
 
 
-def _listed(faults: dict[str, str]) -> str:
+def _faults_text(faults: dict[str, str]) -> str:
     return ", ".join(f"{path} {fault}" for path, fault in faults.items())
 
 

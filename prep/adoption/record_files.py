@@ -66,7 +66,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
     These are the files that hold records, and those that should by their names: ``*.tfrecord`` or similar, or
     numbered together with a file that holds records. Hidden names and links to folders are skipped.
     """
-    files = sorted(_walk(root) if isinstance(root, Path) else _listed(root))
+    files = sorted(_walk(root) if isinstance(root, Path) else _objects_below(root))
     held = {file.path for file in files if file.form in ("none", "gzip")}
     rows = {series_of(path) for path in held} - {None}
     candidates = {
@@ -156,7 +156,7 @@ def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:
             yield FoundFile(path, form, (status.st_dev, status.st_ino), status.st_size)
 
 
-def _listed(root: RemotePath) -> Iterator[FoundFile]:
+def _objects_below(root: RemotePath) -> Iterator[FoundFile]:
     """Yield the objects below ``root``; the first bytes of many are requested at the same time."""
     sizes = {path.relative_to(root).as_posix(): status.st_size for path, status in root.walk()}
     found = [

@@ -101,7 +101,7 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
     keys = keys_of(own)
     for key in config:
         if key not in {"kind", *keys, *(each for other in others for each in keys_of(other))}:
-            raise OptionsError("config-key-unknown", path=path, key=_shown(key))
+            raise OptionsError("config-key-unknown", path=path, key=_value_text(key))
     given, positionals = _given(own, rest)
     positional = [key for key, action in keys.items() if not action.option_strings]
     if positionals and all(key in config for key in positional):
@@ -192,7 +192,7 @@ def arguments_of(action: argparse.Action, value: object, place: str) -> list[str
     if action.nargs == 0 or not are_scalars:
         several = (", a list of these" if is_repeatable else "") + (", or a table" if has_names else "")
         allowed = "true or false" if action.nargs == 0 else f"text or a number{several}"
-        raise OptionsError("config-value", place=place, found=_shown(value), allowed=allowed)
+        raise OptionsError("config-value", place=place, found=_value_text(value), allowed=allowed)
     flag = f"{action.option_strings[-1]}=" if action.option_strings else ""
     return [f"{flag}{name}{each}" for name, each in zip(names, values, strict=True)]
 
@@ -207,7 +207,7 @@ def _arguments(
     ]
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     # as in TOML, except for tables, dates and times
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -141,7 +141,7 @@ class Diff:
                 lines += [f"    {escaped(str(example))}" for example in examples[:_SHOWN]]
             if len(examples) > _SHOWN:
                 lines.append(f"    and {len(examples) - _SHOWN:,} more")
-        lines += [f"{name}: {_shown(before)} -> {_shown(after)}" for name, before, after in self.options]
+        lines += [f"{name}: {_as_text(before)} -> {_as_text(after)}" for name, before, after in self.options]
         same = f"{counted(self.num_same, 'example')} {'is' if self.num_same == 1 else 'are'} the same"
         return "\n".join([*lines, same])
 
@@ -301,7 +301,7 @@ def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
     return hashed.digest()
 
 
-def _shown(value: Json) -> str:
+def _as_text(value: Json) -> str:
     if value is None:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value)

@@ -102,7 +102,7 @@ def _commit(steps: _Steps[Any], group: tuple[str, object]) -> Iterator[str]:
 
 
 def _step(function: _Function, steps: _Steps[Any], output: object) -> beam.ParDo:
-    return beam.ParDo(_Call(steps, function)).with_output_types(output)
+    return beam.ParDo(_Step(steps, function)).with_output_types(output)
 
 
 class Checked(beam.DoFn):  # type: ignore[misc]
@@ -147,7 +147,7 @@ class _Describe(Checked):
         self._bundle.close()
 
 
-class _Call(Checked):
+class _Step(Checked):
     """Calls one of the functions above."""
 
     def __init__(self, steps: _Steps[Any], function: _Function) -> None:

@@ -65,14 +65,14 @@ def check_ratios(ratios: Mapping[str, Fraction]) -> None:
         if fault:
             raise OptionsError("split-name", fault=fault)
         if not 0 < ratio <= 1:
-            raise OptionsError("ratio-range", name=name, ratio=_shown(ratio))
+            raise OptionsError("ratio-range", name=name, ratio=_ratio_text(ratio))
     total = sum(ratios.values())
     if ratios and total != 1:
-        listed = " + ".join(f"{name}={_shown(ratio)}" for name, ratio in ratios.items())
-        raise OptionsError("ratios-sum", listed=listed, total=_shown(total))
+        listed = " + ".join(f"{name}={_ratio_text(ratio)}" for name, ratio in ratios.items())
+        raise OptionsError("ratios-sum", listed=listed, total=_ratio_text(total))
 
 
-def _shown(ratio: Fraction | int) -> str:
+def _ratio_text(ratio: Fraction | int) -> str:
     try:
         return f"{float(ratio):g}"
     except OverflowError:

@@ -29,7 +29,7 @@ _CORNERS = {
 
 
 @dataclass(frozen=True)
-class Boxes:
+class DrawnBoxes:
     """A feature with boxes, and one with their class numbers, if there is one."""
 
     feature: str
@@ -53,7 +53,7 @@ class Boxes:
         return [cast("Edges", tuple(row)) for row in corners.tolist()], is_share
 
 
-def boxes_of(manifest: Manifest, given: BoxFormat | None) -> Boxes | None:
+def boxes_of(manifest: Manifest, given: BoxFormat | None) -> DrawnBoxes | None:
     """Return the first feature that can be boxes, and is named so; the user may have given the format."""
     for feature in manifest.schema.features:
         is_numbers = feature.kind in ("float", "int") and feature.shape in ((None, 4), (4,))
@@ -64,5 +64,5 @@ def boxes_of(manifest: Manifest, given: BoxFormat | None) -> Boxes | None:
         lists = [one.name for one in manifest.schema.features if one.kind == "label" and one.is_ragged]
         categories = next((name for name in lists if name.rpartition("/")[0] == prefix), None)
         known = (given, None) if given else _OF_SOURCES.get(str(manifest.options.get("form")), (None, None))
-        return Boxes(feature.name, categories, *known)
+        return DrawnBoxes(feature.name, categories, *known)
     return None

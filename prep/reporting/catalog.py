@@ -23,7 +23,7 @@ _MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ShardExamples:
     """One shard; without an index if it or a file that belongs to it is damaged or missing."""
 
     split: str
@@ -44,7 +44,7 @@ class Catalog:
 
     root: AnyPath
     manifest: Manifest
-    parts: tuple[Part, ...]
+    parts: tuple[ShardExamples, ...]
     # the row of the first record of each shard, and the number of rows
     starts: IntArray
     # of each row; None if the schema has no label
@@ -65,7 +65,7 @@ class Catalog:
                 return None if part.index is None else start + number - part.first
         return None
 
-    def by_part(self, rows: Sequence[int]) -> list[tuple[Part, dict[int, int]]]:
+    def by_part(self, rows: Sequence[int]) -> list[tuple[ShardExamples, dict[int, int]]]:
         """Return each shard with the wanted records in it: row by record number, ascending."""
         ordered = np.unique(np.asarray(rows, np.int64))
         of = np.searchsorted(self.starts, ordered, side="right") - 1
@@ -89,7 +89,7 @@ class Catalog:
         return {label: rows[:count].tolist() for label, rows in zip(found.tolist(), groups, strict=False)}
 
     def read(
-        self, part: Part, rows: dict[int, int], tick: Tick
+        self, part: ShardExamples, rows: dict[int, int], tick: Tick
     ) -> Iterator[tuple[int, int, dict[str, Decoded] | str]]:
         """Yield row, record number and values of records of one shard, or why one cannot be read."""
         assert part.index is not None
@@ -119,14 +119,14 @@ def read_catalog(root: AnyPath, manifest: Manifest) -> Catalog:
     """Read the indexes and labels of all shards, and compare the sizes of the files with the manifest."""
     sizes = file_sizes(root, [shard.path for shard in manifest.shards])
 
-    def read(place: tuple[str, Shard, int], tick: Tick) -> tuple[Part, list[Problem]]:
+    def read(place: tuple[str, Shard, int], tick: Tick) -> tuple[ShardExamples, list[Problem]]:
         tick(0)
         name, shard, first = place
         problems = _size_problems(shard, sizes[shard.path])
         index, of_index = read_index(root, shard)
         labels, of_labels = read_labels(root, shard) if shard.labels_digest else (None, [])
         problems += of_index + of_labels
-        return Part(name, shard, first, None if problems else index, labels), problems
+        return ShardExamples(name, shard, first, None if problems else index, labels), problems
 
     places = [
         (name, shard, first)

@@ -22,8 +22,8 @@ from tfshards.prep.imaging.stored import (
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import Decoded
-from tfshards.prep.reporting.boxes import Boxes, BoxFormat, boxes_of
-from tfshards.prep.reporting.catalog import Catalog, Part
+from tfshards.prep.reporting.boxes import BoxFormat, DrawnBoxes, boxes_of
+from tfshards.prep.reporting.catalog import Catalog, ShardExamples
 from tfshards.prep.verification.show import description
 from tfshards.schemas import Feature, Manifest, Schema
 
@@ -59,7 +59,7 @@ class Roles:
 
     image: Feature | None
     mask: Feature | None = None
-    boxes: Boxes | None = None
+    boxes: DrawnBoxes | None = None
 
 
 def roles_of(manifest: Manifest, given: BoxFormat | None) -> Roles:
@@ -96,7 +96,7 @@ def look(
     """
     schema = catalog.manifest.schema
 
-    def glimpse(part: Part, row: int, record: int, values: dict[str, Decoded] | str) -> Glimpse:
+    def glimpse(part: ShardExamples, row: int, record: int, values: dict[str, Decoded] | str) -> Glimpse:
         number, unnamed = part.first + record, f"record {record} of {part.shard.path}"
         if isinstance(values, str):
             return Glimpse(part.split, number, unnamed, fault=values)
@@ -124,7 +124,7 @@ def look(
             fault,
         )
 
-    def read(item: tuple[Part, dict[int, int]], tick: Tick) -> Iterable[tuple[int, Glimpse]]:
+    def read(item: tuple[ShardExamples, dict[int, int]], tick: Tick) -> Iterable[tuple[int, Glimpse]]:
         part, rows = item
         found = catalog.read(part, rows, tick)
         return [(row, glimpse(part, row, record, values)) for row, record, values in found]

@@ -68,10 +68,10 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
     if given is None:
         return tuple(sorted(names))
     new, missing = sorted(names - set(given)), [name for name in given if name not in names]
-    faults = [f"without {_listed(new)}; add new classes at their end, and build the dataset again"] * bool(
+    faults = [f"without {_quoted(new)}; add new classes at their end, and build the dataset again"] * bool(
         new
     )
-    faults += [f"with {_listed(missing)}, but {where}"] * bool(missing)
+    faults += [f"with {_quoted(missing)}, but {where}"] * bool(missing)
     if faults:
         raise InputError("classes-differ", faults="; ".join(faults))
     return tuple(given)
@@ -133,5 +133,5 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
     return names
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quoted(names: Sequence[str]) -> str:
     return listed([repr(name) for name in names], _SHOWN)

@@ -18,7 +18,7 @@ from tfshards.prep.imaging.stored import (
     thumbnail,
     thumbnail_of_pixels,
 )
-from tfshards.prep.reporting.boxes import Boxes, boxes_of
+from tfshards.prep.reporting.boxes import DrawnBoxes, boxes_of
 from tfshards.prep.reporting.catalog import read_catalog
 from tfshards.schemas import Feature, Schema, read_manifest
 
@@ -97,7 +97,7 @@ def test_only_a_feature_that_is_named_so_holds_boxes(numbers):
 )
 def test_each_format_gives_the_same_edges(order, is_share, box):
     for known in (is_share, None):
-        boxes = Boxes("objects/bbox", None, order, known)
+        boxes = DrawnBoxes("objects/bbox", None, order, known)
         found = boxes.edges([*box, np.inf, 0, 1, 1], (100, 50))
         assert found == ([pytest.approx((0.2, 0.2, 0.6, 0.4))], is_share)
 

@@ -74,15 +74,15 @@ def _check_features(rows: Sequence[Description], folder: Path) -> bytes:
             raise InputError(
                 "elements-differ",
                 name=name,
-                found=_shown(ours.get(name)),
+                found=_feature_text(ours.get(name)),
                 key=to_text(first.key),
-                other=_shown(theirs.get(name)),
+                other=_feature_text(theirs.get(name)),
                 other_key=to_text(row.key),
             )
     return first.features
 
 
-def _shown(feature: Feature | None) -> str:
+def _feature_text(feature: Feature | None) -> str:
     if feature is None:
         return "missing"
     if feature.kind == "bytes":

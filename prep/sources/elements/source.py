@@ -170,7 +170,7 @@ def _label(name: str, value: object) -> int | str:
     array = np.asarray(value)
     if not array.shape and array.dtype.kind in "biu" and 0 <= int(array) < 1 << 63:
         return int(array)
-    raise InputError("element-label", name=name, array=_shown(array))
+    raise InputError("element-label", name=name, array=_array_text(array))
 
 
 def _split(name: str, value: object) -> str:
@@ -188,7 +188,7 @@ def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values
     if array.dtype.hasobject:
         raise InputError("element-feature-type", name=name, kind=type(value).__name__)
     if as_list and not array.shape:
-        raise InputError("element-list-single", name=name, array=_shown(array))
+        raise InputError("element-list-single", name=name, array=_array_text(array))
     layout = Layout.of(array.dtype, (1, *array.shape))
     feature = feature_of(name, layout, as_list=as_list, is_label=False)
     block = array[np.newaxis].view(np.uint16) if layout.is_bfloat16 else array[np.newaxis]
@@ -208,5 +208,5 @@ def _text(name: str, value: str | bytes) -> bytes:
         raise InputError("element-unicode", name=name, reason=error.reason) from None
 
 
-def _shown(array: AnyArray) -> str:
+def _array_text(array: AnyArray) -> str:
     return f"{array.dtype} {array.shape}" if array.shape else repr(array.item())

@@ -195,13 +195,13 @@ class ImageFolder:
         skipped: Counter[str] = Counter()
         try:
             found = FileTable.of(tree.images(skipped)).by_key()
-            return self._listed(tree, found, skipped)
+            return self._listing(tree, found, skipped)
         except OSError as error:
             raise InputError(
                 "unreadable", path=os.fsdecode(error.filename or tree.root), why=error.strerror
             ) from None
 
-    def _listed(self, tree: Tree, found: FileTable, skipped: Counter[str]) -> Listing:
+    def _listing(self, tree: Tree, found: FileTable, skipped: Counter[str]) -> Listing:
         folders = find_mask_folders(tree, self.mask_dir, self.split_folders)
         # patterns choose images; their masks follow
         images = found.keys if folders is None else [key for key in found.keys if not folders.is_mask(key)]

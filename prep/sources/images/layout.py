@@ -234,7 +234,10 @@ def find_split_folders(
         missing = [os.fsdecode(name) for name in split_of if name not in folders]
         if missing and not may_lack:
             raise InputError(
-                "split-folder-missing", root=shown, missing=missing[0], folders=_shown(folders) or "none"
+                "split-folder-missing",
+                root=shown,
+                missing=missing[0],
+                folders=_named(folders) or "none",
             )
         split_of = {name: split for name, split in split_of.items() if name in folders}
     else:
@@ -246,8 +249,8 @@ def find_split_folders(
             raise InputError(
                 "split-folders-ambiguous",
                 root=shown,
-                named=_shown(sorted(split_of)),
-                odd=_shown(odd),
+                named=_named(sorted(split_of)),
+                odd=_named(odd),
                 usual=usual,
             )
         if odd:
@@ -255,7 +258,7 @@ def find_split_folders(
         for split in split_of.values():
             same = [name for name, other in named.items() if other == split]
             if len(same) > 1:
-                raise InputError("split-folders-same", root=shown, names=_shown(same), decode=split)
+                raise InputError("split-folders-same", root=shown, names=_named(same), decode=split)
     return split_of, [
         f"the folder {os.fsdecode(name)!r} is not a split and is skipped"
         + (", with its images" if name in with_images else "")
@@ -264,7 +267,7 @@ def find_split_folders(
     ]
 
 
-def _shown(folders: Sequence[bytes]) -> str:
+def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
 
 
@@ -289,13 +292,13 @@ def likely_splits(root: bytes, class_names: Sequence[bytes], folders: Iterable[b
     alike = [match for match in map(_LIKE_SPLIT.fullmatch, class_names) if match]
     if alike and len(alike) == len(class_names):
         usual = {match[1].decode(): match[0].decode() for match in alike}
-        names = _shown(class_names)
+        names = _named(class_names)
         yield f"{names} are taken for classes; if these are splits, give split_folders={usual!r}"
     below = {each[1] for each in (name.split(b"/") for name in folders) if len(each) > 1}
     splits = sorted(name for name in below if name.lower() in SPLIT_FOLDERS)
     if splits and len(class_names) == 1:
         only = os.fsdecode(class_names[0])
         yield (
-            f"{only!r} is taken for the only class, but holds {_shown(splits)}; if these are splits, give "
+            f"{only!r} is taken for the only class, but holds {_named(splits)}; if these are splits, give "
             f"{os.path.join(os.fsdecode(root), only)!r} as the source"
         )

@@ -213,16 +213,16 @@ def read_files(
     try:
         found = [(key, read_content(tree.at(key), most_bytes))]
         # what was listed without a mask has none, whatever there is now
-        if _listed(found) != (row.size, row.stamp):
+        if _size_and_stamp(found) != (row.size, row.stamp):
             found += _mask(tree, masks, masks.mask(key), most_bytes)
     except OSError as error:
         raise unreadable(tree.at(key), error) from None
-    if _listed(found) != (row.size, row.stamp):
+    if _size_and_stamp(found) != (row.size, row.stamp):
         raise changed(tree.at(key))
     return found
 
 
-def _listed(files: Sequence[tuple[bytes, FetchedContent]]) -> tuple[int, int]:
+def _size_and_stamp(files: Sequence[tuple[bytes, FetchedContent]]) -> tuple[int, int]:
     """Return the size and the stamp with which an image and its mask are listed."""
     image, *masks = [ImageFile(b"", content.size, content.stamp) for _, content in files]
     both = together(image, masks[0] if masks else None)

@@ -153,14 +153,14 @@ def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, 
         categories = _by_id(document, "categories", _CATEGORY)
         names = tuple(categories[number]["name"] for number in sorted(categories))
         if len(set(names)) < len(names):
-            raise _FaultError(f"the names of categories must be different, not {_shown(names)}")
+            raise _FaultError(f"the names of categories must be different, not {_value_text(names)}")
         number_of = {number: index for index, number in enumerate(sorted(categories))}
         images = {number: _image(number, each) for number, each in _by_id(document, "images", _IMAGE).items()}
         for index, each in enumerate(_records(document, "annotations", _ANNOTATION)):
             for name, known in (("image_id", images), ("category_id", number_of)):
                 if each[name] not in known:
                     raise _FaultError(
-                        f"annotations[{index}].{name} is {_shown(each[name])}, which does not exist"
+                        f"annotations[{index}].{name} is {_value_text(each[name])}, which does not exist"
                     )
             image = images[each["image_id"]]
             image.boxes.append(each["bbox"])
@@ -191,12 +191,12 @@ def _records(document: object, name: str, fields: dict[str, _Field]) -> list[dic
     """Return a list of objects whose fields are valid."""
     found = document.get(name) if isinstance(document, dict) else None
     if not isinstance(found, list):
-        raise _FaultError(f"{name} is {_shown(found)}, but must be a list")
+        raise _FaultError(f"{name} is {_value_text(found)}, but must be a list")
     for index, each in enumerate(found):
         for key, (allowed, is_valid, is_optional) in fields.items():
             value = each.get(key) if isinstance(each, dict) else None
             if not (is_valid(value) or (is_optional and value is None)):
-                raise _FaultError(f"{name}[{index}].{key} is {_shown(value)}, but must be {allowed}")
+                raise _FaultError(f"{name}[{index}].{key} is {_value_text(value)}, but must be {allowed}")
     return found
 
 
@@ -208,6 +208,6 @@ def _by_id(document: object, name: str, fields: dict[str, _Field]) -> dict[int, 
     return records
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

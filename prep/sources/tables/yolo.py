@@ -89,7 +89,9 @@ def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
     read: set[Path] = set()
     for split, places in splits.items():
         for where in places:
-            files = _listed(where, inside) if where.is_file() else _images(where, follow_links=follow_links)
+            files = (
+                _from_list(where, inside) if where.is_file() else _images(where, follow_links=follow_links)
+            )
             for file in files:
                 image = AnnotatedImage(relative(file, folder), split)
                 images.append(image)
@@ -208,7 +210,7 @@ def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
         yield os.path.join(folder, os.fsdecode(file.key))
 
 
-def _listed(path: Path, inside: Boundary) -> Iterator[str]:
+def _from_list(path: Path, inside: Boundary) -> Iterator[str]:
     """Yield the images that a text file lists, one per line, relative to the folder of the file."""
     for line in read_annotation(path).decode("utf-8", "surrogateescape").splitlines():
         if line.strip():
