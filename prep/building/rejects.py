@@ -32,7 +32,7 @@ _DETAIL = "has the content of "
 def find_duplicates(
     listing: Listing, layouts: Mapping[str, Sequence[IntArray]], first: Mapping[ShardId, FinishedShard]
 ) -> dict[int, int]:
-    """Map the number of each duplicate to that of the equal example with the smallest key."""
+    """Map the number of each duplicate to the number of the equal example with the smallest key."""
     numbers: list[IntArray] = []
     digests: list[str] = []
     for (split, index), shard in first.items():

@@ -21,7 +21,7 @@ from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
 _MOST_DOTS = 1000
 _SHOWN = 100
-# The flags that say where options come from, or that are no options.
+# Flags that name the source of options, or that are not options.
 _NO_KEYS = ("help", "config", "recorded")
 # Options that say the same thing, in addition to those which the parser excludes.
 _RIVALS = ({"shards", "shard-size"},)

@@ -47,7 +47,7 @@ class Structure(NamedTuple):
 class Segment(NamedTuple):
     """The second byte of a marker, and the offsets of the length after it and of the end of the segment.
 
-    In a damaged file the end may be beyond that of the file.
+    In a damaged file, the end may be beyond the end of the file.
     """
 
     marker: int

@@ -43,7 +43,7 @@ def split_groups_by_class(
 
     The sum, over splits and classes, of the squared difference between the number of examples and the one
     that the ratio gives, divided by the size of the class, is as low as moves of single groups make it; with
-    at most 512 groups, also as exchanges of two make it. That of the best of up to 32 starts is used, which
+    at most 512 groups, also as exchanges of two make it. The best of up to 32 starts is used, which
     is nearly always the lowest possible one for a dozen groups, but need not be for many.
     """
     hash_of = {group: key_hash(group, seed) for group in set(groups)}

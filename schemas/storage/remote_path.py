@@ -231,7 +231,7 @@ class RemotePath:
         """Write the object if it is still the version that ``status`` describes, or, for None, if it is new.
 
         Otherwise ChangedError or FileExistsError is raised. A request whose answer was lost is repeated, and
-        finds what it wrote itself: equal data are no error.
+        finds what it wrote itself: equal data are not an error.
         """
         named = None if status is None else {"e_tag": status.e_tag, "version": status.version}
         mode: Any = "create" if named is None else {name: value for name, value in named.items() if value}

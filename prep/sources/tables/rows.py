@@ -75,7 +75,7 @@ def with_split_folders(
         return assigned, rows, []
     listed = b", ".join(usual).decode()
     if len(usual) < len(names):
-        line = f"column {column!r}: only some paths are in the folders {listed}, so these are no splits"
+        line = f"column {column!r}: only some paths are in the folders {listed}, so these are not splits"
         return assigned, rows, [f"{line}; add a column split"]
     line = f"the splits are the folders {listed} in column {column!r}, as with split={column!r}"
     rows = rows.append_column(SPLIT, split_column(column, folders))
