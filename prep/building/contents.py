@@ -199,7 +199,7 @@ def _held_in_area(
         final = area.read_finished("final", shard)
         written = numbers[~np.isin(numbers, [*rejected])]
         if final is not None:
-            # the file has been replaced by the one of the final layout, whose plan a power failure may have torn
+            # the file of the final layout has replaced it, whose plan a power failure may have torn
             try:
                 rows, digest = area.read_plan("final", shard)
             except (FileNotFoundError, ValueError):

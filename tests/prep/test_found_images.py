@@ -262,7 +262,7 @@ def test_folders_that_are_not_all_splits_are_none(names, image_folder, quiet_bui
     root = split_rows(image_folder({name: number for number, name in enumerate(names)}), names)
     assert list(quiet_build(Table(root), tmp_path / "out").splits) == ["train"]
     is_mixed = any(
-        "only some paths are in the folders test, train, so these are no splits" in line for line in log
+        "only some paths are in the folders test, train, so these are not splits" in line for line in log
     )
     assert is_mixed == ("x/0.png" in names)
 
