@@ -57,7 +57,9 @@ class Totals(JsonRecord):
         return cls(entries, accepted, rejected, skipped, reasons, reader.counts("conversions"))
 
 
-digest_fault = matching(r"sha256:[0-9a-f]{64}", "'sha256:' and 64 lower-case hex digits")
+digest_fault: Callable[[str], str | None] = matching(
+    r"sha256:[0-9a-f]{64}", "'sha256:' and 64 lower-case hex digits"
+)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 

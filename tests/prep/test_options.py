@@ -32,6 +32,10 @@ WRONG = {
         {"max_rejected": 1.1},
         r"^max_rejected='1\.1' must lie between 0% and 100%, such as 5%$",
     ),
+    "fewer rejects than none": (
+        {"max_rejected": -0.5},
+        r"^max_rejected='-0\.5' must lie between",
+    ),
     "a limit that is not a number": (
         {"max_rejected": "few"},
         r"^max_rejected='few' must be a share such as 1%",
@@ -65,7 +69,7 @@ def test_a_share_is_parsed_exactly_in_every_form(given, exactly):
 
 
 def test_the_manifest_holds_the_options_that_change_the_bytes():
-    assert Options(max_rejected=1, name="x", shard_size=5).to_json() == {
+    assert Options(max_rejected=1, name="x", shard_size=1).to_json() == {
         "splits": {},
         "stratify": False,
         "group_by": None,
