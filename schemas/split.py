@@ -11,7 +11,7 @@ import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
 from tfshards.schemas.index import FRAME_OVERHEAD, index_path, labels_path
-from tfshards.schemas.json_reader import Json, JsonRecord, ObjectReader, as_json, matching
+from tfshards.schemas.json_reader import Fault, Json, JsonRecord, ObjectReader, as_json, matching
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.schema import Schema
 
@@ -57,9 +57,7 @@ class Totals(JsonRecord):
         return cls(entries, accepted, rejected, skipped, reasons, reader.counts("conversions"))
 
 
-digest_fault: Callable[[str], str | None] = matching(
-    r"sha256:[0-9a-f]{64}", "'sha256:' and 64 lower-case hex digits"
-)
+digest_fault: Fault = matching(r"sha256:[0-9a-f]{64}", "'sha256:' and 64 lower-case hex digits")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
