@@ -7,7 +7,7 @@ from __future__ import annotations
 IMPORTS = ("pytest", "hypothesis", "numpy", "PIL.Image", "pyarrow.parquet", "google_crc32c", "tensorflow")
 
 _PREP = {
-    "planning/options.py": "shard_counts options cli golden",
+    "planning/options.py": "shard_counts options golden",
     "planning/balance.py": "plan",
     "planning/splits.py": "splits",
     "planning/group_splits.py": "group_splits",

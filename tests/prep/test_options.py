@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from tfshards.prep import Options
+from tfshards.prep.cli.main import main
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, parse_share
 from tfshards.schemas import OptionsError
 from tfshards.schemas.sizes import parse_size
@@ -116,3 +118,10 @@ def test_an_invalid_share_is_reported(text):
 
 def test_the_defaults_of_a_build_are_those_of_the_documentation():
     assert DEFAULT_SHARD_SIZE == 128 * 1024 * 1024
+
+
+def test_each_flag_of_a_split_adds_one(image_folder, tmp_path, capsys):
+    root = image_folder({f"a/{number}.png": number for number in range(4)})
+    halves = ["--split", "train=0.5", "--split", "val=0.5"]
+    assert main(["plan", "images", str(root), str(tmp_path / "out"), "--json", *halves]) == 0
+    assert [*json.loads(capsys.readouterr().out)["splits"]] == ["train", "val"]
