@@ -177,9 +177,9 @@ def pairs(
 
 
 _REASONS = {
-    "met": "is not finished any more: another run of the same build writes it",
+    "met": "is no longer finished: another run of the same build is writing it",
     "took over": "a later run of the same build has begun; wait until that has ended",
-    "lost": "meanwhile was committed in the meantime (",
+    "lost": "was committed in the meantime, so this one was not",
     "was too late": "holds a dataset with other options",
 }
 
