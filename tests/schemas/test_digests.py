@@ -43,6 +43,11 @@ def test_neither_order_nor_the_assignment_to_shards_changes_the_digest(records, 
     assert digest_together([digest_of(shuffled[:cut]), digest_of(shuffled[cut:])]) == digest_of(records)
 
 
+def test_digests_are_added_modulo_two_to_the_64():
+    assert digest_together(["ffffffffffffffff", "0000000000000002"]) == "0000000000000001"
+    assert digest_together(["8000000000000000", "4000000000000000"]) == "c000000000000000"
+
+
 @given(RECORDS.filter(bool), st.data())
 def test_a_lost_repeated_or_exchanged_record_changes_the_digest(records, data):
     place = data.draw(st.integers(0, len(records) - 1))
