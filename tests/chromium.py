@@ -116,6 +116,8 @@ def chromium(folder: Path) -> Iterator[Page]:
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     command = [
+        # the protocol is read from descriptor 3 and written to descriptor 4
+        *("bash", "-c", f'exec {{a}}<&{theirs_in} {{b}}>&{theirs_out}; exec "$@" 3<&$a 4>&$b', "bash"),
         PROGRAM,
         "--headless=new",
         "--remote-debugging-pipe",
@@ -128,15 +130,9 @@ def chromium(folder: Path) -> Iterator[Page]:
         f"--user-data-dir={folder}",
     ]
 
-    def connect() -> None:
-        # the protocol is read from descriptor 3 and written to descriptor 4
-        reading, writing = os.dup(theirs_in), os.dup(theirs_out)
-        os.dup2(reading, 3)
-        os.dup2(writing, 4)
-
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=False, preexec_fn=connect
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs_in, theirs_out)
         )
     os.close(theirs_in)
     os.close(theirs_out)

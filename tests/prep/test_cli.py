@@ -450,21 +450,16 @@ def test_a_build_needs_no_network(tmp_path):
     assert read_manifest(tmp_path / "out").num_examples == 9
 
 
-def default_interrupt() -> None:
-    # a shell that runs tests in the background makes its children ignore it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def test_an_interrupted_build_exits_with_130_and_can_be_resumed(
     slow_folder, tmp_path, run, quiet_build, contents
 ):
     arguments = ["build", "images", slow_folder, tmp_path / "out", "--shards=8", "--max-rejected=100%"]
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
+        # a shell that runs tests in the background makes its children ignore the signal
+        ["env", "--default-signal=INT", *COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=default_interrupt,
     )
     deadline = time.monotonic() + 120
     while not any((tmp_path / "out").glob(f"{AREA_NAME}/*/first/*.done")):

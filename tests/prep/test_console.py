@@ -332,21 +332,20 @@ def long_build(run):
 
 
 @pytest.mark.parametrize(
-    ("handler", "number", "status"),
+    ("hangup", "number", "status"),
     [
-        (signal.SIG_DFL, signal.SIGHUP, 129),
+        ("--default-signal=HUP", signal.SIGHUP, 129),
         # as nohup starts a program
-        (signal.SIG_IGN, signal.SIGTERM, 143),
+        ("--ignore-signal=HUP", signal.SIGTERM, 143),
     ],
 )
-def test_the_end_of_a_terminal_interrupts_a_build_unless_it_is_ignored(long_build, handler, number, status):
+def test_the_end_of_a_terminal_interrupts_a_build_unless_it_is_ignored(long_build, hangup, number, status):
     line, begun = long_build
     process = subprocess.Popen(
-        line,
+        ["env", hangup, *line],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, handler),
     )
     begun()
     process.send_signal(signal.SIGHUP)

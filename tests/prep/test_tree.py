@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tests.permissions import obey_permissions
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.building.output import output_folder
@@ -198,12 +197,15 @@ def link_into_an_unreadable_folder(root: Path) -> None:
 
 UNREADABLE = [unreadable_file, unreadable_folder, link_into_an_unreadable_folder]
 
+ROOT = Path(__file__).parents[2]
 
 BUILD_EACH = """
 import json, sys
 from contextlib import redirect_stderr
 from io import StringIO
+from tests.permissions import obey_permissions
 from tfshards.prep.cli import main as cli
+obey_permissions()
 ended = {}
 for place in sys.argv[1:]:
     with redirect_stderr(StringIO()) as printed:
@@ -221,7 +223,7 @@ def test_a_file_without_read_permission_ends_the_build_and_is_named(image_folder
         shutil.copytree(photos, place / "photos")
         spoil(place / "photos")
     command = [sys.executable, "-c", BUILD_EACH, *places.values()]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=obey_permissions)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     for place in places.values():
         assert not (place / "data" / "out" / "dataset.json").exists()
         for closed in (place / "photos" / "x\n", place / "closed"):
