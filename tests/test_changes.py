@@ -261,6 +261,7 @@ def test_a_new_format_of_export_is_a_file_and_a_row(copy, photos):
     assert "toys" in copy.command("export --help", photos)
 
 
+@pytest.mark.nightly
 def test_a_new_compression_is_a_row(copy, photos):
     path = "schemas/compression.py"
     copy.change(path, 'Literal["none", "gzip"]', 'Literal["none", "gzip", "fast"]')
@@ -404,6 +405,7 @@ def test_a_new_kind_of_source_is_a_file_and_a_row(copy, photos):
     assert copy.run("-c", code, cwd=photos) == "4\n"
 
 
+@pytest.mark.nightly
 def test_the_length_of_ids_is_one_number(copy, photos):
     copy.change("schemas/names.py", "ID_DIGITS = 8\n", "ID_DIGITS = 12\n")
     copy.command("build images photos data --shards 2", photos)

@@ -82,6 +82,7 @@ def uses(node, name):
     return isinstance(node, ast.Attribute) and ast.unparse(node) == f"os.{name}"
 
 
+@pytest.mark.nightly
 def test_a_download_without_links_and_without_git_is_complete(tmp_path):
     with zipfile.ZipFile(tmp_path / "main.zip", "w") as archive:
         for room in (".namespace", "prep", "loader", "schemas"):

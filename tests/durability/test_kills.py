@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards.prep import prune, verify
 from tfshards.prep.building.commit import complete_left
 from tfshards.prep.progress.threads import num_writers
@@ -91,7 +92,7 @@ def begin(start: Path, out: Path) -> None:
         shutil.copytree(start, out)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_nightly(NAMES, NAMES[::2]))
 def test_a_killed_command_resumes_to_the_same_dataset(name, commands, tmp_path):
     write_inputs(tmp_path)
     expected = undisturbed(commands, scenarios(tmp_path)[name], tmp_path)

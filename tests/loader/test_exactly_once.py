@@ -86,19 +86,19 @@ def test_large_splits_with_only_some_offsets_in_memory_are_read_the_same(numbere
     assert batches(loader.load(path, **options)) == wanted
 
 
+WITHOUT_NUMBERS = [
+    (1, {}),
+    (1, {"shuffle": MIXED, "epochs": 3, "start": Position(1, 2)}),
+    (3, {"epochs": 2}),
+    (2, {"shuffle": MIXED}),
+    (4, {"shuffle": Shuffle(seed=1, run=3, lanes=4)}),
+    (2, {"shuffle": Shuffle(seed=1, how="full"), "epochs": 2}),
+    (1, {"take": loader.Part(1, 2), "shuffle": Shuffle(seed=1, lanes=1)}),
+]
+
+
 @pytest.mark.parametrize("gaps", [1 << 17, 9], ids=["all offsets", "every fifth offset"])
-@pytest.mark.parametrize(
-    ("num_workers", "options"),
-    [
-        (1, {}),
-        (3, {"epochs": 2}),
-        (1, {"shuffle": MIXED, "epochs": 3, "start": Position(1, 2)}),
-        (2, {"shuffle": MIXED}),
-        (4, {"shuffle": Shuffle(seed=1, run=3, lanes=4)}),
-        (2, {"shuffle": Shuffle(seed=1, how="full"), "epochs": 2}),
-        (1, {"take": loader.Part(1, 2), "shuffle": Shuffle(seed=1, lanes=1)}),
-    ],
-)
+@pytest.mark.parametrize(("num_workers", "options"), mostly_nightly(WITHOUT_NUMBERS, WITHOUT_NUMBERS[:2]))
 def test_records_without_numbers_are_the_same(numbered, monkeypatch, num_workers, options, gaps):
     path = numbered([11, 0, 23, 7])
     monkeypatch.setattr(shard_tables, "MOST_OFFSETS", gaps)

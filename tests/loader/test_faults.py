@@ -31,7 +31,7 @@ RARELY = [] if "TORTURE_FAULTS" in os.environ else [pytest.mark.nightly]
         ("none", MANY, "drop"),
         pytest.param("none", MANY, "keep", marks=RARELY),
         pytest.param("none", [20] * 30, "drop", marks=RARELY),
-        ("gzip", MANY, "keep"),
+        pytest.param("gzip", MANY, "keep", marks=RARELY),
         pytest.param("gzip", MANY, "drop", marks=RARELY),
     ],
 )

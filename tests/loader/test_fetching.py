@@ -203,7 +203,7 @@ def test_kept_blocks_give_way_when_there_is_less_space_and_take_a_new_order():
 
 
 # of one epoch, the second iteration looks like the pass that is expected after the first one
-@pytest.mark.parametrize(("batch_size", "epochs"), [(80, 2), (200, 1)])
+@pytest.mark.parametrize(("batch_size", "epochs"), mostly_nightly([(80, 2), (200, 1)], [(200, 1)]))
 def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(
     dataset, tmp_path, batch_size, epochs, monkeypatch
 ):

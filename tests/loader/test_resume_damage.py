@@ -69,7 +69,7 @@ DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
 CASES = [*itertools.product([DATA, INDEX], DAMAGES)]
 
 
-@pytest.mark.parametrize(("name", "damage"), mostly_nightly(CASES, CASES[::3]))
+@pytest.mark.parametrize(("name", "damage"), mostly_nightly(CASES, CASES[::6]))
 def test_the_checkpoint_before_a_damaged_one_is_taken(numbered, saved, name, damage):
     folder, results = saved
     damage(folder / name)

@@ -454,6 +454,7 @@ def test_the_number_of_jobs_does_not_change_a_dataset(run, contents):
     assert "up to date" in run("build images photos one/new --shards 3 --jobs 2")[2]
 
 
+@pytest.mark.nightly
 def test_a_job_service_that_does_not_answer_is_reported_soon(tmp_path):
     arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{free_port()}"]
     code = f"""

@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[dict[str, object], int]] = {
     "any-alpha-as-stored": ({"channels": "keep", "orientation": "keep"}, 3),
 }
 # gray and color, with and without alpha, animations, and pictures that are not rotated
-OFTEN = ["default", "any-alpha-as-stored"]
+OFTEN = ["any-alpha-as-stored"]
 EXACT = [name for name in VARIANTS if name not in ("jpeg", "short", "exact")]
 
 

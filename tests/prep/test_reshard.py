@@ -495,12 +495,8 @@ def die_at(call: str, moment: str, root: str) -> None:
     mostly_nightly(
         itertools.product(CALLS, MOMENTS),
         [
-            ("reshard", "the first shard"),
             ("in place", "the first shard"),
-            ("in place", "the commit"),
             ("merge", "the first shard"),
-            ("remove", "the layout"),
-            ("remove", "the manifest"),
             ("remove", "the commit"),
             ("relabel", "the manifest"),
         ],

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
@@ -147,7 +148,7 @@ def test_a_server_that_does_not_start_is_reported_and_ended(code, message, tmp_p
     assert processes_of(server) == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", mostly_nightly([signal.SIGINT, signal.SIGKILL], [signal.SIGKILL]))
 def test_the_server_of_a_runner_ends_with_the_build(number, server, slow_folder, tmp_path):
     out = tmp_path / "out"
     status, err = interrupt(build_command(slow_folder, out, *prism_by_name(server)), out, number)
