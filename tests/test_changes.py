@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tables import mostly_nightly
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -72,32 +74,35 @@ READ = "import sys; from tfshards import prep; print(prep.info(sys.argv[1]).opti
 BUILD_ID = "import sys; from tfshards import prep; print(prep.info(sys.argv[1]).build_id)"
 
 
+TOYS = [
+    (
+        "prep/planning/options.py",
+        "    stratify: bool = option(",
+        '    toy: int = option(3, "a toy", metavar="N", parse=int)\n    stratify: bool = option(',
+        "--toy 5",
+        5,
+    ),
+    (
+        "prep/imaging/options.py",
+        "    animation: Animation = option(",
+        '    toy: str = option("x", "a toy", choices=("x", "y"))\n    animation: Animation = option(',
+        "--toy y",
+        "y",
+    ),
+    (
+        "prep/sources/images/folder.py",
+        "    include: Sequence[str] = option(",
+        '    toy: Sequence[str] = option((), "a toy", is_repeatable=True)\n'
+        "    include: Sequence[str] = option(",
+        "--toy a --toy b",
+        ["a", "b"],
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("path", "before", "after", "flag", "value"),
-    [
-        (
-            "prep/planning/options.py",
-            "    stratify: bool = option(",
-            '    toy: int = option(3, "a toy", metavar="N", parse=int)\n    stratify: bool = option(',
-            "--toy 5",
-            5,
-        ),
-        (
-            "prep/imaging/options.py",
-            "    animation: Animation = option(",
-            '    toy: str = option("x", "a toy", choices=("x", "y"))\n    animation: Animation = option(',
-            "--toy y",
-            "y",
-        ),
-        (
-            "prep/sources/images/folder.py",
-            "    include: Sequence[str] = option(",
-            '    toy: Sequence[str] = option((), "a toy", is_repeatable=True)\n'
-            "    include: Sequence[str] = option(",
-            "--toy a --toy b",
-            ["a", "b"],
-        ),
-    ],
+    mostly_nightly(TOYS, TOYS[2:]),
     ids=["of builds", "of images", "of folders"],
 )
 def test_a_new_option_of_build_is_one_field(path, before, after, flag, value, copy, photos):

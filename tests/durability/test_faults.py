@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.records.frames import frame, read_records
 from tfshards.prep.sources.base import Source
@@ -77,7 +78,7 @@ DATASETS: dict[str, tuple[Callable[[Path], Source], Options]] = {
 }
 
 
-@pytest.fixture(scope="module", params=DATASETS)
+@pytest.fixture(scope="module", params=mostly_nightly(DATASETS, ["images"]))
 def dataset(request, tmp_path_factory) -> Path:
     return make(tmp_path_factory.mktemp("made"), request.param, seed=0)
 

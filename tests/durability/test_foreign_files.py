@@ -143,7 +143,7 @@ def replaced(path, kind):
     KINDS[kind](path)
 
 
-@pytest.mark.parametrize("command", MANIFEST_COMMANDS)
+@pytest.mark.parametrize("command", mostly_nightly(MANIFEST_COMMANDS, MANIFEST_COMMANDS[::3]))
 @pytest.mark.parametrize("kind", mostly_nightly(KINDS, ["pipe"]))
 def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, folder, run):
     replaced(folder / "data" / "dataset.json", kind)
@@ -154,7 +154,7 @@ def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, f
     assert fault in output or (kind == "device" and "is a symbolic link" in output)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", mostly_nightly(CASES, [*CASES][::2]))
 @pytest.mark.parametrize("kind", mostly_nightly(KINDS, ["pipe"]))
 def test_no_file_that_others_may_write_hangs_a_command_or_fills_the_memory(kind, case, folder, run):
     path, command, status, text = CASES[case]

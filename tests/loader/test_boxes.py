@@ -126,7 +126,7 @@ CUTS = {
 
 @pytest.mark.parametrize(
     ("layout", "cut"),
-    mostly_nightly(itertools.product(FORMATS, CUTS), kept=[*zip(FORMATS[::3], CUTS, strict=False)]),
+    mostly_nightly(itertools.product(FORMATS, CUTS), kept=[*zip(FORMATS[::3], CUTS, strict=False)][-2:]),
 )
 def test_boxes_enclose_the_color_that_they_enclosed(layout, cut, boxed):
     kind, normalized, form = layout

@@ -41,9 +41,7 @@ def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(r
     assert found["peak"] - found["base"] < budget
 
 
-@pytest.mark.parametrize(
-    "order", mostly_nightly(["stored", "runs", "full", "ratios"], kept=["runs", "ratios"])
-)
+@pytest.mark.parametrize("order", mostly_nightly(["stored", "runs", "full", "ratios"], kept=["ratios"]))
 def test_small_records_in_any_order_stay_within_the_least_budget(run, folder, order):
     done = run("least", folder, order)
     assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from tests.storage import conftest
 from tests.storage.faults import Answer, Cut, Delay, LoseAnswer, Shorten, Stall
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
 from tfshards.schemas.storage import any_path, stores
@@ -105,7 +106,7 @@ def trial(programs, kind, chance, url, shards, proxy, cache):
     return delivered, None
 
 
-@pytest.mark.parametrize("cached", [False, True], ids=["no cache", "cache"])
+@pytest.mark.parametrize("cached", mostly_nightly([False, True], [True]), ids=["no cache", "cache"])
 def test_a_store_that_fails_changes_no_batch(programs, cached, write_dataset, bucket, proxy, tmp_path):
     content = np.random.default_rng(0)
     examples = [{"number": i, "payload": content.bytes(900 + i % 200)} for i in range(COUNT)]

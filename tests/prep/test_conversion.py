@@ -44,7 +44,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "mask": {"channels": 1, "mask": True},
     "resized mask": {"channels": 1, "mask": True, "resize": "20x30"},
 }
-OFTEN = ["default", "any", "quality", "exact", "16 bits", "resized mask"]
+OFTEN = ["default", "any", "exact"]
 CODECS = ("libjpeg_turbo", "zlib", "webp", "avif", "jpg_2000", "libtiff")
 VERSIONS = [PIL.__version__, *map(features.version, CODECS)]
 

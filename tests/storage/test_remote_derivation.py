@@ -89,12 +89,8 @@ DERIVED: dict[str, Derive] = {
 }
 
 
-# each way in a bucket, and the two that read or link shards of a folder
-OFTEN = [
-    *((name, "the bucket") for name in DERIVED),
-    ("resharded", "a folder"),
-    ("merged by links", "a folder"),
-]
+# what reads or links shards of a bucket and of a folder
+OFTEN = [("merged as splits", "the bucket"), ("resharded", "a folder"), ("merged by links", "a folder")]
 
 
 @pytest.mark.parametrize(
