@@ -308,6 +308,39 @@ def test_a_new_engine_is_a_file_and_a_row(copy, photos):
     assert "toys write 3 shards" in copy.run("-c", code, cwd=photos)
 
 
+def test_another_kind_of_log_is_a_change_of_two_files(copy, photos):
+    path = "prep/progress/lines.py"
+    copy.change(path, "import secrets\n", "import logging\nimport secrets\n")
+    copy.change(path, "Log: TypeAlias = Callable[[str], None]", "Log: TypeAlias = logging.Logger")
+    copy.change(
+        path,
+        'lambda text, is_warning: log(f"{WARNING}{text}" if is_warning else text)',
+        "lambda text, is_warning: (log.warning if is_warning else log.info)(text)",
+    )
+    # by default it reports nothing
+    path = "prep/rewriting/repair.py"
+    copy.change(path, "import os\n", "import logging\nimport os\n")
+    copy.change(path, "log: Log = lambda _: None", 'log: Log = logging.getLogger("quiet")')
+    (photos / "photos" / "a" / "damaged.png").write_bytes(b"")
+    code = """
+import logging, sys
+from tfshards import prep
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stdout)
+source, log = prep.ImageFolder("photos"), logging.getLogger("toy")
+prep.build(source, "data", shards=1, options=prep.Options(max_rejected=1), log=log)
+prep.append(source, "data", log=log)
+prep.build(source, "default", shards=1, options=prep.Options(max_rejected=1))
+"""
+    printed = copy.run("-c", code, cwd=photos)
+    assert "INFO starting build: 7 examples" in printed
+    assert "WARNING 1 of 7 inputs is rejected" in printed
+    assert "INFO data is up to date" in printed
+    assert "default" not in printed
+    assert "starting build" in copy.command("build images photos other --shards 1", photos, status=1)
+    (photos / "data" / "labels.txt").unlink()
+    assert "labels.txt" in copy.command("verify data --repair", photos)
+
+
 def test_locks_are_in_one_file(copy, photos):
     copy.change(
         "schemas/locks.py",

@@ -325,7 +325,7 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
     prepare, made = RECIPES[question]
     monkeypatch.chdir(tmp_path)
     # Beam is not what these recipes are about
-    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
+    monkeypatch.setitem(build.__wrapped__.__kwdefaults__, "engine", "local")
     prepare()
     found = commands(sections(HOW_TO)[question])
     assert found

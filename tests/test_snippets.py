@@ -146,7 +146,7 @@ def test_the_commands_and_the_python_of_the_page_on_audits_run(tmp_path, monkeyp
 def test_the_python_of_the_reference_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for function in (build, append):
-        monkeypatch.setitem(function.__kwdefaults__, "engine", "local")
+        monkeypatch.setitem(function.__wrapped__.__kwdefaults__, "engine", "local")
     two_classes()
     two_classes("more", count=8, start=500)
     run("build images more data/more --split train=0.5 --split val=0.5")

@@ -13,7 +13,7 @@ from tfshards.prep.adoption.seen import FeatureRoles, Findings
 from tfshards.prep.adoption.tfds import declared_features, with_label
 from tfshards.prep.building.output import locked
 from tfshards.prep.building.output_state import difference
-from tfshards.prep.progress.lines import Log, Meter, as_warning, to_stderr
+from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.shard_file import scan_shard
@@ -35,6 +35,7 @@ from tfshards.schemas.storage import AnyPath, ChangedError, RemoteStatus, any_pa
 from tfshards.schemas.storage.untrusted import INDEX, read_whole
 
 
+@takes_log
 def adopt(
     root: str | os.PathLike[str],
     options: AdoptOptions | None = None,
@@ -52,7 +53,7 @@ def adopt(
         root: the folder of the files, or its URL.
         options: options that complete or replace what is derived from the files.
         overwrite: replace an existing manifest of other files, records or options.
-        log: called with each warning and status line.
+        log: receives status lines.
 
     Raises:
         OptionsError: an option is not allowed.
@@ -68,10 +69,10 @@ def adopt(
     with locked(folder):
         replaced = manifest_version(folder)
         current = _current(folder, overwrite=overwrite)
-        chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing, log=log)
+        chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing)
         declared = declared_features(folder, chosen.paths)
         scanned = _scan_all(folder, chosen, with_label(options.roles, declared))
-        manifest = adopted_manifest(folder, chosen, scanned, options, declared, log)
+        manifest = adopted_manifest(folder, chosen, scanned, options, declared)
         if current and not overwrite and replace(current, views={}) != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)
@@ -82,7 +83,7 @@ def adopt(
         if current:
             is_foreign = bool(foreign_views(replace(manifest, views=views), folder, known))
         if views and is_foreign:
-            log(as_warning(f"{folder / LABELS_NAME} stays as it is; the class names are in {MANIFEST_NAME}"))
+            report_warning(f"{folder / LABELS_NAME} stays as it is; the class names are in {MANIFEST_NAME}")
             views = {}
         manifest = replace(manifest, views=views)
         companions = {
@@ -95,7 +96,7 @@ def adopt(
         except (FileExistsError, ChangedError):
             raise BuildError("adopt-overtaken", folder=folder, manifest_name=MANIFEST_NAME) from None
         if not is_new:
-            log(f"{folder} is up to date")
+            report_line(f"{folder} is up to date")
     return manifest
 
 

@@ -14,7 +14,7 @@ from tfshards.prep.adoption.record_files import ChosenFiles
 from tfshards.prep.adoption.seen import FeatureRoles, Findings
 from tfshards.prep.adoption.split_names import check_globs, parse_globs
 from tfshards.prep.adoption.tfds import Declared, tfds_class_names, tfds_folders, tfds_name, with_label
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import check_class_names, read_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
@@ -119,7 +119,6 @@ def adopted_manifest(
     scanned: Mapping[str, Scanned],
     options: AdoptOptions,
     declared: Mapping[str, Declared],
-    log: Log,
 ) -> Manifest:
     """Return the manifest of the files in ``folder`` that were chosen and scanned."""
     together = Findings(with_label(options.roles, declared))
@@ -130,8 +129,7 @@ def adopted_manifest(
     if not together.num_records:
         raise InputError("adopt-no-records", folder=folder)
     inferred = infer(together, declared)
-    for warning in inferred.warnings:
-        log(as_warning(warning))
+    report_warning(*inferred.warnings)
     tfds = tfds_folders(folder, chosen.paths)
     folders = sorted({path.rpartition("/")[0] for path in chosen.paths})
     names, problems = _class_names(folder, folders, inferred, together, options)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from tfshards.prep.adoption.split_names import missing_shards, series_of, splits_by_glob, splits_by_name
 from tfshards.prep.adoption.tfds import tfds_folders
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.frames import parse_header
 from tfshards.schemas import FormatError, InputError, Problem
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
@@ -60,7 +60,7 @@ class ChosenFiles:
         return [path for paths in self.splits.values() for path in paths]
 
 
-def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool, log: Log) -> ChosenFiles:
+def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool) -> ChosenFiles:
     """Return the files in ``root`` and the folders in it that become shards.
 
     These are the files that hold records, and those that should by their names: ``*.tfrecord`` or similar, or
@@ -93,7 +93,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
         message = f"{counted(number, 'file')} missing in a numbered series: {', '.join(names)}{more}"
         if not allow_missing:
             raise InputError("adopt-files-missing", root=root, message=message)
-        log(as_warning(message))
+        report_warning(message)
     gzip, plain, empty = (
         [file.path for file in chosen if file.form == form] for form in ("gzip", "none", "empty gzip")
     )
@@ -102,13 +102,13 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
             "adopt-compressions-mixed", num_gzip=len(gzip), gzip=gzip[0], num_plain=len(plain), plain=plain[0]
         )
     for path in sorted(empty):
-        log(as_warning(f"{path} holds no records and is skipped"))
+        report_warning(f"{path} holds no records and is skipped")
     left = {name: tuple(path for path in found if path not in empty) for name, found in splits.items()}
     taken = {file.path for file in chosen}
     # metadata of TensorFlow Datasets, which is read where it helps
     others = [file.path for file in files if file.path not in taken and not is_reserved(file.path)]
     if others:
-        log(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
+        report_line(f"{counted(len(others), 'other file')} skipped: {listed(others, _SHOWN)}")
     return ChosenFiles(
         {name: paths for name, paths in left.items() if paths},
         "gzip" if gzip else "none",

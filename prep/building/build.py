@@ -34,7 +34,7 @@ from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts
-from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
@@ -51,6 +51,7 @@ _MUCH_LARGER = 1.5
 _RECORD_OVERHEAD = 96
 
 
+@takes_log
 def build(
     source: Source,
     dataset: str | os.PathLike[str],
@@ -97,39 +98,36 @@ def build(
     with claimed(folder) as state, staged(source, folder) as reader:
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
-        for warning in plan.warnings:
-            log(as_warning(warning))
-        for note in plan.notes:
-            log(note)
+        report_warning(*plan.warnings)
+        report_line(*plan.notes)
         area = BuildArea(folder, plan.plan_id, plan.options)
         wanted = wanted_of(plan)
         if overwrite:
-            state = read_damage(state, wanted, log)
+            state = read_damage(state, wanted)
         changes = partial(changes_of_inputs, state, plan.listing)
         if is_up_to_date(state, wanted, overwrite=overwrite, changes=changes):
             assert state.manifest is not None
-            changed = changed_inputs(plan, reader, state.manifest, folder, options, log, checksum=checksum)
+            changed = changed_inputs(plan, reader, state.manifest, folder, options, checksum=checksum)
             if not len(changed):
-                return confirmed(state, wanted, log, is_compared=overwrite)
+                return confirmed(state, wanted, is_compared=overwrite)
             line = changed_line(plan.listing, changed)
             if not overwrite:
                 raise InputError("dataset-of-other-inputs", folder=folder, line=line)
-            log(line)
+            report_line(line)
         planned = PlannedBuild(
             reader=reader,
             plan=plan,
             area=area,
             options=options,
-            log=log,
             run=partial(found.run, arguments=tuple(beam_args)),
             source=source.location(),
         )
         if options.duplicates != "keep":
             check_comparable(plan.listing.schema)
-        discard_others(state, wanted.plan_id, wanted.options, log)
-        forget_changed(plan, reader, area, options.compression, log, checksum=checksum)
+        discard_others(state, wanted.plan_id, wanted.options)
+        forget_changed(plan, reader, area, options.compression, checksum=checksum)
         return unless_committed(
-            lambda: commit_build(planned, write_shards(planned), state), state, area, wanted, log
+            lambda: commit_build(planned, write_shards(planned), state), state, area, wanted
         )
 
 
@@ -177,7 +175,7 @@ def balanced(
     plan, options = build.plan, build.options
     rejects = [reject for shard in first.values() for reject in shard.rejected]
     check_rejects(rejects, plan, options, build.area)
-    rejects += repeated_inputs(plan, first, options, build.log)
+    rejects += repeated_inputs(plan, first, options)
     return final_layouts(plan, rejects, options, may_be_empty=may_be_empty), rejects
 
 
@@ -185,8 +183,7 @@ def written_shards(
     build: PlannedBuild, layouts: Layouts, shards: Mapping[ShardId, FinishedShard], rejects: list[Reject]
 ) -> WrittenShards:
     """Return the shards of the final layouts with what they have in common; log what conversions lost."""
-    for warning in loss_warnings(shards.values()):
-        build.log(as_warning(warning))
+    report_warning(*loss_warnings(shards.values()))
     conversions = sum((Counter(shard.conversions) for shard in shards.values()), Counter[str]())
     return WrittenShards(layouts, shards, rejects, conversions)
 
@@ -195,9 +192,9 @@ def commit_build(build: PlannedBuild, written: WrittenShards, state: OutputState
     """Make the written shards the dataset, log what was rejected or has grown, and return the manifest."""
     plan = build.plan
     manifest = identified(manifest_of(build, written))
-    manifest = commit(manifest, written.rejects, inputs_of(plan), build.area, state, build.log)
-    log_rejects(written.rejects, plan.listing.num_examples, manifest, build.area.out, build.log)
-    _explain_size(manifest, plan, build.log)
+    manifest = commit(manifest, written.rejects, inputs_of(plan), build.area, state)
+    log_rejects(written.rejects, plan.listing.num_examples, manifest, build.area.out)
+    _explain_size(manifest, plan)
     return manifest
 
 
@@ -240,7 +237,7 @@ def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[st
     )
 
 
-def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
+def _explain_size(manifest: Manifest, plan: Plan) -> None:
     """If images stored as PNG made the dataset much larger than its source, log how to avoid it."""
     written = sum(split.num_bytes for split in manifest.splits.values())
     source = int(plan.listing.sizes.sum())
@@ -249,7 +246,7 @@ def _explain_size(manifest: Manifest, plan: Plan, log: Log) -> None:
     images = ImageOptions(**recorded_values(ImageOptions, plan.options))
     was_chosen = images.jpeg_quality or images.format != "keep" or images.depth != 8 or images.channels == 4
     if num_converted and written > _MUCH_LARGER * source and not was_chosen:
-        log(
+        report_line(
             f"the dataset has {size(written)}, its source {size(source)}: {counted(num_converted, 'image')} "
             f"could not be kept unchanged; jpeg_quality={JPEG_QUALITY}, or less, stores them as JPEG "
             "instead of lossless PNG"

@@ -13,7 +13,7 @@ from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
 from tfshards.prep.building.output import discard_others, locked, remove_staged
 from tfshards.prep.building.output_state import OutputState, Wanted, inspect_output, up_to_date
 from tfshards.prep.planning.plan import plan_id_of
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, with_views
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.prep.writing.shard_names import data_files, with_build_id
@@ -51,7 +51,6 @@ def commit(
     inputs: RecordedInputs | None,
     area: BuildArea,
     state: OutputState,
-    log: Log,
 ) -> Manifest:
     """Make the build the dataset, and return its manifest with the digests of its views.
 
@@ -74,13 +73,11 @@ def commit(
     others = {path: content for path, content in others.items() if path in data_files(manifest)}
     _check_free(manifest, state)
     area.place(manifest, others)
-    replace_manifest(manifest, state, log, area.unfinished_path(""))
+    replace_manifest(manifest, state, area.unfinished_path(""))
     return manifest
 
 
-def replace_manifest(
-    manifest: Manifest, state: OutputState, log: Log, staging: AnyPath | None = None
-) -> None:
+def replace_manifest(manifest: Manifest, state: OutputState, staging: AnyPath | None = None) -> None:
     """Commit a manifest, keep the one that it replaces, and complete the dataset.
 
     All files of the manifest are durable, except the views. ``staging`` is a folder for unfinished files;
@@ -92,9 +89,9 @@ def replace_manifest(
     if old is not None and is_kept:
         _keep(old, folder)
     write_manifest(manifest, folder, state.version, staging)
-    complete(manifest, folder, log)
+    complete(manifest, folder)
     if old is not None and is_kept:
-        log(
+        report_line(
             f"kept build {old.build_id}, the previous generation: 'tfshards restore {folder} {old.build_id}' "
             f"makes it the dataset again, 'tfshards prune {folder}' removes it"
         )
@@ -125,11 +122,11 @@ def _check_free(manifest: Manifest, state: OutputState) -> None:
         raise foreign(kept)
 
 
-def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
+def complete(manifest: Manifest, folder: AnyPath, *, warns: bool = True) -> None:
     """Write the views of a committed dataset that are missing, and remove the build area of its build.
 
     In a store, other areas may be in use; on a disk, ``discard_others`` removes them. A file that cannot be
-    written or removed raises IncompleteError.
+    written or removed raises IncompleteError. ``warns`` is false where an earlier call has reported the same.
     """
     try:
         _complete(manifest, folder)
@@ -140,8 +137,8 @@ def complete(manifest: Manifest, folder: AnyPath, log: Log) -> None:
         raise IncompleteError(
             "committed-incomplete", folder=folder, build_id=manifest.build_id, why=why
         ) from error
-    for note in view_notes(manifest, folder):
-        log(as_warning(note))
+    if warns:
+        report_warning(*view_notes(manifest, folder))
 
 
 def _complete(manifest: Manifest, folder: AnyPath) -> None:
@@ -171,16 +168,16 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
     sync_directory(folder)
 
 
-def confirmed(state: OutputState, wanted: Wanted, log: Log, *, is_compared: bool) -> Manifest:
+def confirmed(state: OutputState, wanted: Wanted, *, is_compared: bool) -> Manifest:
     """Complete a dataset that already is the wanted build, and return its manifest; see ``up_to_date``."""
     assert state.manifest is not None
-    discard_others(state, wanted.plan_id, wanted.options, log)
-    complete(state.manifest, state.folder, log)
-    log(up_to_date(state.folder, is_compared=is_compared))
+    discard_others(state, wanted.plan_id, wanted.options)
+    complete(state.manifest, state.folder)
+    report_line(up_to_date(state.folder, is_compared=is_compared))
     return state.manifest
 
 
-def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
+def complete_left(dataset: str | os.PathLike[str]) -> None:
     """Complete a dataset whose commit came to an end, but not what follows it; do nothing if that fails."""
     folder = any_path(dataset)
     if isinstance(folder, Path) and not (folder / AREA_NAME).is_dir():
@@ -189,8 +186,8 @@ def complete_left(dataset: str | os.PathLike[str], log: Log) -> None:
         manifest = read_manifest(folder)
         placed = [BuildArea(folder, root.name).placed() for root in areas(folder)]
         if any(one and one.build_id == manifest.build_id for one in placed):
-            complete(manifest, folder, lambda _: None)
-            log(f"completed {folder}: build {manifest.build_id} was committed before")
+            complete(manifest, folder, warns=False)
+            report_line(f"completed {folder}: build {manifest.build_id} was committed before")
 
 
 def read_rejects(path: AnyPath) -> list[Reject]:
@@ -211,7 +208,7 @@ def rejects_text(rejects: Sequence[Reject]) -> bytes:
 
 
 def unless_committed(
-    write: Callable[[], Manifest], state: OutputState, area: BuildArea, wanted: Wanted | None, log: Log
+    write: Callable[[], Manifest], state: OutputState, area: BuildArea, wanted: Wanted | None
 ) -> Manifest:
     """Return what ``write`` returns or, if another run has committed the same build meanwhile, its manifest.
 
@@ -239,6 +236,6 @@ def unless_committed(
         if wanted and wanted.is_in(now.manifest):
             # what this run has written since the other one removed it
             area.remove()
-            log(f"{state.folder}: another run of the same build has committed it meanwhile")
+            report_line(f"{state.folder}: another run of the same build has committed it meanwhile")
             return now.manifest
         raise BuildError("build-overtaken", folder=state.folder, build_id=now.manifest.build_id) from failure

@@ -15,7 +15,7 @@ from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan
-from tfshards.prep.progress.lines import Log, WorkProgress
+from tfshards.prep.progress.lines import WorkProgress, report_line
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import FrameReader, RecordError, masked_crc32c
 from tfshards.prep.records.values import content_digest
@@ -82,7 +82,6 @@ def changed_inputs(
     manifest: Manifest,
     folder: AnyPath,
     options: Options,
-    log: Log,
     *,
     checksum: bool,
 ) -> IntArray:
@@ -96,7 +95,7 @@ def changed_inputs(
     numbers = np.flatnonzero(suspects)
     if not len(numbers):
         return numbers
-    log(comparison_line(len(numbers), _WHY, checksum=checksum))
+    report_line(comparison_line(len(numbers), _WHY, checksum=checksum))
     rejects = read_rejects(folder / rejects_name(manifest.build_id)) if manifest.totals.rejected else []
     held = _rejected(plan, rejects)
     for split, layout in final_layouts(plan, rejects, options).items():
@@ -152,7 +151,7 @@ def _checksums(
 
 
 def forget_changed(
-    plan: Plan, reader: Reader, area: BuildArea, compression: Compression, log: Log, *, checksum: bool
+    plan: Plan, reader: Reader, area: BuildArea, compression: Compression, *, checksum: bool
 ) -> None:
     """Make an interrupted build write those finished shards again that hold inputs with new content.
 
@@ -172,7 +171,7 @@ def forget_changed(
             suspects[numbers] = _suspects(stamps[shard], plan.listing.stamps[numbers], checksum=checksum)
     if not suspects.any():
         return
-    log(comparison_line(int(suspects.sum()), _WHY, checksum=checksum))
+    report_line(comparison_line(int(suspects.sum()), _WHY, checksum=checksum))
     held = _held_in_area(plan, area, first, compression, suspects)
     numbers = np.flatnonzero(suspects)
     changed = np.zeros(plan.listing.num_examples, np.bool_)

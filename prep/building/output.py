@@ -20,7 +20,7 @@ from tfshards.prep.building.output_state import (
     is_committed,
 )
 from tfshards.prep.planning.options import Options
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
@@ -171,14 +171,14 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def read_damage(state: OutputState, wanted: Wanted, log: Log) -> OutputState:
+def read_damage(state: OutputState, wanted: Wanted) -> OutputState:
     """Return the state of an output after reading the files of this build, if it is the dataset there."""
     if not wanted.is_in(state.manifest):
         return state
     state = compare_contents(state)
     if state.damage:
         more = f", and {counted(len(state.damage) - 1, 'other problem')}" if len(state.damage) > 1 else ""
-        log(f"rebuilding {state.folder}, which is damaged: {state.damage[0]}{more}")
+        report_line(f"rebuilding {state.folder}, which is damaged: {state.damage[0]}{more}")
     return state
 
 
@@ -210,16 +210,16 @@ def remove_staged(folder: Path) -> None:
     _remove_empty([folder / AREA_NAME])
 
 
-def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json], log: Log) -> None:
+def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json]) -> None:
     """Remove the unfinished builds that this one replaces, and what they have moved into the dataset."""
     for build in builds_to_discard(state, plan_id):
         area = BuildArea(state.folder, build.plan_id)
         if build.has_begun and not is_committed(build, state):
-            log(discard_message(build, options))
+            report_line(discard_message(build, options))
         # Engines need extras, which verbs that only read do not.
         from tfshards.prep.engines.lost_job import cancel_lost_job
 
-        cancel_lost_job(area.job_path, log)
+        cancel_lost_job(area.job_path)
         for path in area.placed_paths():
             (state.folder / path).unlink(missing_ok=True)
         area.remove()

@@ -15,7 +15,7 @@ from tfshards.prep.engines.lost_job import cancel_lost_job
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
-from tfshards.prep.progress.lines import Log, Reporter, WorkProgress, Written
+from tfshards.prep.progress.lines import Reporter, WorkProgress, Written, report_line
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.base import Reader
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, ShardId
@@ -38,7 +38,6 @@ class PlannedBuild:
     plan: Plan
     area: BuildArea
     options: Options
-    log: Log
     run: Callable[[Work], None] = run_on_threads
     source: AnyPath | None = None
 
@@ -77,7 +76,7 @@ class PlannedBuild:
 
     def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
         """Write the shards of these layouts that are not finished; return all of their shards."""
-        cancel_lost_job(self.area.job_path, self.log)
+        cancel_lost_job(self.area.job_path)
         missing = self.begin(phase, layouts)
         if missing:
             whole = self._size(layouts, missing)
@@ -91,7 +90,6 @@ class PlannedBuild:
                 area=self.area,
                 source=self.source,
                 measure=lambda: self._size(layouts, self.area.recorded(phase, missing)),
-                log=self.log,
             )
             try:
                 self.run(work)
@@ -161,13 +159,13 @@ class PlannedBuild:
     def _log_start(self, phase: Phase, num_finished: int, num_shards: int) -> None:
         missing, of = num_shards - num_finished, counted(num_shards, "shard")
         if phase == "final":
-            self.log(f"balancing after rejects: {missing} of {of} to rewrite")
+            report_line(f"balancing after rejects: {missing} of {of} to rewrite")
         elif num_finished:
-            self.log(f"resuming the build: {num_finished} of {of} finished")
+            report_line(f"resuming the build: {num_finished} of {of} finished")
         else:
             listing = self.plan.listing
             what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
-            self.log(f"starting build: {what}")
+            report_line(f"starting build: {what}")
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:

@@ -60,7 +60,7 @@ def estimate_build(plan: Plan, reader: Reader, options: Options, list_seconds: f
     with tempfile.TemporaryDirectory() as folder, _watched_memory() as memory:
         area = BuildArea(Path(folder), plan.plan_id)
         area.open()
-        build = PlannedBuild(reader=reader, plan=plan, area=area, options=options, log=lambda _: None)
+        build = PlannedBuild(reader=reader, plan=plan, area=area, options=options)
         rounds = [*_rounds(plan, build.task("first", {"sample": []}, Reporter()))]
     num_sampled = sum(one.source.num_examples for one in rounds)
     rejected = Counter(reject.reason for one in rounds for reject in one.finished.rejected)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tfshards.prep.building.commit import complete, replace_manifest
 from tfshards.prep.building.output import claimed, locked, output_folder
 from tfshards.prep.building.output_state import OutputState, inspect_output, is_committed
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.writing.area import BuildArea
 from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import InputError, Manifest
@@ -27,6 +27,7 @@ from tfshards.schemas.storage.writing import abort_uploads
 _SHOWN = 5
 
 
+@takes_log
 def restore(dataset: str | os.PathLike[str], build_id: str, *, log: Log = to_stderr) -> Manifest:
     """Make an earlier generation of a dataset the dataset again, and return its manifest.
 
@@ -45,8 +46,8 @@ def restore(dataset: str | os.PathLike[str], build_id: str, *, log: Log = to_std
     folder = output_folder(dataset)
     with claimed(folder) as state:
         if state.manifest and state.manifest.build_id == build_id:
-            complete(state.manifest, folder, log)
-            log(f"{folder}: build {build_id} is the dataset already")
+            complete(state.manifest, folder)
+            report_line(f"{folder}: build {build_id} is the dataset already")
             return state.manifest
         kept = {manifest.build_id: manifest for manifest in kept_manifests(folder)}
         if build_id not in kept:
@@ -60,7 +61,7 @@ def restore(dataset: str | os.PathLike[str], build_id: str, *, log: Log = to_std
         area = BuildArea(folder, build_id)
         create(area.root)
         area.announce(manifest)
-        replace_manifest(manifest, state, log, area.root)
+        replace_manifest(manifest, state, area.root)
         return manifest
 
 
@@ -111,7 +112,7 @@ def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pru
             raise nothing
         if state.manifest and not dry_run:
             # it compares views with those of the generations that are removed next
-            complete(state.manifest, folder, lambda _: None)
+            complete(state.manifest, folder, warns=False)
         roots = [*areas(folder), *staged]
         files = _unneeded(state)
         found = [Pruned(name_below(path, folder), num_bytes) for path, num_bytes in files.items()]

@@ -13,7 +13,7 @@ from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.planning.balance import rebalance
 from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.values import DIGEST_BYTES
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
@@ -88,19 +88,14 @@ def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area:
     )
 
 
-def log_rejects(
-    rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: AnyPath, log: Log
-) -> None:
+def log_rejects(rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, folder: AnyPath) -> None:
     """Log how many inputs of a committed build were rejected, for which reasons, and the first ones."""
     if rejects:
-        log(
-            as_warning(
-                f"{len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected ({_reasons(rejects)}); "
-                f"{folder / rejects_name(manifest.build_id)} lists them"
-            )
+        report_warning(
+            f"{len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected ({_reasons(rejects)}); "
+            f"{folder / rejects_name(manifest.build_id)} lists them"
         )
-        for line in _first(rejects):
-            log(line)
+        report_line(*_first(rejects))
 
 
 def _are(rejects: Sequence[Reject]) -> str:
@@ -124,9 +119,7 @@ def _first(rejects: Sequence[Reject]) -> list[str]:
     ]
 
 
-def repeated_inputs(
-    plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options, log: Log
-) -> list[Reject]:
+def repeated_inputs(plan: Plan, first: Mapping[ShardId, FinishedShard], options: Options) -> list[Reject]:
     """Return the duplicates that are left out; raise BuildError if the options say so."""
     found = {} if options.duplicates == "keep" else find_duplicates(plan.listing, plan.layouts, first)
     if not found:
@@ -143,11 +136,9 @@ def repeated_inputs(
     contradict = [] if labels is None else [one for one, of in found.items() if labels[one] != labels[of]]
     if contradict:
         one = contradict[0]
-        log(
-            as_warning(
-                f"{len(contradict)} of {len(found)} duplicates differ in the label from the example that is "
-                f"kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
-            )
+        report_warning(
+            f"{len(contradict)} of {len(found)} duplicates differ in the label from the example that is "
+            f"kept, such as {to_text(keys[one])!r}, which equals {to_text(keys[found[one]])!r}"
         )
     return rejects
 

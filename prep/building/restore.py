@@ -12,7 +12,7 @@ import numpy as np
 from tfshards.prep.imaging.options import VERSIONS, with_all_images
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.splits import Membership, split_by_cuts
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import lines_to, nowhere
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
@@ -46,11 +46,12 @@ def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool
     If ``is_grown``, the inputs may be more than those of the build, or only a part.
     """
     # Links may be followed, since the result is compared with the dataset by digest.
-    recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True, log=_ignore)
-    return KINDS[kind_of_source(manifest)]().restore(recorded, inputs)
+    recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True)
+    with lines_to(nowhere):
+        return KINDS[kind_of_source(manifest)]().restore(recorded, inputs)
 
 
-def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool, log: Log) -> Source:
+def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool) -> Source:
     """Return a source of new examples for a dataset, with the options that the dataset was built with.
 
     The dataset may have been resharded or merged since. Links are followed if the build did, or with
@@ -59,7 +60,7 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     options = _source_options(manifest)
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow-links-useless")
-    recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links, log=log)
+    recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links)
     return KINDS[str(options["source"])]().restore(recorded, inputs)
 
 
@@ -100,10 +101,6 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
         if differing:
             raise InputError("builds-differ", manifest=manifest.name, differing=differing, remedy=remedy)
     return first
-
-
-def _ignore(_: str) -> None:
-    """Drop a status line."""
 
 
 def added_membership(

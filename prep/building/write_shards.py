@@ -33,7 +33,7 @@ from tfshards.prep.engines.transform import Collection, Transform, run_steps
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, plan_id_of
-from tfshards.prep.progress.lines import Reporter, WarningLine, as_warning
+from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_line, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements.reader import TABLE_NAME, ElementsReader, stage_elements
 from tfshards.prep.sources.elements.source import Elements
@@ -113,6 +113,11 @@ class WriteShards(Transform):  # type: ignore[misc]
         return replace(self._first, run_id=secrets.token_hex(4))
 
 
+def _to_logger(text: str, is_warning: bool) -> None:
+    """Log a line on a worker, from which runners collect the log."""
+    _LOGGER.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
+
+
 class _Task(NamedTuple):
     """A shard to write."""
 
@@ -146,6 +151,7 @@ class WriteSteps:
         """Return a bundle, whose values are spilled into the folder of this run."""
         return Spill(self.elements, self._staging)
 
+    @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
         with claimed(self.folder) as state:
@@ -156,17 +162,17 @@ class WriteSteps:
             stage_elements(self.elements, map(Description._make, descriptions), self._staging)
             build = self._planned()
             plan = build.plan
-            for line in (*map(as_warning, plan.warnings), *plan.notes):
-                _log(line)
+            report_warning(*plan.warnings)
+            report_line(*plan.notes)
             wanted = wanted_of(plan)
             if self.overwrite:
-                state = read_damage(state, wanted, _log)
+                state = read_damage(state, wanted)
             if self._is_up_to_date(state, build):
-                confirmed(state, wanted, _log, is_compared=self.overwrite)
+                confirmed(state, wanted, is_compared=self.overwrite)
                 return plan.plan_id, []
             if self.options.duplicates != "keep":
                 check_comparable(plan.listing.schema)
-            discard_others(state, plan.plan_id, plan.options, _log)
+            discard_others(state, plan.plan_id, plan.options)
             prepare(build)
             return plan.plan_id, _tasks(build, "first", plan.layouts)
 
@@ -182,6 +188,7 @@ class WriteSteps:
         write_shard(replace(task.task, area=area, reader=reader), task.shard)
         shutil.rmtree(str(unfinished), ignore_errors=True)
 
+    @lines_to(_to_logger)
     def balance(self, plan_id: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
         with claimed(self.folder) as state:
@@ -192,6 +199,7 @@ class WriteSteps:
             layouts, rejects = balanced(build, first)
             return _tasks(build, "final", layouts) if rejects else []
 
+    @lines_to(_to_logger)
     def commit(self, plan_id: str) -> str:
         """Commit the build, and return the build id."""
         with claimed(self.folder) as state:
@@ -204,7 +212,8 @@ class WriteSteps:
             build.area.open()
             first = build.finished("first", build.plan.layouts)
             # the step above has logged the same
-            layouts, rejects = balanced(replace(build, log=_ignore), first)
+            with lines_to(nowhere):
+                layouts, rejects = balanced(build, first)
             shards = build.finished("final", layouts) if rejects else first
             return commit_build(build, written_shards(build, layouts, shards, rejects), state).build_id
 
@@ -218,7 +227,6 @@ class WriteSteps:
             plan=plan,
             area=BuildArea(self.folder, plan.plan_id, plan.options),
             options=self.options,
-            log=_log,
         )
 
     def _is_up_to_date(self, state: OutputState, build: PlannedBuild) -> bool:
@@ -233,7 +241,7 @@ class WriteSteps:
         is_placed = placed and not any(area.shards.glob("*.tfrecord-*"))
         if found and placed and is_placed and placed.build_id == found.build_id:
             # a step was killed after the commit
-            complete(found, self.folder, _log)
+            complete(found, self.folder)
             return found
         if (self._staging / TABLE_NAME).exists():
             return None
@@ -245,15 +253,3 @@ class WriteSteps:
 def _tasks(build: PlannedBuild, phase: Phase, layouts: Layouts) -> list[_Task]:
     task = build.task(phase, layouts, Reporter())
     return [_Task(task, shard) for shard in build.begin(phase, layouts)]
-
-
-def _log(line: str) -> None:
-    """Log a status line on a worker, from which runners collect the log."""
-    if isinstance(line, WarningLine):
-        _LOGGER.warning("%s", line.text)
-    else:
-        _LOGGER.info("%s", line)
-
-
-def _ignore(_: str) -> None:
-    """Drop a status line."""

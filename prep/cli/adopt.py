@@ -29,7 +29,7 @@ def _run(args: argparse.Namespace) -> Result:
     roles = FeatureRoles(**values_of(args, FeatureRoles))
     options = AdoptOptions(**values_of(args, AdoptOptions), roles=roles)
     try:
-        manifest = adopt(args.dataset, options, overwrite=args.overwrite, log=args.log)
+        manifest = adopt(args.dataset, options, overwrite=args.overwrite)
     except FormatError as error:
         error.max_listed = len(error.problems)
         raise

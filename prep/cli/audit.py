@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.keys import holds_written_keys, write_keys
 from tfshards.schemas import OptionsError
 from tfshards.schemas.errors import counted
@@ -66,10 +67,10 @@ def _run(args: argparse.Namespace) -> Result:
     if path is not None:
         keys = found.keys(args.keys_of or _DEFAULT_KINDS)
         write_keys(path, keys)
-        args.log(f"wrote {counted(len(keys), 'key')} to {path}")
+        report_line(f"wrote {counted(len(keys), 'key')} to {path}")
         contested = len({*found.keys(["conflict"])} - {*keys})
         if contested:
-            args.log(
+            report_line(
                 f"left out the keys of {counted(contested, 'example')} of label conflicts, since nothing "
                 "shows which label is right; keys_of=conflict lists them all: correct their labels with "
                 "'tfshards relabel' or remove the wrong ones, then audit again"
@@ -77,7 +78,7 @@ def _run(args: argparse.Namespace) -> Result:
     failed = Counter(finding.kind for finding in found.findings if finding.kind in args.fail_on)
     if failed:
         kinds = ", ".join(f"{counted(count, 'finding')} of kind {kind!r}" for kind, count in failed.items())
-        args.log(f"failed: {kinds} (fail_on=)")
+        report_line(f"failed: {kinds} (fail_on=)")
     return Result(lambda: audit_text(found), lambda: audit_json(found), 1 if failed else 0)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from tfshards.prep.cli.arguments import settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb
-from tfshards.prep.progress.lines import as_warning
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import any_path
 
@@ -42,7 +42,6 @@ def _run(args: argparse.Namespace) -> Result:
         options=options,
         checksum=args.checksum,
         beam_args=args.beam_args,
-        log=args.log,
     )
     return Result.of_manifest(manifest)
 
@@ -84,9 +83,8 @@ def _run_plan(args: argparse.Namespace) -> Result:
     source = source_of(args)
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options, estimate=args.estimate)
-    lines = [*map(as_warning, found.warnings)]
-    for line in [*lines, *outlook(inspect_output(any_path(args.dataset)), wanted_of(found))]:
-        args.log(line)
+    report_warning(*found.warnings)
+    report_line(*outlook(inspect_output(any_path(args.dataset)), wanted_of(found)))
     typed = partial(with_flags, parser=args.parser)
     return Result(
         lambda: plan_text(found, args.batch_size, typed), lambda: plan_json(found, args.batch_size, typed)

@@ -37,7 +37,6 @@ def _run(
         shards=shard_counts_of(args.shards),
         overwrite=args.overwrite,
         options=ShardOptions(**values_of(args, ShardOptions)),
-        log=args.log,
     )
     return Result.of_manifest(made)
 

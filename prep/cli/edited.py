@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
-from tfshards.prep.progress.lines import WarningLine
+from tfshards.prep.progress.lines import lines_to, to_stderr
 from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
@@ -41,14 +42,16 @@ def _run_edit(
     """
     lines: list[Json] = []
 
-    def log(line: str) -> None:
-        if args.dry_run and not isinstance(line, WarningLine):
-            lines.append(with_flags(line, args.parser))
+    def keep(text: str, is_warning: bool) -> None:
+        text = with_flags(text, args.parser)
+        if is_warning:
+            to_stderr(text, is_warning)
         else:
-            args.log(line)
+            lines.append(text)
 
     given = {name: getattr(args, name) for name in (*options, "dry_run")}
-    made = edit(*(getattr(args, name) for name in inputs), **given, log=log)
+    with lines_to(keep) if args.dry_run else nullcontext():
+        made = edit(*(getattr(args, name) for name in inputs), **given)
     if args.dry_run:
         return Result(lambda: map(str, lines), lambda: {"dry_run": True, "lines": lines})
     return Result.of_manifest(made)

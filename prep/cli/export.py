@@ -21,7 +21,7 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.exporting.export import export
 
     select = None if args.select is None else args.select.split(",")
-    made = export(args.dataset, args.directory, to=args.to, select=select, log=args.log)
+    made = export(args.dataset, args.directory, to=args.to, select=select)
     return Result.of(made)
 
 

@@ -7,7 +7,6 @@ import ast
 import re
 import shlex
 
-from tfshards.prep.progress.lines import Log, WarningLine, as_warning, to_stderr
 from tfshards.schemas.errors import one_line
 
 # A parameter and, directly after "=", the value that was found, as Python prints it.
@@ -37,18 +36,6 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
         return match[0] if flag is None else _as_typed(flag, match["value"])
 
     return _PARAMETER.sub(typed, message)
-
-
-def log_with_flags(parser: argparse.ArgumentParser) -> Log:
-    """Return a function that reports status lines with the flags of ``parser``."""
-
-    def log(line: str) -> None:
-        if isinstance(line, WarningLine):
-            to_stderr(as_warning(with_flags(line.text, parser)))
-        else:
-            to_stderr(with_flags(line, parser))
-
-    return log
 
 
 def _as_typed(flag: str, value: str) -> str:

@@ -41,7 +41,7 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
 def _run_restore(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.prune import restore
 
-    return Result.of_manifest(restore(args.dataset, args.build_id, log=args.log))
+    return Result.of_manifest(restore(args.dataset, args.build_id))
 
 
 GENERATIONS = Verb(

@@ -23,12 +23,13 @@ from types import FrameType
 from typing import NoReturn
 
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
-from tfshards.prep.cli.flags import log_with_flags
+from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.option_files import Expanded, expand
 from tfshards.prep.cli.parser import asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import Console, console, is_log, reporting
+from tfshards.prep.progress.lines import lines_to, report_line, to_stderr
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
@@ -66,10 +67,10 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             stack.enter_context(reporting(_console_of(args, stack)))
             stack.enter_context(limited_jobs(jobs))
             args.beam_args = beam_args
-            args.log = log_with_flags(parser)
+            stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
             args.verbs = verbs
             if expanded.line:
-                args.log(expanded.line)
+                report_line(expanded.line)
             _complete_left(args)
             result: Result = args.verb.run(args)
             _print_result(result, as_json=as_json)
@@ -152,7 +153,7 @@ def _complete_left(args: argparse.Namespace) -> None:
     if dataset and (is_remote(dataset) or os.path.isdir(os.path.join(dataset, AREA_NAME))):
         from tfshards.prep.building.commit import complete_left
 
-        complete_left(dataset, args.log)
+        complete_left(dataset)
 
 
 def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) -> None:

@@ -227,7 +227,7 @@ def _recorded(
 ) -> dict[str, object]:
     """Return the options of a build that are not the defaults, by their keys in a file of options."""
     given = manifest.options
-    recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False, log=lambda _: None)
+    recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False)
     options: dict[str, object] = {
         **KINDS[str(given["source"])]().recorded(recorded, inputs),
         **changed_values(Options, given),

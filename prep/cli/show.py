@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfshards.prep.cli.arguments import add_options, values_of
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
+from tfshards.prep.progress.lines import report_line
 from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.files import local_path, write_atomically
 from tfshards.schemas.manifest import manifest_text
@@ -89,7 +90,7 @@ def _save(found: Found, args: argparse.Namespace) -> None:
     path = local_path(args.save)
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
     write_atomically(path, data)
-    args.log(f"wrote the image to {args.save}")
+    report_line(f"wrote the image to {args.save}")
 
 
 def example_text(found: Found) -> str:
@@ -127,7 +128,7 @@ def _run_report(args: argparse.Namespace) -> Result:
     from tfshards.prep.reporting.report import report
 
     options = ReportOptions(**values_of(args, ReportOptions), audit=args.audit)
-    page = str(report(args.dataset, args.output, png=args.png, options=options, log=args.log))
+    page = str(report(args.dataset, args.output, png=args.png, options=options))
     paths = [page, args.png] if args.png else [page]
     return Result(lambda: iter(paths), lambda: {"page": page, "png": args.png})
 

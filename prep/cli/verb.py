@@ -51,8 +51,8 @@ class Verb:
 
     Each argument is stored under the name of the parameter that it sets, since errors of the library name
     parameters. ``run`` returns the result; nothing else is printed to standard output. Its arguments
-    include ``log``, which prints status lines, and ``beam_args``, the pipeline options after a bare ``--``. A
-    verb that has kinds has a parser for each kind of source, with the arguments of a build.
+    include ``beam_args``, the pipeline options after a bare ``--``. A verb that has kinds has a parser for
+    each kind of source, with the arguments of a build.
     """
 
     name: str

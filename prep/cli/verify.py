@@ -48,7 +48,7 @@ def _repair(args: argparse.Namespace) -> Result:
             raise OptionsError("repair-with-check", option=option)
     sources = [source for source in args.source if source is not None]
     # the report lists the rebuilt files after the problems
-    report = repair(args.dataset, sources, log=lambda _: None)
+    report = repair(args.dataset, sources)
     return Result.of(report, 0 if report else 1)
 
 

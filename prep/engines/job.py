@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tfshards.prep.engines.table import Work
-from tfshards.prep.progress.lines import Written, as_warning
+from tfshards.prep.progress.lines import Written, report_warning
 from tfshards.schemas import BuildError
 from tfshards.schemas.files import write_atomically
 
@@ -135,11 +135,9 @@ class Job:
             problems.append(again)
         if problems and self.log_path is None:
             why = (str(problems[0]).splitlines() or ["interrupted again"])[0]
-            self._work.log(
-                as_warning(
-                    f"{self._note or 'a job'} may still run, since it could not be cancelled ({why}); cancel "
-                    "it in the interface of its engine, or run the same command, which cancels it first"
-                )
+            report_warning(
+                f"{self._note or 'a job'} may still run, since it could not be cancelled ({why}); cancel "
+                "it in the interface of its engine, or run the same command, which cancels it first"
             )
         elif known is not None:
             self.forget()

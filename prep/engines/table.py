@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
-from tfshards.prep.progress.lines import NOTHING, Log, WorkProgress, Written, to_stderr
+from tfshards.prep.progress.lines import NOTHING, WorkProgress, Written
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import OptionsError
@@ -47,7 +47,6 @@ class Work:
     source: AnyPath | None = None
     # returns what is written, from the build area
     measure: Callable[[], Written] = Written
-    log: Log = to_stderr
 
     @property
     def log_path(self) -> Path:

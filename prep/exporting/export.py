@@ -23,7 +23,7 @@ from tfshards.prep.exporting.write_parts import (
     write_part,
     written_file,
 )
-from tfshards.prep.progress.lines import Log, Meter, to_stderr
+from tfshards.prep.progress.lines import Log, Meter, report_line, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import counted
@@ -71,6 +71,7 @@ class Export:
         return found
 
 
+@takes_log
 def export(
     dataset: str | os.PathLike[str],
     directory: str | os.PathLike[str],
@@ -91,7 +92,7 @@ def export(
         directory: a new or empty local directory, or the one of an unfinished export to resume.
         to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``.
         select: names of the features to export; by default all.
-        log: called with each status line.
+        log: receives status lines.
 
     Raises:
         OptionsError: an argument is invalid.
@@ -108,10 +109,10 @@ def export(
     if package and find_spec(package) is None:
         raise InputError("export-extra-missing", to=to, package=package)
     request = make_request(any_path(dataset), read_manifest(dataset), select)
-    return _export(request, local_path(directory), FORMATS[to], log)
+    return _export(request, local_path(directory), FORMATS[to])
 
 
-def _export(request: ExportRequest, directory: Path, chosen: Format, log: Log) -> Export:
+def _export(request: ExportRequest, directory: Path, chosen: Format) -> Export:
     check_outside_datasets(directory, "name a folder for the export")
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
@@ -126,14 +127,14 @@ def _export(request: ExportRequest, directory: Path, chosen: Format, log: Log) -
                     problems,
                 )
             try:
-                return _write(request, Target(directory, chosen, {}, threading.Lock()), journal, log)
+                return _write(request, Target(directory, chosen, {}, threading.Lock()), journal)
             except NotTextError as error:
                 (name,) = error.args
-                log(f"some values of {name!r} are not UTF-8; all of them are stored as bytes")
+                report_line(f"some values of {name!r} are not UTF-8; all of them are stored as bytes")
                 request = replace(request, binary=request.binary | {name})
 
 
-def _write(request: ExportRequest, target: Target, journal: Journal, log: Log) -> Export:
+def _write(request: ExportRequest, target: Target, journal: Journal) -> Export:
     """Write the parts that are missing or damaged, then the other files, then the commit."""
     parts, directory, chosen = request.parts, target.directory, target.format
     marks = [fingerprint(request, part, chosen) for part in parts]
@@ -159,10 +160,10 @@ def _write(request: ExportRequest, target: Target, journal: Journal, log: Log) -
             and journal.files is not None
             and all(is_unchanged(directory, file) for file in journal.files)
         ):
-            log(f"{directory} holds this export already, and its files are unchanged")
+            report_line(f"{directory} holds this export already, and its files are unchanged")
             return _result(request, target, kept, journal.files, len(kept))
         if journal.parts:
-            log(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
+            report_line(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
         require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
         for part in missing:
             for file in journal.parts.get(part.number, ("", ()))[1]:

@@ -6,11 +6,14 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from types import TracebackType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 from tfshards.prep.progress.bars import Display
 from tfshards.prep.progress.console import WARNING, console
@@ -23,8 +26,12 @@ MEASURE_SECONDS = 1.0
 # without progress, until a line says so; then twice as long, and so on
 STALL_SECONDS = 30.0
 
-# A function that receives status lines, of which those that ``as_warning`` makes are warnings.
+# The argument ``log`` of public functions: receives status lines and warnings, which start with "warning: ".
 Log: TypeAlias = Callable[[str], None]
+# What this room reports to: receives the text of a line, and whether it is a warning.
+Sink: TypeAlias = Callable[[str, bool], None]
+Params = ParamSpec("Params")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -173,26 +180,57 @@ class WorkProgress:
         return num_examples
 
 
-class WarningLine(str):
-    """A status line that warns of something; as text it starts with ``warning:``."""
-
-    @property
-    def text(self) -> str:
-        """The warning itself."""
-        return self.removeprefix(WARNING)
+def to_stderr(text: str, is_warning: bool = False) -> None:
+    """Report a line to the console of the process: the default of the argument ``log``."""
+    console().line(text, is_warning=is_warning)
 
 
-def as_warning(text: str) -> str:
-    """Return the status line of a warning, for any function ``log``."""
-    return WarningLine(WARNING + text)
+def nowhere(_text: str, _is_warning: bool) -> None:
+    """Drop a line."""
 
 
-def to_stderr(line: str) -> None:
-    """Print a status line to standard error: the default of every argument ``log``."""
-    if isinstance(line, WarningLine):
-        console().line(line.text, is_warning=True)
-    else:
-        console().line(line)
+# A thread that is started without a copy of the context reports to standard error.
+_sink: ContextVar[Sink] = ContextVar("sink", default=to_stderr)
+
+
+def report_line(*texts: str) -> None:
+    """Report status lines."""
+    for text in texts:
+        _sink.get()(text, False)
+
+
+def report_warning(*texts: str) -> None:
+    """Report warnings, whose texts are without ``warning:``."""
+    for text in texts:
+        _sink.get()(text, True)
+
+
+@contextmanager
+def lines_to(sink: Sink) -> Iterator[None]:
+    """Report lines to ``sink`` in the context; a generator that yields in it would change its caller's."""
+    token = _sink.set(sink)
+    try:
+        yield
+    finally:
+        _sink.reset(token)
+
+
+def takes_log(function: Callable[Params, Value]) -> Callable[Params, Value]:
+    """Make a public function report lines to its argument ``log``, which it does not use itself.
+
+    With the default ``to_stderr`` it reports to where its caller does.
+    """
+    default = signature(function).parameters["log"].default
+
+    @wraps(function)
+    def call(*args: Params.args, **options: Params.kwargs) -> Value:
+        log = cast("Log", options.get("log", default))
+        if log is to_stderr:
+            return function(*args, **options)
+        with lines_to(lambda text, is_warning: log(f"{WARNING}{text}" if is_warning else text)):
+            return function(*args, **options)
+
+    return call
 
 
 class Meter:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,8 +111,8 @@ class _StopError(Exception):
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:
     """Return the result of ``work`` for each item, or raise the first error.
 
-    ``work`` reports progress with a function that also ends it after an error in another thread, so it calls
-    that often, with 0 if need be.
+    ``work`` reports lines to where the caller does. It reports progress with a function that also ends it
+    after an error in another thread, so it calls that often, with 0 if need be.
     """
     stop = threading.Event()
 
@@ -122,7 +123,7 @@ def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick
 
     with ThreadPoolExecutor(num_jobs()) as pool:
         try:
-            futures = [pool.submit(work, item, tick_on) for item in items]
+            futures = [pool.submit(copy_context().run, work, item, tick_on) for item in items]
             for future in as_completed(futures):
                 # raises the error of a thread at once, even if an earlier item is still being processed
                 future.result()

@@ -12,7 +12,7 @@ from tfshards.prep.auditing.findings import FoundExample, class_findings
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, require_imagehash
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.stored import encoded_small, thumbnail
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.reporting.cards import Values, card, card_of
 from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.glimpse import Glimpse
@@ -101,10 +101,10 @@ def source_folder(source: str | os.PathLike[str] | None) -> bytes | None:
     return os.path.realpath(os.fsencode(source))
 
 
-def rejected(root: AnyPath, manifest: Manifest, source: bytes | None, log: Log) -> tuple[list[Values], str]:
+def rejected(root: AnyPath, manifest: Manifest, source: bytes | None) -> tuple[list[Values], str]:
     """Return the rejected inputs by reason, the most common first, and why they cannot be listed, if so.
 
-    A folder without any of them is probably a mistake, about which ``log`` receives a line.
+    A folder without any of them is probably a mistake, which is reported.
     """
     if not manifest.totals.rejected:
         return [], ""
@@ -118,11 +118,9 @@ def rejected(root: AnyPath, manifest: Manifest, source: bytes | None, log: Log) 
     if source is not None and not any(
         os.path.lexists(os.path.join(source, to_bytes(reject.key))) for reject in rejects
     ):
-        log(
-            as_warning(
-                f"source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder that the "
-                "dataset was built from"
-            )
+        report_warning(
+            f"source={os.fsdecode(source)!r} holds none of the rejected inputs; give the folder that the "
+            "dataset was built from"
         )
     return [
         {"reason": reason, "number": len(own), "inputs": [_input(reject, source) for reject in own[:_SHOWN]]}

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.prep.reporting.cards import (
     chosen_groups,
     contact_sheet,
@@ -41,6 +41,7 @@ _CASE_SIDE = 160
 _MARKED_SIDE = 320
 
 
+@takes_log
 def report(
     dataset: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
@@ -60,7 +61,7 @@ def report(
         output: file of the page; by default ``NAME-report.html`` in the working directory.
         png: file for the contact sheet as a picture; none by default.
         options: seed, source and further options.
-        log: called with a line for each warning.
+        log: receives a line for each warning.
 
     Raises:
         OptionsError: an argument is not allowed, or ``png`` is given but the dataset has no pictures.
@@ -104,7 +105,7 @@ def report(
     with_marks = catalog.some(_SHOWN_MARKED, options.seed) if note else []
     drawn = look(catalog, roles, dict.fromkeys(with_marks, _MARKED_SIDE), has_marks=True)
     groups_left = len({*(catalog.labels.tolist() if catalog.labels is not None else ())}) - len(chosen)
-    rejects, rejects_fault = rejected(root, manifest, source, log)
+    rejects, rejects_fault = rejected(root, manifest, source)
     page = {
         **overview(catalog, counts),
         "version": version("tfshards"),

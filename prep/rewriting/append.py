@@ -25,7 +25,7 @@ from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.planning.splits import Membership
-from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.rewriting.commit import (
     add_totals,
     expected_examples,
@@ -51,6 +51,7 @@ _SHOWN = 5
 Find: TypeAlias = Callable[[Reader, Origin], tuple[NewExamples, Plan | None]]
 
 
+@takes_log
 def append(
     source: Inputs,
     dataset: str | os.PathLike[str],
@@ -104,19 +105,19 @@ def append(
     inputs = source_or_paths(source)
     if isinstance(inputs, list):
         nameless = replace(origin.manifest, schema=replace(origin.manifest.schema, class_names=()))
-        inputs = source_to_append(nameless, inputs, follow_links=follow_links, log=log)
+        inputs = source_to_append(nameless, inputs, follow_links=follow_links)
     elif follow_links:
         raise OptionsError("follow-links-of-source")
     balance: Balance = "count" if origin.manifest.made.is_balanced_by_count else "bytes"
     options = Options(balance=balance, max_rejected=max_rejected)
-    find = partial(_find, ShardCounts.of(shards), options, new_classes, checksum, log)
+    find = partial(_find, ShardCounts.of(shards), options, new_classes, checksum)
     try:
         added = new_class_names(inputs, names) if new_classes else []
         named = inputs.with_class_names((*names, *added)) if names else inputs
         output_folder(folder, named.location())
         if dry_run:
-            return _preview(find, named, origin, log)
-        return _append(find, named, folder, options, found, tuple(beam_args), log)
+            return _preview(find, named, origin)
+        return _append(find, named, folder, options, found, tuple(beam_args))
     except InputError:
         new: list[str] = []
         with suppress(TfshardsError):
@@ -132,22 +133,18 @@ def _find(
     options: Options,
     new_classes: bool,
     checksum: bool,
-    log: Log,
     reader: Reader,
     origin: Origin,
 ) -> tuple[NewExamples, Plan | None]:
     """Find the new examples and plan their shards, and log of them; see ``Find``."""
     if not origin.has_keys:
         raise InputError("append-no-keys", folder=origin.root)
-    new = find_new_examples(reader, origin, log, new_classes=new_classes, checksum=checksum)
-    for line in new.lines:
-        log(line)
+    new = find_new_examples(reader, origin, new_classes=new_classes, checksum=checksum)
     if not new.listing.num_examples:
         return new, None
     plan = make_plan(reader, origin.manifest.name, counts, 0, options, new.listing)
-    for warning in new.listing.warnings:
-        log(as_warning(warning))
-    log(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
+    report_warning(*new.listing.warnings)
+    report_line(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
     # with ids that also depend on the dataset
     plan_id, inputs = (
         hashlib.sha256(f"{origin.manifest.build_id} {each}".encode()).hexdigest()
@@ -168,7 +165,6 @@ def _append(
     options: Options,
     engine: Engine,
     beam_args: tuple[str, ...],
-    log: Log,
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
     with claimed(folder) as state, staged(source, folder) as reader:
@@ -178,17 +174,16 @@ def _append(
         new, plan = find(reader, origin)
         if plan is None:
             # warnings about views were logged when the dataset was written
-            complete(old, folder, lambda _: None)
-            log(_up_to_date_line(new, folder))
+            complete(old, folder, warns=False)
+            report_line(_up_to_date_line(new, folder))
             return old
         area = BuildArea(folder, plan.plan_id, plan.options)
-        discard_others(state, plan.plan_id, plan.options, log)
+        discard_others(state, plan.plan_id, plan.options)
         writer = PlannedBuild(
             reader=reader,
             plan=plan,
             area=area,
             options=replace(options, compression=old.compression),
-            log=log,
             run=partial(engine.run, arguments=beam_args),
             source=source.location(),
         )
@@ -199,24 +194,25 @@ def _append(
             rejects = [*new.rejects, *written.rejects]
             manifest = _appended(old, added, new, rejects)
             verify_examples(manifest, expected_examples(manifest, [old, added]))
-            manifest = commit(manifest, rejects, inputs_of(plan), area, state, log)
-            log_rejects(written.rejects, new.listing.num_examples, manifest, folder, log)
+            manifest = commit(manifest, rejects, inputs_of(plan), area, state)
+            log_rejects(written.rejects, new.listing.num_examples, manifest, folder)
             return manifest
 
-        return unless_committed(write, state, area, None, log)
+        return unless_committed(write, state, area, None)
 
 
-def _preview(find: Find, source: Source, origin: Origin, log: Log) -> Manifest:
+def _preview(find: Find, source: Source, origin: Origin) -> Manifest:
     """Log what would be appended; nothing is written into the dataset's folder."""
     with tempfile.TemporaryDirectory() as staging:
         new, plan = find(source.stage(Path(staging)), origin)
         if plan is None:
-            log(_up_to_date_line(new, origin.root))
+            report_line(_up_to_date_line(new, origin.root))
         else:
-            log(f"would append {counted(plan.listing.num_examples, 'input')}")
-            for line in repr(plan).splitlines():
-                log(line)
-            log("nothing was written, and no new image was decoded: damaged ones are found by append itself")
+            report_line(f"would append {counted(plan.listing.num_examples, 'input')}")
+            report_line(*repr(plan).splitlines())
+            report_line(
+                "nothing was written, and no new image was decoded: damaged ones are found by append itself"
+            )
     return origin.manifest
 
 

@@ -12,7 +12,7 @@ from tfshards.prep.building.commit import commit, complete, confirmed, identifie
 from tfshards.prep.building.inputs_file import RecordedInputs
 from tfshards.prep.building.output import claimed, discard_others, read_damage
 from tfshards.prep.building.output_state import OutputState, Wanted, is_up_to_date, up_to_date
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.rewriting.layout import Rewrite, SplitLayout
 from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.rewriting.write import write_shards
@@ -81,18 +81,18 @@ class Derived:
         return Wanted(outline.name, outline.schema, outline.options, outline.inputs_digest)
 
 
-def commit_new(new: Derived, folder: AnyPath, *, overwrite: bool, log: Log) -> Manifest:
+def commit_new(new: Derived, folder: AnyPath, *, overwrite: bool) -> Manifest:
     """Write and commit a dataset and return its manifest."""
     with claimed(folder) as state:
         if overwrite:
-            state = read_damage(state, new.wanted, log)
+            state = read_damage(state, new.wanted)
         if is_up_to_date(state, new.wanted, overwrite=overwrite):
-            return confirmed(state, new.wanted, log, is_compared=overwrite)
-        return _write(new, folder, state, log)
+            return confirmed(state, new.wanted, is_compared=overwrite)
+        return _write(new, folder, state)
 
 
 def commit_next(
-    folder: AnyPath, find: Callable[[Origin], Derived | None], *, log: Log, dry_run: bool = False
+    folder: AnyPath, find: Callable[[Origin], Derived | None], *, dry_run: bool = False
 ) -> Manifest:
     """Write and commit the next generation of a dataset and return its manifest.
 
@@ -103,37 +103,37 @@ def commit_next(
     if origin.manifest.made.source == "adopt":
         raise InputError("edit-of-foreign-records", root=origin.root)
     if dry_run:
-        log("nothing to do" if find(origin) is None else "nothing was written")
+        report_line("nothing to do" if find(origin) is None else "nothing was written")
         return origin.manifest
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         new = find(origin)
         if new:
-            return _write(new, folder, state, log)
-        complete(origin.manifest, folder, lambda _: None)
-        log(up_to_date(folder, is_compared=False))
+            return _write(new, folder, state)
+        complete(origin.manifest, folder, warns=False)
+        report_line(up_to_date(folder, is_compared=False))
         return origin.manifest
 
 
-def _write(new: Derived, folder: AnyPath, state: OutputState, log: Log) -> Manifest:
+def _write(new: Derived, folder: AnyPath, state: OutputState) -> Manifest:
     outline, wanted = new.outline, new.wanted
     area = BuildArea(folder, wanted.plan_id, outline.options)
-    discard_others(state, wanted.plan_id, outline.options, log)
+    discard_others(state, wanted.plan_id, outline.options)
 
     def write() -> Manifest:
         rewrite = Rewrite(area, outline, new.origins, new.lay_out(area))
         area.open()
-        shards = write_shards(rewrite, log)
+        shards = write_shards(rewrite)
         splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
         manifest = identified(replace(outline, splits=splits))
         verify_examples(manifest, new.expected)
-        return commit(manifest, new.rejects, new.inputs(), area, state, log)
+        return commit(manifest, new.rejects, new.inputs(), area, state)
 
-    manifest = unless_committed(write, state, area, wanted, log)
+    manifest = unless_committed(write, state, area, wanted)
     if new.num_unchanged is not None:
         others = counted(new.num_unchanged, "other example")
-        log(f"verified by digest: nothing has changed in the {others}")
+        report_line(f"verified by digest: nothing has changed in the {others}")
     return manifest
 
 

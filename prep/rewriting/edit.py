@@ -15,7 +15,7 @@ import numpy as np
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.planning.balance import BoolArray
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.rewriting.commit import Derived, Examples, commit_next, with_rejects
 from tfshards.prep.rewriting.keys import OPTION, KnownExamples, numbers_of_splits, read_known
@@ -66,7 +66,6 @@ def commit_edit(
     find: Callable[[KnownExamples], Edit | None],
     *,
     dry_run: bool,
-    log: Log,
 ) -> Manifest:
     """Write and commit a dataset with an edit, and return its manifest."""
 
@@ -75,13 +74,13 @@ def commit_edit(
             raise InputError("edit-no-keys", root=origin.root)
         known = read_known(origin)
         edit = find(known)
-        return _derived(known, edit, log) if edit else None
+        return _derived(known, edit) if edit else None
 
-    return commit_next(output_folder(dataset), derive, dry_run=dry_run, log=log)
+    return commit_next(output_folder(dataset), derive, dry_run=dry_run)
 
 
 def skip_unknown_keys(
-    unknown: Sequence[bytes], num_wanted: int, origin: Origin, log: Log, *, skip_unknown: bool
+    unknown: Sequence[bytes], num_wanted: int, origin: Origin, *, skip_unknown: bool
 ) -> None:
     """Log of keys that the dataset does not have, or raise InputError unless they are to be skipped."""
     if not unknown:
@@ -90,10 +89,10 @@ def skip_unknown_keys(
     fault = f"{some} not in {origin.root}, such as {to_text(unknown[0])!r}"
     if not skip_unknown:
         raise InputError("keys-unknown", fault=fault)
-    log(as_warning(fault))
+    report_warning(fault)
 
 
-def _derived(known: KnownExamples, edit: Edit, log: Log) -> Derived:
+def _derived(known: KnownExamples, edit: Edit) -> Derived:
     """Return the next generation of a dataset, and log what is written for it."""
     manifest, labels = known.origin.manifest, edit.labels
     is_changed = np.zeros(len(known.keys), np.bool_)
@@ -111,10 +110,10 @@ def _derived(known: KnownExamples, edit: Edit, log: Log) -> Derived:
     lengths, checksums = known.lengths.copy(), known.checksums.copy()
     for number, (length, checksum) in zip(changed, _new_records(known, origin, changed), strict=True):
         lengths[number], checksums[number] = length, checksum
-    log(f"{edit.what} {origin.root}")
+    report_line(f"{edit.what} {origin.root}")
     added = edit.schema.class_names[len(manifest.schema.class_names) :]
     if added:
-        log(f"new classes: {listed([*map(repr, added)], _SHOWN)}")
+        report_line(f"new classes: {listed([*map(repr, added)], _SHOWN)}")
     layouts, expected = {}, {}
     for name, numbers in numbers_of_splits(manifest).items():
         split, is_gone = manifest.splits[name], edit.is_removed[numbers]
@@ -131,8 +130,7 @@ def _derived(known: KnownExamples, edit: Edit, log: Log) -> Derived:
         gained = examples_digest(lengths[numbers][after], checksums[numbers][after])
         digest = digest_together([split.examples_digest, f"{-lost % (1 << 64):016x}", gained])
         expected[name] = Examples(len(layouts[name].order), digest)
-        for line in _lines(name, split, layouts[name], edit):
-            log(line)
+        _report_shards(name, split, layouts[name], edit)
     num_unchanged = sum(each.number for each in expected.values()) - len(changed)
     return Derived(
         outline=_outline(known.origin, edit, layouts),
@@ -157,17 +155,17 @@ def _new_records(known: KnownExamples, origin: Origin, numbers: IntArray) -> Ite
                 yield len(found) - FRAME_OVERHEAD, int.from_bytes(footer, "little")
 
 
-def _lines(name: str, old: Split, layout: SplitLayout, edit: Edit) -> Iterator[str]:
-    """Yield a line about the shards of a split that are written, and warnings about what it loses."""
+def _report_shards(name: str, old: Split, layout: SplitLayout, edit: Edit) -> None:
+    """Report which shards of a split are written, and warn of what it loses."""
     num_written = sum(kept < 0 for kept in layout.kept)
     if num_written or len(layout.kept) < len(old.shards):
         sizes = sorted({len(records) for records in layout.layout})
         each = " to ".join(f"{size:,}" for size in {sizes[0]: None, sizes[-1]: None})
         moved = f", {counted(layout.num_moved, 'example')} moved to balance them" if layout.num_moved else ""
         of = counted(len(layout.kept), "shard")
-        yield f"{name}: writing {num_written:,} of {of}, {each} examples per shard{moved}"
+        report_line(f"{name}: writing {num_written:,} of {of}, {each} examples per shard{moved}")
     if len(layout.kept) < len(old.shards):
-        yield as_warning(
+        report_warning(
             f"the split {name!r} will have {counted(len(layout.kept), 'shard')} instead of "
             f"{len(old.shards):,}, since a shard without examples is left out"
         )
@@ -175,7 +173,7 @@ def _lines(name: str, old: Split, layout: SplitLayout, edit: Edit) -> Iterator[s
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
     if lost:
         classes = listed([*map(repr, lost)], _SHOWN)
-        yield as_warning(f"the split {name!r} will have no examples of the classes {classes}")
+        report_warning(f"the split {name!r} will have no examples of the classes {classes}")
 
 
 def _outline(origin: Origin, edit: Edit, layouts: Mapping[str, SplitLayout]) -> Manifest:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, as_warning, to_stderr
+from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
 from tfshards.prep.rewriting.commit import Derived, add_totals, commit_new, join_splits
 from tfshards.prep.rewriting.keys import check_keys_differ
 from tfshards.prep.rewriting.layout import NewShards, ShardOptions, SplitLayout, kept_layout
@@ -22,6 +22,7 @@ from tfshards.schemas.option import check_path, check_strings
 from tfshards.schemas.storage import AnyPath
 
 
+@takes_log
 def merge(
     sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
     dataset: str | os.PathLike[str],
@@ -88,7 +89,7 @@ def merge(
         if has_keys and not as_splits:
             check_keys_differ(origins)
         if not has_keys:
-            log(as_warning("the examples have no keys, so repeated examples cannot be found"))
+            report_warning("the examples have no keys, so repeated examples cannot be found")
         return new.lay_out(area) if new else {split: kept_layout(origins, split) for split in splits}
 
     manifests = [origin.manifest for origin in origins]
@@ -106,7 +107,7 @@ def merge(
         rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
         compression=new.compression if new else manifests[0].compression,
     )
-    return commit_new(Derived.of(outline, origins, lay_out), folder, overwrite=overwrite, log=log)
+    return commit_new(Derived.of(outline, origins, lay_out), folder, overwrite=overwrite)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tfshards.prep.building.inputs_file import RecordedInputs, read_inputs
 from tfshards.prep.building.restore import added_membership, builds_of
 from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership
-from tfshards.prep.progress.lines import Log, as_warning
+from tfshards.prep.progress.lines import lines_to, nowhere, report_line, report_warning
 from tfshards.prep.rewriting.keys import KnownExamples, are_removed, numbers_of_splits, read_known
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference
 from tfshards.prep.sources.base import Listing, Reader, Source
@@ -47,12 +48,9 @@ class NewExamples:
     rejects: list[Reject]
     retried: list[str]
     num_changed: int
-    lines: list[str]
 
 
-def find_new_examples(
-    reader: Reader, origin: Origin, log: Log, *, new_classes: bool, checksum: bool
-) -> NewExamples:
+def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool, checksum: bool) -> NewExamples:
     """Return the inputs whose keys the dataset does not have, and rejected inputs with new content."""
     listing = reader.listing()
     _check_options(reader, origin)
@@ -67,8 +65,8 @@ def find_new_examples(
     is_known = examples >= 0
     # arrays that hold only new rows also start at number 0, which only a comparison of the rows can detect
     by_number = is_of_rows and not any(feature.is_encoded for feature in listing.schema.features)
-    report = (lambda _: None) if by_number else log
-    changed = _changed(listing, reader, known, examples, report, checksum=checksum or by_number)
+    with lines_to(nowhere) if by_number else nullcontext():
+        changed = _changed(listing, reader, known, examples, checksum=checksum or by_number)
     if by_number and len(changed):
         raise InputError("append-row-differs", row=to_text(listing.keys[int(changed[0])]), root=origin.root)
     is_removed = are_removed(listing.keys, origin.manifest.made) & ~is_known
@@ -99,7 +97,8 @@ def find_new_examples(
     _check_classes(new, membership, origin)
     num_known = int(is_known.sum())
     others = np.flatnonzero(is_removed), changed, np.flatnonzero(is_absent)
-    lines = [*_other_lines(listing, known, *others, num_known), *_class_lines(new, origin)]
+    _report_others(listing, known, *others, num_known)
+    _report_classes(new, origin)
     return NewExamples(
         listing=replace(new, splits=membership.examples),
         cuts=membership.cuts,
@@ -107,12 +106,11 @@ def find_new_examples(
         rejects=kept,
         retried=retried,
         num_changed=len(changed),
-        lines=lines,
     )
 
 
 def _changed(
-    listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, log: Log, *, checksum: bool
+    listing: Listing, reader: Reader, known: KnownExamples, examples: IntArray, *, checksum: bool
 ) -> IntArray:
     """Return the known inputs whose label, split or content differs from their example.
 
@@ -145,7 +143,7 @@ def _changed(
         may_differ = np.fromiter(differ, np.bool_, len(numbers))
     suspects = np.flatnonzero(~is_changed & may_differ)
     if len(suspects):
-        log(comparison_line(len(suspects), "which may have changed", checksum=checksum))
+        report_line(comparison_line(len(suspects), "which may have changed", checksum=checksum))
         checksums = known.checksums[held[suspects]].tolist()
         is_changed |= np.isin(numbers, differing(listing, reader, numbers[suspects], checksums))
     return numbers[is_changed]
@@ -232,36 +230,36 @@ def _check_classes(new: Listing, membership: Membership, origin: Origin) -> None
             )
 
 
-def _other_lines(
+def _report_others(
     listing: Listing,
     known: KnownExamples,
     removed: IntArray,
     changed: IntArray,
     missing: IntArray,
     num_known: int,
-) -> Iterator[str]:
-    """Yield lines about inputs that were removed from the dataset, have changed, or are not in the source."""
+) -> None:
+    """Report inputs that were removed from the dataset, have changed, or are not in the source."""
     root = known.origin.root
     if len(removed):
         one = to_text(listing.keys[int(removed[0])])
-        yield f"leaving out {counted(len(removed), 'input')} removed from {root}, such as {one!r}"
+        report_line(f"leaving out {counted(len(removed), 'input')} removed from {root}, such as {one!r}")
     if len(changed):
-        yield as_warning(
+        report_warning(
             f"{changed_line(listing, changed)}; the dataset keeps the old content: a new input needs another "
             "name, and to replace an old one, build again with --overwrite"
         )
     inputs = counted(len(missing), "known input")
     if len(missing) and not num_known:
-        yield f"the source holds only new inputs; {inputs} of {root} kept"
+        report_line(f"the source holds only new inputs; {inputs} of {root} kept")
     elif len(missing):
-        yield (
+        report_line(
             f"{inputs} not in the source, such as {known.key(int(missing[0]))!r}: kept in the dataset, and "
             "left out by a build with --overwrite; a renamed input is a new one"
         )
 
 
-def _class_lines(new: Listing, origin: Origin) -> Iterator[str]:
-    """Yield a line about classes without examples in the dataset, for which a model may have no output."""
+def _report_classes(new: Listing, origin: Origin) -> None:
+    """Report classes without examples in the dataset, for which a model may have no output."""
     if new.labels is None:
         return
     names, splits = new.schema.class_names, origin.manifest.splits.values()
@@ -269,4 +267,4 @@ def _class_lines(new: Listing, origin: Origin) -> Iterator[str]:
     labels = [label for label in np.unique(new.labels).tolist() if label >= 0]
     added = [name for name in (names[label] if names else str(label) for label in labels) if name not in held]
     if held and added:
-        yield f"new classes: {listed([*map(repr, added)], _SHOWN)}"
+        report_line(f"new classes: {listed([*map(repr, added)], _SHOWN)}")

@@ -19,7 +19,7 @@ from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import Options, ShardCounts
 from tfshards.prep.planning.plan import Plan
-from tfshards.prep.progress.lines import Reporter
+from tfshards.prep.progress.lines import Reporter, lines_to, nowhere
 from tfshards.prep.rewriting.new_examples import new_class_names
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.keys import to_text
@@ -126,7 +126,6 @@ def rebuild(
                 # separate from the area that builds use; its output is not a dataset
                 area=BuildArea(staging / "out", of.build_id),
                 options=restored_options(of),
-                log=lambda _: None,
             )
             if part.rejected is not None:
                 rejects = [Reject(key, "", "", 0) for key in sorted(part.rejected)]
@@ -211,7 +210,9 @@ def _rejects(build: PlannedBuild, manifest: Manifest) -> list[Reject]:
             # only the rejected inputs are needed
             (build.area.shards / first[shard].shard.path).unlink()
     found = [reject for done in first.values() for reject in done.rejected]
-    found += repeated_inputs(build.plan, first, restored_options(manifest), build.log)
+    # the build has warned of them
+    with lines_to(nowhere):
+        found += repeated_inputs(build.plan, first, restored_options(manifest))
     if bytes_digest(rejects_text(found)) != manifest.rejects_digest:
         name = rejects_name(manifest.build_id)
         raise InputError("repair-rejects-differ", rejects_name=name, remedy=_REMEDY)

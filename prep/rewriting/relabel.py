@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
 from tfshards.prep.rewriting.keys import KnownExamples
 from tfshards.prep.sources.keys import to_bytes, to_text
@@ -24,6 +24,7 @@ _SHOWN = 5
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
+@takes_log
 def relabel(
     dataset: str | os.PathLike[str],
     labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
@@ -57,9 +58,9 @@ def relabel(
     wanted = new_labels(labels)
 
     def find(known: KnownExamples) -> Edit | None:
-        return _find(known, wanted, log, new_classes=new_classes, skip_unknown=skip_unknown)
+        return _find(known, wanted, new_classes=new_classes, skip_unknown=skip_unknown)
 
-    return commit_edit(dataset, find, dry_run=dry_run, log=log)
+    return commit_edit(dataset, find, dry_run=dry_run)
 
 
 def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int]) -> dict[bytes, str]:
@@ -104,7 +105,7 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
 
 
 def _find(
-    known: KnownExamples, wanted: Mapping[bytes, str], log: Log, *, new_classes: bool, skip_unknown: bool
+    known: KnownExamples, wanted: Mapping[bytes, str], *, new_classes: bool, skip_unknown: bool
 ) -> Edit | None:
     origin, old = known.origin, known.labels
     manifest = origin.manifest
@@ -113,14 +114,14 @@ def _find(
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
     found = known.find(wanted)
     unknown = [key for key, number in zip(wanted, found.tolist(), strict=True) if number < 0]
-    skip_unknown_keys(unknown, len(wanted), origin, log, skip_unknown=skip_unknown)
+    skip_unknown_keys(unknown, len(wanted), origin, skip_unknown=skip_unknown)
     examples = found[found >= 0]
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)[found >= 0]
     changed = np.flatnonzero(labels != old)
     num_same = len(examples) - len(changed)
     if num_same:
-        log(f"{counted(num_same, 'example')} with the wanted label already")
+        report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not len(changed):
         return None
     return Edit(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
 from tfshards.prep.rewriting.keys import OPTION, KnownExamples, are_removed
 from tfshards.prep.sources.keys import hash_key, read_keys, to_bytes
@@ -17,6 +17,7 @@ from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.errors import counted
 
 
+@takes_log
 def remove(
     dataset: str | os.PathLike[str],
     keys: str | os.PathLike[str] | Collection[str | bytes],
@@ -52,9 +53,9 @@ def remove(
     wanted = _wanted(keys)
 
     def find(known: KnownExamples) -> Edit | None:
-        return _find(known, wanted, log, skip_unknown=skip_unknown)
+        return _find(known, wanted, skip_unknown=skip_unknown)
 
-    return commit_edit(dataset, find, dry_run=dry_run, log=log)
+    return commit_edit(dataset, find, dry_run=dry_run)
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
@@ -70,7 +71,7 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
-def _find(known: KnownExamples, wanted: Sequence[bytes], log: Log, *, skip_unknown: bool) -> Edit | None:
+def _find(known: KnownExamples, wanted: Sequence[bytes], *, skip_unknown: bool) -> Edit | None:
     origin, made = known.origin, known.origin.manifest.made
     hashes = np.array([hash_key(key) for key in wanted], "S16")
     # all examples with a key, even if there are several
@@ -83,10 +84,10 @@ def _find(known: KnownExamples, wanted: Sequence[bytes], log: Log, *, skip_unkno
     missing = [key for key in wanted if key not in removed]
     was_removed = are_removed(missing, made).tolist()
     unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
-    skip_unknown_keys(unknown, len(wanted), origin, log, skip_unknown=skip_unknown)
+    skip_unknown_keys(unknown, len(wanted), origin, skip_unknown=skip_unknown)
     num_before = sum(was_removed)
     if num_before:
-        log(f"{counted(num_before, 'key')} removed before")
+        report_line(f"{counted(num_before, 'key')} removed before")
     if not removed:
         return None
     inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfshards.prep.building.output import locked, remove_staged
 from tfshards.prep.building.restore import Inputs, source_or_paths
-from tfshards.prep.progress.lines import Log
+from tfshards.prep.progress.lines import Log, report_line, takes_log
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.sources.base import Source
 from tfshards.prep.verification.report import RepairReport
@@ -25,6 +25,7 @@ from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import RemotePath, any_path, check_expanded, is_remote
 
 
+@takes_log
 def repair(
     dataset: str | os.PathLike[str], source: Inputs | None = None, *, log: Log = lambda _: None
 ) -> RepairReport:
@@ -40,7 +41,7 @@ def repair(
             same options. If examples were appended since, it may be the grown source, or the inputs of one of
             the builds. Without it only indexes and labels are repaired, which are derived from their
             shards.
-        log: called with a line for each file that is rebuilt.
+        log: receives a line for each file that is rebuilt.
 
     Raises:
         OptionsError: ``dataset`` is a URL, ``source`` is neither paths nor a source, or there are more inputs
@@ -69,7 +70,7 @@ def repair(
         faults: dict[str, InputError] = {}
         rebuilt = _rebuilt(folder, manifest, damaged, inputs, faults)
         for path in chain(rebuilt, _repaired_views(folder, manifest)):
-            log(f"{path}: rebuilt")
+            report_line(f"{path}: rebuilt")
             repaired.append(path)
         # what replaced a damaged file had the digest in the manifest
         left = [_with_reason(problem, faults) for problem in found if problem.place not in repaired]

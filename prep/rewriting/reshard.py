@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.progress.lines import Log, to_stderr
+from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.prep.rewriting.commit import Derived, commit_new, commit_next
 from tfshards.prep.rewriting.layout import NewShards, ShardOptions
 from tfshards.prep.rewriting.origin import Origin, open_origin
@@ -16,6 +16,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import any_path, is_same
 
 
+@takes_log
 def reshard(
     source: str | os.PathLike[str],
     dataset: str | os.PathLike[str],
@@ -67,11 +68,11 @@ def reshard(
     if not is_same(origin.root, folder):
         folder = output_folder(dataset, origin.root)
         name = dataset_name(folder, Options(name=options.name))
-        return commit_new(derive(origin, name), folder, overwrite=overwrite, log=log)
+        return commit_new(derive(origin, name), folder, overwrite=overwrite)
     if not overwrite:
         raise OptionsError("reshard-onto-itself", dataset=folder)
     dataset_name(folder, Options(name=options.name or origin.manifest.name))
-    return commit_next(folder, derive_next, log=log)
+    return commit_next(folder, derive_next)
 
 
 def _is_same(made: Manifest, wanted: Manifest) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.progress.lines import Log, Reporter, WorkProgress
+from tfshards.prep.progress.lines import Reporter, WorkProgress, report_line
 from tfshards.prep.progress.threads import num_writers
 from tfshards.prep.records.frames import FrameReader, RecordError
 from tfshards.prep.records.shard_file import Frames, ShardFile, compressed, join_small
@@ -33,7 +33,7 @@ _RECORDS_AT_ONCE = 1 << 10
 _SHARDS_PER_PASS = 32
 
 
-def write_shards(plan: Rewrite, log: Log) -> dict[str, tuple[Shard, ...]]:
+def write_shards(plan: Rewrite) -> dict[str, tuple[Shard, ...]]:
     """Write or link the shards that an earlier attempt has not finished, and return those of each split."""
     finished = _finished(plan)
     missing = [shard for shard in plan.written if shard not in finished]
@@ -45,10 +45,10 @@ def write_shards(plan: Rewrite, log: Log) -> dict[str, tuple[Shard, ...]]:
     num_examples = sum(len(plan.splits[shard.split].layout[shard.shard_index]) for shard in counted_in)
     num_finished, of = sum(shard in finished for shard in plan.written), counted(len(plan.written), "shard")
     if num_finished:
-        log(f"resuming the {plan.verb}: {num_finished} of {of} finished")
+        report_line(f"resuming the {plan.verb}: {num_finished} of {of} finished")
     else:
         num_linked = f" and linking {len(links)}" if links else ""
-        log(f"starting {plan.verb}: {counted(num_examples, 'example')}, writing {of}{num_linked}")
+        report_line(f"starting {plan.verb}: {counted(num_examples, 'example')}, writing {of}{num_linked}")
     progress = WorkProgress(plan.outline.name, num_examples)
     stop = threading.Event()
     steps: list[Callable[[threading.Event], None]] = [

@@ -21,14 +21,12 @@ class Recorded:
         options: options of the build, as the manifest holds them.
         is_grown: whether the inputs may hold more than those of the build, or only new examples.
         follow_links: whether to follow links if the manifest does not record whether the build did.
-        log: receives a line about columns that the source leaves out.
     """
 
     schema: Schema
     options: Mapping[str, Json]
     is_grown: bool
     follow_links: bool
-    log: Callable[[str], None]
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

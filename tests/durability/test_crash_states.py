@@ -208,7 +208,7 @@ def check(command: Command, root: Path, old: State, new: State, *, has_ended: bo
             for kept in kept_manifests(out):
                 assert file_problems(kept, out) == []
         # what the next command on the dataset does first
-        complete_left(out, quiet)
+        complete_left(out)
         report = verify(out, deep=True)
         assert report or (command.repairs and not has_ended), report
     command.run(root)

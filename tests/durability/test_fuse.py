@@ -141,7 +141,7 @@ def test_a_fault_and_a_power_cut_leave_the_old_dataset_or_the_new_one(
         disk.ask(cut=chance.choice(["lost", "torn"]))
         if ended.status != 0:
             # the next command completes views
-            complete_left(out, lambda _: None)
+            complete_left(out)
         now = contents(out) if (out / "dataset.json").exists() else {}
         assert now in ([new] if ended.status == 0 else [old, new]), (moment, ended.output)
         assert not now or verify(out, deep=True), moment

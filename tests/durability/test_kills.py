@@ -144,7 +144,7 @@ def is_sound(expected: Undisturbed, out: Path) -> None:
     assert is_committed or manifest_of(out) == manifest_of(expected.start)
     if manifest_of(out):
         # as the next command does
-        complete_left(out, lambda _: None)
+        complete_left(out)
         assert verify(out, deep=True)
     if expected.start.exists():
         old = read_manifest(expected.start)

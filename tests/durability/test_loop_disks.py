@@ -133,7 +133,7 @@ def test_a_power_cut_leaves_the_old_dataset_or_the_new_one(disk, arrays, command
             ended = commands.run(command, meanwhile=cut)
         disk.restart(has_ended=ended.status == 0)
         if ended.status:
-            complete_left(out, lambda _: None)
+            complete_left(out)
         now = contents(out) if (out / "dataset.json").exists() else {}
         assert now in ([new] if ended.status == 0 else [old, new]), (name, ended.output)
         assert not now or verify(out, deep=True)

@@ -164,7 +164,7 @@ def commands(out: Path, inputs: Path, chance: random.Random):
         "prune": lambda: prune(out),
         "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
         "export into": lambda: export(inputs, out, to="webdataset", log=quiet),
-        "complete": lambda: complete_left(out, quiet),
+        "complete": lambda: complete_left(out),
     }
 
 

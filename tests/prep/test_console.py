@@ -26,7 +26,7 @@ from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.engines import local
 from tfshards.prep.engines.local import Helper, pickled
 from tfshards.prep.progress.console import Console, console, reporting
-from tfshards.prep.progress.lines import Meter, Written, as_warning, to_stderr
+from tfshards.prep.progress.lines import Meter, Written, report_line, report_warning
 from tfshards.prep.progress.threads import computing, num_jobs, num_writers
 from tfshards.prep.records.frames import RecordError
 from tfshards.schemas import OptionsError
@@ -309,8 +309,8 @@ def test_reports_do_not_raise_whatever_the_stream_does():
     closed.close()
     for stream in (Broken(), closed):
         with reporting(Console(stream)):
-            to_stderr("status")
-            to_stderr(as_warning("warning"))
+            report_line("status")
+            report_warning("warning")
             console().error("error", {})
     with reporting(Console(Broken())), Meter("verify", 3) as meter:
         meter.add(3)

@@ -18,7 +18,7 @@ import pytest
 from tfshards.prep.progress import bars
 from tfshards.prep.progress import lines as progress
 from tfshards.prep.progress.console import Console, reporting
-from tfshards.prep.progress.lines import Meter, Reporter, WarningLine, WorkProgress, Written, as_warning
+from tfshards.prep.progress.lines import Meter, Reporter, WorkProgress, Written
 
 
 @pytest.fixture
@@ -156,13 +156,6 @@ def test_a_bar_is_interrupted_by_the_line_about_a_stall(monkeypatch, fast):
     os.close(leader)
     assert "photos: no progress for 0 s\r\n" in written
     assert "photos:  50%" in written
-
-
-def test_a_warning_is_a_line_that_knows_its_text():
-    line = as_warning("little space")
-    assert line == "warning: little space"
-    assert isinstance(line, WarningLine)
-    assert line.text == "little space"
 
 
 def test_reading_on_a_terminal_shows_a_bar_that_is_erased_at_the_end():

@@ -29,7 +29,7 @@ OF_IMAGES = {
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
+    monkeypatch.setitem(build.__wrapped__.__kwdefaults__, "engine", "local")
 
 
 def run(*arguments):

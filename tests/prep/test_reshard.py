@@ -514,7 +514,7 @@ def test_a_killed_call_resumes_to_the_same_bytes(call, moment, tmp_path, content
     died = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert before.items() <= contents(roots[1]).items() or moment == "the commit"
-    complete_left(roots[1] / "old", quiet)
+    complete_left(roots[1] / "old")
     assert verify(roots[1] / "old", deep=True)
     CALLS[call](roots[1])
     assert contents(roots[1]) == contents(roots[0])

@@ -23,6 +23,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
 from tfshards.prep.engines.lost_job import cancel_lost_job
+from tfshards.prep.progress.lines import lines_to
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
 
@@ -251,25 +252,28 @@ def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     assert len(done.stderr.splitlines()) == 3, done.stderr
 
 
-def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch, log):
+def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch):
+    lines = []
     monkeypatch.setattr(beam, "_CONNECT_SECONDS", 1)
     note = tmp_path / "job"
     endpoint = f"localhost:{free_port()}"
     note.write_text(json.dumps({"job_id": "job-7", "endpoint": endpoint}))
-    cancel_lost_job(note, log.append)
-    cancel_lost_job(note, log.append)
-    assert log == [
-        f"warning: an earlier run left the job job-7 at {endpoint}, which cannot be cancelled (no job "
+    with lines_to(lambda text, is_warning: lines.append((text, is_warning))):
+        cancel_lost_job(note)
+        cancel_lost_job(note)
+    text = (
+        f"an earlier run left the job job-7 at {endpoint}, which cannot be cancelled (no job "
         f"service answers at {endpoint}); if it still runs there, its tasks end at their next example"
-    ]
+    )
+    assert lines == [(text, True)]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"job_id": "7"}'])
-def test_a_damaged_note_of_a_job_is_removed(text, tmp_path, log):
+def test_a_damaged_note_of_a_job_is_removed(text, tmp_path, capsys):
     note = tmp_path / "job"
     note.write_text(text)
-    cancel_lost_job(note, log.append)
-    assert log == []
+    cancel_lost_job(note)
+    assert capsys.readouterr().err == ""
     assert not note.exists()
 
 

@@ -119,7 +119,7 @@ def kills(
             tried["killed" if is_killed else "too late"] += 1
             if (any_path(out) / MANIFEST_NAME).is_file():
                 # what the next command does first
-                complete_left(out, lambda _: None)
+                complete_left(out)
                 report = verify(out, deep=True)
                 assert report, report
             is_killed = is_killed and chance.random() < 0.3

@@ -25,7 +25,7 @@ def test_the_page_on_object_stores_runs(server, tmp_path, monkeypatch):
     two_classes(count=20)
     for path in Path("photos").rglob("*.png"):
         any_path(f"s3://pets/{path}").write_bytes(path.read_bytes())
-    monkeypatch.setitem(build.__kwdefaults__, "engine", "local")
+    monkeypatch.setitem(build.__wrapped__.__kwdefaults__, "engine", "local")
     found = commands(page)
     assert [words[0] for words in found] == ["build", "verify"]
     for words in found:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
 from tfshards.schemas.option import Record, recorded_values
 
@@ -59,7 +60,7 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     stored = {*roles["images"], *roles["masks"], *recorded.schema.names, options["split_column"]}
     drop = tuple(name for name in table.column_names() if name not in stored)
     if drop and recorded.is_grown:
-        recorded.log(f"columns left out because the dataset does not have them: {listed_columns(drop)}")
+        report_line(f"columns left out because the dataset does not have them: {listed_columns(drop)}")
     return replace(table, columns=replace(table.columns, drop=drop))
 
 
