@@ -44,7 +44,7 @@ class Manifest:
 
     Attributes:
         name: name of the dataset, the first part of the file name of each shard.
-        build_id: 8 hex digits, a hash of what the dataset holds, see ``content_id``.
+        build_id: hex digits, a hash of what the dataset holds, see ``content_id``.
         schema: features and class names of the examples.
         compression: compression of every shard.
         splits: splits by name, in the order in which they are listed.

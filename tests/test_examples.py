@@ -47,6 +47,7 @@ def run(programs):
     return run
 
 
+@pytest.mark.nightly
 def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
     output = run("static_tensor.py", digits)
     assert re.findall(r"mean on .*CPU:(\d)", output) == ["0", "1"], output
@@ -66,6 +67,7 @@ def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(r
     assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), output
 
 
+@pytest.mark.nightly
 def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run, digits, tmp_path):
     output = run("larger_than_memory.py", digits, tmp_path / "fast")
     assert float(re.search(r"^accuracy: ([\d.]+)$", output, re.M)[1]) > 0.6, output

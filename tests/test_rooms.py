@@ -147,6 +147,7 @@ print(len(reshard("one", "other", shards=3, log=lambda line: None).shards))
     assert run_without({"apache_beam", "tensorflow", "tfshards.loader"}, code, tmp_path) == "3\n"
 
 
+@pytest.mark.nightly
 def test_the_loader_reads_without_beam_and_pillow(tmp_path):
     build(Arrays({"x": np.arange(10)}), tmp_path / "numbers", shards=3, log=lambda line: None)
     code = """

@@ -198,7 +198,7 @@ def _folder_name(folder: AnyPath) -> str:
 
 
 def _build_id(schema: Schema, splits: Mapping[str, Split]) -> str:
-    """Return 8 hex digits that identify the dataset by its schema, splits and files."""
+    """Return hex digits that identify the dataset by its schema, splits and files."""
     files = {name: [[shard.path, shard.digest] for shard in split.shards] for name, split in splits.items()}
     text = json.dumps([schema.to_json(), files])
     return id_of(text)

@@ -22,8 +22,6 @@ from tfshards.schemas.reasons import Reason
 # Shape (height, width, channels): gray, gray and alpha, RGB, RGBA.
 Samples: TypeAlias = "npt.NDArray[np.uint16]"
 
-# Formats that may have more than 8 bits per sample, as a sample of headers is read for.
-DEEP_FORMATS = frozenset({"PNG", "TIFF", "PPM", "SGI", "JPEG2000"})
 WHITE = 0xFFFF
 _WHITE_OF_12 = 0xFFF
 _BITS_PER_SAMPLE, _PLANES = 258, 284

@@ -24,6 +24,9 @@ class ImageFormat:
             its suffix are read.
         is_decoded_by_loader: whether TensorFlow decodes it.
         has_one_picture: whether further frames in a file are previews or alternatives of its only picture.
+        is_exact: whether the numbers of a mask stay as they were saved: a lossy format mixes them, and Pillow
+            does not tell by which factor it scales those of icons.
+        may_be_deep: whether samples may have more than 8 bits.
     """
 
     name: str
@@ -32,6 +35,8 @@ class ImageFormat:
     needs_suffix: bool = False
     is_decoded_by_loader: bool = False
     has_one_picture: bool = False
+    is_exact: bool = False
+    may_be_deep: bool = False
 
 
 # Only formats whose decoders execute nothing: no PostScript, no Windows metafiles, no scientific containers
@@ -44,12 +49,19 @@ FORMATS = (
         is_decoded_by_loader=True,
         has_one_picture=True,
     ),
-    ImageFormat("PNG", (b".png", b".apng"), rb"\x89PNG\r\n\x1a\n", is_decoded_by_loader=True),
+    ImageFormat(
+        "PNG",
+        (b".png", b".apng"),
+        rb"\x89PNG\r\n\x1a\n",
+        is_decoded_by_loader=True,
+        is_exact=True,
+        may_be_deep=True,
+    ),
     ImageFormat("WEBP", (b".webp",), rb"RIFF....WEBP", is_decoded_by_loader=True),
-    ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True),
-    ImageFormat("BMP", (b".bmp",)),
-    ImageFormat("DIB", (b".dib",), needs_suffix=True),
-    ImageFormat("TIFF", (b".tif", b".tiff")),
+    ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True, is_exact=True),
+    ImageFormat("BMP", (b".bmp",), is_exact=True),
+    ImageFormat("DIB", (b".dib",), needs_suffix=True, is_exact=True),
+    ImageFormat("TIFF", (b".tif", b".tiff"), is_exact=True, may_be_deep=True),
     ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)"),
     ImageFormat(
         "HEIF",
@@ -57,13 +69,18 @@ FORMATS = (
         rb"....ftyp(?:heic|heix|hevc|hevx|heim|heis|mif1|msf1)",
         has_one_picture=True,
     ),
-    ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm")),
-    ImageFormat("TGA", (b".tga",), needs_suffix=True),
+    ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm"), is_exact=True, may_be_deep=True),
+    ImageFormat("TGA", (b".tga",), needs_suffix=True, is_exact=True),
     ImageFormat("ICO", (b".ico",)),
-    ImageFormat("JPEG2000", (b".jp2", b".j2k", b".jpx"), rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"),
-    ImageFormat("PCX", (b".pcx",), needs_suffix=True),
-    ImageFormat("QOI", (b".qoi",), rb"qoif"),
-    ImageFormat("SGI", (b".sgi",)),
+    ImageFormat(
+        "JPEG2000",
+        (b".jp2", b".j2k", b".jpx"),
+        rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51",
+        may_be_deep=True,
+    ),
+    ImageFormat("PCX", (b".pcx",), needs_suffix=True, is_exact=True),
+    ImageFormat("QOI", (b".qoi",), rb"qoif", is_exact=True),
+    ImageFormat("SGI", (b".sgi",), is_exact=True, may_be_deep=True),
 )
 
 SUFFIXES = {suffix: row.name for row in FORMATS for suffix in row.suffixes}

@@ -8,12 +8,11 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.imaging.formats import format_named
 from tfshards.prep.imaging.pillow import Image, ImageFile
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
-# Lossy formats, and icons, in which Pillow scales values and does not tell by which factor.
-_INEXACT = ("AVIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "WEBP")
 _LOSSY_IN_TIFF = ("jpeg", "tiff_jpeg")
 _BITS_PER_SAMPLE = 258
 # EXIF orientations that exchange width and height.
@@ -65,7 +64,7 @@ def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
 def check_format(image: Image.Image) -> None:
     """Raise ImageError if the format of a mask does not keep its numbers."""
     in_tiff = image.info.get("compression") if image.format == "TIFF" else None
-    if image.format in _INEXACT or in_tiff in _LOSSY_IN_TIFF:
+    if not format_named(image.format).is_exact or in_tiff in _LOSSY_IN_TIFF:
         name = "TIFF with JPEG inside" if in_tiff else image.format
         raise ImageError(Reason.UNSUPPORTED, f"{name} does not keep the numbers of a mask; save masks as PNG")
 

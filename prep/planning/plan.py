@@ -63,7 +63,7 @@ class Plan:
         listing: listing of the source.
         membership: examples of each split.
         layouts: layout of each split, see ``Layouts``.
-        plan_id: 8 hex digits, equal for equal inputs (see ``inputs_digest``) and options.
+        plan_id: hex digits, equal for equal inputs (see ``inputs_digest``) and options.
         inputs_digest: digest of the keys, sizes, labels and splits of the inputs, but not of their content.
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the user.

@@ -78,7 +78,8 @@ def append(
             array arguments; or a table and, if its images are in another folder, that folder. Or a source
             with the options of the build. It may hold only new examples, or known ones as well.
         dataset: folder of the dataset.
-        shards: number of new shards of each split, or a dict by split; by default one per 128 MiB.
+        shards: number of new shards of each split, or a dict by split; by default by
+            ``Options.shard_size``.
         max_rejected: maximum share of the new inputs that may be rejected, such as ``0.01`` or ``"1%"``.
         follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
             built from an image folder with this option.

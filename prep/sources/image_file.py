@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfshards.prep.imaging.depth import DEEP_FORMATS, file_depth
-from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.imaging.depth import file_depth
+from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, ImageOptions
@@ -34,7 +34,7 @@ def depth_warning(tree: Tree, paths: Sequence[bytes], options: ImageOptions) -> 
         return
     numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
     some = [paths[number] for number in numbers.tolist()]
-    opened = [path for path in some if SUFFIXES.get(_suffix(path), "") in DEEP_FORMATS]
+    opened = [path for path in some if format_named(SUFFIXES.get(_suffix(path))).may_be_deep]
     found = tree.map(lambda path: _depth(tree, path), opened)
     for depth, (what, remedy) in _DEPTHS.items():
         deep = [path for path, each in zip(opened, found, strict=True) if each == depth]

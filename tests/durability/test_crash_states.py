@@ -156,8 +156,8 @@ COMMANDS = {
         most=2000,
     ),
 }
-# the command with most kinds of steps, an overwrite, the change of records in place, and what removes files
-OFTEN = ["build of images", "overwrite", "repair", "prune"]
+# the command with most kinds of steps, and the change of records in place
+OFTEN = ["build of images", "repair"]
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace, which records system calls, is not installed")

@@ -30,6 +30,7 @@ def folder(run, tmp_path_factory):
     return folder
 
 
+@pytest.mark.nightly
 def test_a_process_stays_within_the_budget_on_a_dataset_several_times_as_large(run, folder, tmp_path):
     budget = 128 << 20
     size = sum(path.stat().st_size for path in (folder / "large").glob("*.tfrecord-*"))

@@ -69,6 +69,7 @@ def by_example(read):
     }
 
 
+@pytest.mark.nightly
 def test_the_seed_depends_only_on_seed_epoch_and_example(numbered):
     steps = -(-COUNT // 4)
     run = batches(numbered, epochs=2, remainder="keep")

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Shuffle, Worker
 from tfshards.schemas import read_manifest
@@ -36,12 +37,15 @@ def spoil(root, kept):
         data.tofile(root / shard.path)
 
 
+RANGES = [
+    ([61], 8, None, "one shard for eight workers"),
+    ([9, 9, 9, 9, 9, 8, 8], 3, Shuffle(seed=3), "seven shards for three workers"),
+]
+
+
 @pytest.mark.parametrize(
     ("sizes", "num_workers", "shuffle", "reason"),
-    [
-        ([61], 8, None, "one shard for eight workers"),
-        ([9, 9, 9, 9, 9, 8, 8], 3, Shuffle(seed=3), "seven shards for three workers"),
-    ],
+    mostly_nightly(RANGES, RANGES[1:]),
 )
 def test_no_worker_reads_the_records_of_another(numbered, tmp_path, sizes, num_workers, shuffle, reason):
     wanted = [

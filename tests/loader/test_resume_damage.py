@@ -98,7 +98,10 @@ def name_one_that_is_missing(path):
     path.write_text('model_checkpoint_path: "ckpt-7"\n')
 
 
-@pytest.mark.parametrize("damage", [truncate, empty, fill_with_zeros, name_one_that_is_missing])
+LOST = [truncate, empty, fill_with_zeros, name_one_that_is_missing]
+
+
+@pytest.mark.parametrize("damage", mostly_nightly(LOST, LOST[-1:]))
 def test_without_the_file_that_names_it_the_newest_checkpoint_is_taken(numbered, saved, damage):
     folder, results = saved
     damage(folder / "checkpoint")

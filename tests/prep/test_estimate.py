@@ -55,6 +55,7 @@ def test_the_bytes_of_a_build_are_those_of_its_estimate(images, photos, tmp_path
     assert f"from {found.estimate.num_sampled:,} examples" in repr(found)
 
 
+@pytest.mark.nightly
 def test_the_memory_of_a_build_is_that_of_its_estimate(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 256, (60_000, 784), dtype=np.uint8))
     line = ["arrays", "x.npy", "out", "--shards", "2"]

@@ -81,6 +81,7 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     assert contents(tmp_path / "stopped") == whole
 
 
+@pytest.mark.nightly
 def test_a_killed_export_resumes_and_gives_the_same_bytes(tmp_path, contents):
     rows = np.random.default_rng(0).integers(0, 256, (4000, 3000), dtype=np.uint8)
     build(Arrays({"x": rows}), tmp_path / "ds", shards=16, engine="local", log=lambda _: None)

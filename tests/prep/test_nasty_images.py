@@ -156,7 +156,7 @@ def test_each_rejected_file_is_in_the_rejects_file_with_its_reason(built):
     }
 
 
-@pytest.mark.parametrize("variant", mostly_nightly(["short", "exact"], ["short"]))
+@pytest.mark.parametrize("variant", mostly_nightly(["short", "exact"], []))
 def test_resized_images_are_close_to_those_of_pillow(built, variant):
     options, _ = VARIANTS[variant]
     resize = parse_resize(str(options["resize"]))

@@ -29,8 +29,9 @@ from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.stores import SCHEMES
 
-_STORE_URL = re.compile(rb"(s3|gs|az)://", re.IGNORECASE)
+_STORE_URL = re.compile(f"({'|'.join(SCHEMES)})://".encode(), re.IGNORECASE)
 # A page of a listing takes as long as so many requests, which are made at the same time.
 _LISTED_PER_IMAGE = 32
 _LEAST_LISTED = 2000
