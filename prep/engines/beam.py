@@ -266,11 +266,13 @@ class _Call(Checked):
             return
         try:
             function(item)
-        except Exception:
+        except Exception as error:
             if area is None or area.stop_reason() is None:
                 raise
-            # in the log of the worker
-            _LOGGER.exception("a task failed")
+            # one that was stopped has not failed, and may end after the build has said its last line
+            if getattr(error, "code", None) != "build-stopped":
+                # in the log of the worker
+                _LOGGER.exception("a task failed")
 
 
 def _id_of(result: beam.runners.runner.PipelineResult) -> str:

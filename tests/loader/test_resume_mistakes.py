@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from tests.errors import fault, raises
-from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import OptionsError
 
@@ -53,7 +52,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), mostly_nightly(CASES, CASES[:2]))
+@pytest.mark.parametrize(("options", "message"), CASES)
 def test_fit_raises_if_it_does_not_match_the_position(numbered, tmp_path, options, message):
     options = {**options, "model": options["model"]()} if "model" in options else options
     with raises(OptionsError, message):

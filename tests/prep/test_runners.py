@@ -233,7 +233,6 @@ def test_ctrl_c_cancels_the_job_of_a_service(endpoint, slow_folder, tmp_path):
     assert not (out / AREA_NAME / "job").exists()
 
 
-@pytest.mark.nightly
 def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     out, port = tmp_path / "out", free_port()
     args = arguments(f"localhost:{port}")
