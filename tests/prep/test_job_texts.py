@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from tests.errors import raises
+from tfshards.prep.engines.beam import _Call
 from tfshards.prep.engines.job import Job
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import WorkProgress
@@ -44,3 +47,14 @@ def test_the_output_of_processes_is_in_the_build_area_or_a_temporary_file_if_tha
     assert work.log_path == tmp_path / ".build" / "0123abcd" / "workers.log"
     area = BuildArea(any_path("s3://photos/out"), "0123abcd", attempt="7")
     assert replace(work, area=area).log_path == Path(tempfile.gettempdir()) / "tfshards-0123abcd-7.log"
+
+
+@pytest.mark.parametrize(("error", "num_reported"), [(BuildError("build-stopped"), 0), (OSError("disk"), 1)])
+def test_a_task_that_was_stopped_is_not_reported_as_failed(error, num_reported, caplog):
+    def fail(_: object) -> None:
+        raise error
+
+    call = _Call(None, (fail, SimpleNamespace(stop_reason=iter([None, "why"]).__next__)))
+    call.setup()
+    call.process("item")
+    assert len(caplog.records) == num_reported
