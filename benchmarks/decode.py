@@ -143,7 +143,8 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
     import tensorflow_datasets as tfds
 
     from tfshards import loader
-    from tfshards.loader.examples.images import draws_of, random_box
+    from tfshards.loader.examples.crops import draws_of, random_box
+    from tfshards.loader.graph.ops import GRAPH
     from tfshards.schemas import read_manifest
 
     manifest = read_manifest(dataset)
@@ -179,13 +180,13 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
     }
     count = sum(shard.num_examples for shard in manifest.shards)
     # the boxes of the first epoch, computed in advance, so that they cost the plain pipeline nothing
-    boxes = draws_of([crop], tf.constant(0, tf.int64), tf.range(count, dtype=tf.int64))["box 0"]
+    boxes = draws_of(GRAPH, [crop], tf.constant(0, tf.int64), tf.range(count, dtype=tf.int64))["box 0"]
 
     def whole_then_cropped(second="label"):
         def image(record, draws):
             example = tf.io.parse_single_example(record, spec)
             pixels = whole(example["image"])
-            top, left, height, width = tf.unstack(random_box(tf.shape(pixels)[:2], size, draws))
+            top, left, height, width = tf.unstack(random_box(GRAPH, tf.shape(pixels)[:2], size, draws))
             cropped = pixels[top : top + height, left : left + width]
             return tf.image.resize(cropped, size), example[second]
 

@@ -83,7 +83,8 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
     from tfshards.loader.order.epoch import RunOrder
     from tfshards.loader.order.plan import ReadPlan
     from tfshards.loader.order.population import Ranges
-    from tfshards.loader.records.record_reader import BLOCK_RUNS, RecordReader, interval_table
+    from tfshards.loader.records.located import interval_table, record_intervals
+    from tfshards.loader.records.record_reader import BLOCK_RUNS, on_graph
     from tfshards.loader.records.shards import Shards
 
     none = np.zeros(0, np.int64)
@@ -120,13 +121,14 @@ def planner(count: int, record_bytes: int, workers: int, steps: int | None) -> C
             is_next_epoch_each_time=False,
             facts=None,
         )
-        reader = RecordReader(shards, plan)
+        order = on_graph(plan).order
         epoch = order.epoch(tf.constant(1, tf.int64))
         table = interval_table(shards, population, circular=True)
 
         def intervals_of(read: list[tuple[int, int]]) -> int:
             starts, counts = (tf.constant(each, tf.int64) for each in zip(*read, strict=True))
-            return int(reader.record_intervals(table, *order.intervals(epoch, starts, counts))[0].shape[0])
+            members = order.intervals(epoch, starts, counts)
+            return int(record_intervals(order.ops, shards, table, *members)[0].shape[0])
 
         if steps:
             last = range(assignment.lanes - assignment.worker_lanes, assignment.lanes)

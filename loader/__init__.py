@@ -1,41 +1,82 @@
-"""Read a dataset of tfshards as a ``tf.data.Dataset``, on one worker or on many.
+"""Read a dataset of tfshards: as a ``tf.data.Dataset``, on one worker or many, or by its records in NumPy.
 
 >>> from tfshards import loader
 >>> train = loader.load("data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=0))
+>>> example = loader.Records("data/photos", "train")[7]
+
+TensorFlow is imported by what needs it, and other frameworks by ``loader.torch``, ``loader.keras``,
+``loader.jax`` and ``loader.grain``.
 """
 
-try:
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfshards.loader.array_batches import Batches, batches
     from tfshards.loader.devices import DeviceData, distribute, per_device, steps_per_epoch
     from tfshards.loader.examples.weights import class_weights
+    from tfshards.loader.frameworks import grain as grain
+    from tfshards.loader.frameworks import jax as jax
+    from tfshards.loader.frameworks import keras as keras
+    from tfshards.loader.frameworks import torch as torch
     from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
-    from tfshards.loader.options.image import Boxes, Image
+    from tfshards.loader.options.boxes import Boxes, Keypoints
+    from tfshards.loader.options.image import Image
     from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
     from tfshards.loader.options.worker import Worker
     from tfshards.loader.pipeline import load
+    from tfshards.loader.random_access import Records
+    from tfshards.loader.receipts import Occurrence, when, which
     from tfshards.loader.speed.bench import Speeds, bench
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
     from tfshards.loader.training.strategies import replicate
     from tfshards.loader.training.wait import InputWait
-except ModuleNotFoundError as _error:
-    raise ModuleNotFoundError(
-        f"tfshards.loader needs {_error.name}: pip install 'tfshards[loader]'", name=_error.name
-    ) from _error
+
+# the public names of each module
+_NAMES = {
+    "array_batches": "Batches batches",
+    "devices": "DeviceData distribute per_device steps_per_epoch",
+    "examples.weights": "class_weights",
+    "integrity.damaged": "DamagedRecord damaged_records",
+    "options.boxes": "Boxes Keypoints",
+    "options.image": "Image",
+    "options.selection": "Mix Part Position Shuffle",
+    "options.worker": "Worker",
+    "pipeline": "load",
+    "random_access": "Records",
+    "receipts": "Occurrence when which",
+    "speed.bench": "Speeds bench",
+    "training.progress": "Progress",
+    "training.resume": "Resume",
+    "training.strategies": "replicate",
+    "training.wait": "InputWait",
+}
+
+# modules of ``frameworks``, each with an extra of its name
+_FRAMEWORKS = ("grain", "jax", "keras", "torch")
 
 __all__ = [
+    "Batches",
     "Boxes",
     "DamagedRecord",
     "DeviceData",
     "Image",
     "InputWait",
+    "Keypoints",
     "Mix",
+    "Occurrence",
     "Part",
     "Position",
     "Progress",
+    "Records",
     "Resume",
     "Shuffle",
     "Speeds",
     "Worker",
+    "batches",
     "bench",
     "class_weights",
     "damaged_records",
@@ -44,4 +85,25 @@ __all__ = [
     "per_device",
     "replicate",
     "steps_per_epoch",
+    "when",
+    "which",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = next((module for module, names in _NAMES.items() if name in names.split()), None)
+    if home is None and name not in _FRAMEWORKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        if home is None:
+            return import_module(f"{__name__}.frameworks.{name}")
+        return getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        extra = "loader" if home else name
+        raise ModuleNotFoundError(
+            f"tfshards.loader needs {error.name}: pip install 'tfshards[{extra}]'", name=error.name
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_FRAMEWORKS]

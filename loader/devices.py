@@ -16,7 +16,8 @@ from tfshards.loader.graph.raw_ops import (
     without_autograph,
 )
 from tfshards.loader.options.image import Image
-from tfshards.loader.options.load_options import LoadOptions, ReadOptions, Remainder, takes
+from tfshards.loader.options.load_options import LoadOptions, ReadOptions, takes
+from tfshards.loader.options.order_options import Remainder
 from tfshards.loader.options.selection import Classes, Mix, Part, Shuffle
 from tfshards.loader.options.validation import check_choice, check_least
 from tfshards.loader.options.worker import Worker

@@ -7,21 +7,23 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from tfshards.loader.examples.batches import Ahead, make_batches, needs_numbers
 from tfshards.loader.examples.boxes import unmoved_boxes
-from tfshards.loader.examples.content import Content, example_spec, make_content, traced
-from tfshards.loader.fetching.open import check_remote, fetched_shards, is_fetched
+from tfshards.loader.examples.content import Content, make_content, unmoved_arrays
+from tfshards.loader.fetching.open import fetched_shards, is_fetched
 from tfshards.loader.graph.raw_ops import pipeline_options, with_cardinality
 from tfshards.loader.graph.stages import keep_alive
 from tfshards.loader.integrity.damaged import open_shards
 from tfshards.loader.options.load_options import LoadOptions, takes
 from tfshards.loader.order.assignment import Assignment
 from tfshards.loader.order.plan import make_plan, no_steps
-from tfshards.loader.order.source import open_source
-from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.order.source import open_source, without_class
+from tfshards.loader.records.record_reader import RecordReader, on_graph
 from tfshards.loader.resources.budget import ahead_within, forecast
 from tfshards.loader.resources.cache import cached_shards
+from tfshards.loader.tensors.batches import Ahead, make_batches, needs_numbers
+from tfshards.loader.tensors.specs import example_spec, traced
 from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
+from tfshards.schemas.coordinates import coordinates_of
 
 # With fewer positions, numbering the records takes less time than tracing the functions that name a damaged
 # record without numbers: 1 microsecond for each, against a tenth of a second.
@@ -42,7 +44,9 @@ def load(options: LoadOptions) -> tf.data.Dataset:
     Returns:
         Batches of shape ``(batch_size, *shape)``: a dict by feature name in the schema's order, or the tuple
         ``select``; with ``map_fn`` its result. Lists of any length are a ``tf.RaggedTensor`` of shape
-        ``(batch_size, None)``, or ``(batch_size, None, k)`` for lists of rows of ``k`` numbers. With
+        ``(batch_size, None)``, or ``(batch_size, None, k)`` for lists of rows of ``k`` numbers; lists of
+        decoded images are ``(batch_size, None, height, width, channels)``, and with ``k`` images in every
+        example a tensor of shape ``(batch_size, k, height, width, channels)``. With
         ``remainder="pad"`` or ``sample_weights`` there is one more float32 value of shape ``(batch_size,)``:
         the dict's ``sample_weight``, or the tuple's last element; 1 or the weight of the example, 0 for
         padding.
@@ -62,23 +66,26 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
     content = make_content(options, source)
-    unmoved = unmoved_boxes(content.boxes, content.features, content.images, source.manifest.options)
+    known = coordinates_of(source.manifest)
     # The warnings point to the line that called load().
-    if unmoved:
+    for unmoved in unmoved_boxes(content.moved, content.features, content.images, known):
+        warnings.warn(unmoved, stacklevel=4)
+    for unlabeled in without_class(options, source, content.features):
+        warnings.warn(unlabeled, stacklevel=4)
+    for unmoved in unmoved_arrays(content.features, content.images):
         warnings.warn(unmoved, stacklevel=4)
     plan = make_plan(options, source)
     assignment = plan.assignment
     if assignment.num_steps == 0:
         warnings.warn(no_steps(source, assignment), stacklevel=4)
-    check_remote(options, source)
     shards = open_shards(source, options)
-    reader = RecordReader(shards, plan)
-    fetches = is_fetched(options, source, reader)
+    fetches = is_fetched(options, source, shards, plan)
     if fetches:
         # shorter streams by steps, so that fewer blocks are read at the same time
         chunk = min(1, plan.assignment.chunk)
-        reader = replace(reader, plan=replace(plan, assignment=replace(plan.assignment, chunk=chunk)))
-        reader = replace(reader, shards=fetched_shards(reader, source, options))
+        plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
+        shards = fetched_shards(shards, plan, source, options)
+    reader = RecordReader(shards, on_graph(plan))
     ahead = Ahead()
     if options.budget_bytes is not None:
         example = example_spec(content)

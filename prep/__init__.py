@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.elements.source import Elements
+    from tfshards.prep.sources.examples.source import Examples
     from tfshards.prep.sources.images.folder import ImageFolder
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.row_options import RowOptions
     from tfshards.prep.sources.tables.source import Table
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
@@ -48,6 +50,7 @@ __all__ = [
     "ColumnRoles",
     "Diff",
     "Elements",
+    "Examples",
     "Export",
     "FeatureRoles",
     "Generation",
@@ -58,6 +61,7 @@ __all__ = [
     "RecordProblem",
     "RepairReport",
     "ReportOptions",
+    "RowOptions",
     "ShardCounts",
     "ShardOptions",
     "Table",
@@ -144,8 +148,10 @@ _NAMES = {
     "prep.rewriting.reshard": "reshard",
     "prep.sources.arrays.source": "Arrays",
     "prep.sources.elements.source": "Elements",
+    "prep.sources.examples.source": "Examples",
     "prep.sources.images.folder": "ImageFolder",
     "prep.sources.tables.column_roles": "ColumnRoles",
+    "prep.sources.tables.row_options": "RowOptions",
     "prep.sources.tables.source": "Table",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",

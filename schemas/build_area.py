@@ -175,19 +175,31 @@ def remove(folder: Path) -> None:
 
 
 @contextmanager
-def staged_folder(dataset: Path) -> Iterator[Path]:
-    """Yield a folder on the file system of a dataset, which is removed at the end."""
+def staged_folder(dataset: Path, name: str = "") -> Iterator[Path]:
+    """Yield a folder on the file system of a dataset, which is removed at the end.
+
+    One with a given name is kept if what it is needed for was stopped, but not if its inputs are at fault.
+    """
     area = dataset / AREA_NAME
     _check_area(area)
-    folder = area / f"staged-{secrets.token_hex(4)}"
+    folder, is_kept = area / (name or f"staged-{secrets.token_hex(4)}"), False
     try:
         try:
             create(folder)
         except OSError as error:
             raise InputError("dataset-unwritable", dataset=dataset, why=error.strerror) from None
-        yield folder
+        try:
+            yield folder
+        except BaseException as error:
+            is_kept = bool(name) and not isinstance(error, InputError) and _holds_more(folder)
+            raise
     finally:
-        remove(folder)
+        if not is_kept:
+            remove(folder)
+
+
+def _holds_more(folder: Path) -> bool:
+    return any(path.name != RECORD_NAME for path in folder.iterdir())
 
 
 def write_files(dataset: AnyPath, files: Mapping[str, bytes], staging: AnyPath | None = None) -> None:

@@ -90,8 +90,12 @@ def write_durably(path: Path, blocks: Iterable[bytes]) -> None:
 def sync_directory(path: AnyPath) -> None:
     """Flush the directory ``path`` to disk, so that its entries survive a power failure."""
     # Windows cannot open a directory, and has no such call.
-    if not isinstance(path, Path) or os.name == "nt":
-        return
+    if isinstance(path, Path) and os.name != "nt":
+        sync_file(path)
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file to disk that was written by other means."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

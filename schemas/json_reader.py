@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from tfshards.schemas.errors import FormatError, Problem
 
@@ -58,11 +58,17 @@ def as_json(value: object) -> Any:  # noqa: ANN401 -- JSON values
     if isinstance(value, (list, tuple)):
         return [as_json(each) for each in value]
     named = value if isinstance(value, Mapping) else vars(value)
-    return {name: as_json(each) for name, each in named.items()}
+    optional = getattr(value, "optional", ())
+    return {name: as_json(each) for name, each in named.items() if each is not None or name not in optional}
 
 
 class JsonRecord:
-    """A dataclass whose JSON object has its fields, by their names and in their order."""
+    """A dataclass whose JSON object has its fields, by their names and in their order.
+
+    Fields named in ``optional`` are left out if they are None.
+    """
+
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON values, as in ``dataset.json``."""

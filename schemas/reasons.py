@@ -46,7 +46,13 @@ class Reason(str, Enum):
     )
     BOXES = (
         "boxes do not fit",
-        "annotations state another size than the image has, or do not show whether the image was upright",
+        "the stated size is another one than the image has, or nothing shows whether its boxes "
+        "refer to the upright image",
+    )
+    OUTSIDE = (
+        "box outside",
+        "a box or keypoint has NaN, an infinite number or a negative width or height, or is outside of its "
+        "image, without `--outside-boxes clip` or `keep`",
     )
     MISSING = "missing", "a table names a file that does not exist, or an image has no mask"
     DUPLICATE = "duplicate", "`--duplicates drop`; not counted against the limit"

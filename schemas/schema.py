@@ -7,9 +7,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Literal
 
+from tfshards.schemas.declared import coordinates_fault, pixels_fault, storage_fault
 from tfshards.schemas.json_reader import MAX_INT, JsonRecord, ObjectReader, as_json, shown
 
 WireType = Literal["bytes", "int64", "float"]
@@ -59,10 +60,14 @@ class Kind:
 # NumPy 1.26's limit; newer releases and TensorFlow have higher ones.
 _MAX_DIMENSIONS = 32
 
+# Dimensions of an image, and of a feature of images.
+_IMAGE_DIMENSIONS = 3
+_WITH_IMAGES = (_IMAGE_DIMENSIONS, _IMAGE_DIMENSIONS + 1)
+
 _INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"uint64"}
 
 KINDS: Mapping[str, Kind] = {
-    # one encoded image (JPEG, PNG, ...); dtype and shape describe the decoded pixels
+    # one encoded image (JPEG, PNG, ...), or several; dtype and shape describe the decoded pixels
     "image": Kind("bytes", frozenset({"uint8", "uint16"}), channels=(1, 3, 4, None)),
     # one encoded PNG, whose pixel values are numbers of classes or objects: nothing may mix or scale them
     "mask": Kind("bytes", frozenset({"uint8", "uint16"}), channels=(1,)),
@@ -89,7 +94,15 @@ class Feature(JsonRecord):
         dtype: a key of ``ITEM_SIZES``, or ``bytes``.
         shape: shape of the value of one example; ``()`` for a scalar. None is a dimension that varies: any
             dimension of an image, a side of a mask, the only dimension of a list, or the first of two:
-            ``(None, 4)`` is a list of rows of 4 elements.
+            ``(None, 4)`` is a list of rows of 4 elements. Images and masks are ``(height, width, channels)``,
+            and with a dimension before these a list of images, or of masks.
+        coordinates: one of ``COORDINATES``, if the elements are boxes or keypoints: 4 numbers of each box, 2
+            or 3 of each keypoint; None for all other features, and then left out of JSON.
+        storage: how records of other tools hold a list of any length, and any record may lack it, which is an
+            empty list: "optional", or "steps" for the feature lists of a ``tf.train.SequenceExample``, of
+            which each step is an element or a row. None for all other features, and then left out of JSON.
+        pixels: ``raw`` if the elements of a feature of kind ``raw`` are the pixels of an image; None for all
+            other features, and then left out of JSON.
 
     Raises:
         ValueError: an attribute is invalid, or they contradict each other.
@@ -99,11 +112,28 @@ class Feature(JsonRecord):
     kind: str
     dtype: str
     shape: tuple[int | None, ...] = ()
+    coordinates: str | None = None
+    storage: str | None = None
+    pixels: str | None = None
+
+    optional: ClassVar[tuple[str, ...]] = ("coordinates", "storage", "pixels")
 
     def __post_init__(self) -> None:
         faults = feature_faults(self.name, self.kind, self.dtype, self.shape)
+        faults = faults or self._declared_faults(self.coordinates, self.storage, self.pixels)
         if faults:
             raise ValueError("; ".join(f"{place} {message}" for place, message in faults.items()))
+
+    def _declared_faults(
+        self, coordinates: str | None, storage: str | None, pixels: str | None
+    ) -> dict[str, str]:
+        """Return what is wrong with these optional fields, by field."""
+        found = {
+            "coordinates": coordinates_fault(coordinates, self.kind, self.shape),
+            "storage": storage_fault(storage, is_ragged=self.is_ragged),
+            "pixels": pixels_fault(pixels, self.kind, self.dtype, self.shape),
+        }
+        return {field: fault for field, fault in found.items() if fault}
 
     @property
     def wire(self) -> WireType:
@@ -113,32 +143,37 @@ class Feature(JsonRecord):
     @property
     def is_encoded(self) -> bool:
         """Whether a value is one encoded image, whose decoded pixels have the dtype and the shape."""
+        return self.holds_images and len(self.shape) == _IMAGE_DIMENSIONS
+
+    @property
+    def holds_images(self) -> bool:
+        """Whether a value is one encoded image, or a list of them."""
         return bool(KINDS[self.kind].channels)
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the number of elements varies between examples: shape ``(None,)`` or ``(None, k)``."""
-        return self.shape[:1] == (None,) and KINDS[self.kind].lists
+        """Whether the number of elements varies: ``(None,)``, ``(None, k)``, or images after a None."""
+        is_list = KINDS[self.kind].lists or (self.holds_images and not self.is_encoded)
+        return self.shape[:1] == (None,) and is_list
 
     @property
     def row_elements(self) -> int:
         """Number of elements of one row of a ragged feature: ``k`` for shape ``(None, k)``, else 1."""
-        return math.prod(dim for dim in self.shape[1:] if dim is not None)
+        return 1 if self.holds_images else math.prod(dim for dim in self.shape[1:] if dim is not None)
 
     @property
     def num_elements(self) -> int:
-        """Number of elements of one value; 1 for an image or a mask, which is one encoded string.
+        """Number of elements of one value; an image or a mask is one element, an encoded string.
 
         Raises:
             ValueError: the feature is ragged, so the number varies between examples.
         """
-        if self.is_encoded:
-            return 1
         if self.is_ragged:
             raise ValueError(
                 f"feature {self.name!r} has no fixed number of elements: its shape is {self.shape}"
             )
-        return math.prod(dim for dim in self.shape if dim is not None)
+        dims = self.shape[:-_IMAGE_DIMENSIONS] if self.holds_images else self.shape
+        return math.prod(dim for dim in dims if dim is not None)
 
     @property
     def num_bytes(self) -> int:
@@ -163,12 +198,23 @@ class Feature(JsonRecord):
                 shape.append(dim)
             else:
                 reader.note(f"shape[{index}]", f"is {shown(dim)}, must be an integer or null")
+        coordinates, storage, pixels = (
+            reader.take(field, str, "") if field in reader.value else None for field in cls.optional
+        )
         places = [problem.place for problem in reader.problems[known:]]
         for field, message in feature_faults(name, kind, dtype, tuple(shape)).items():
             # fields of the wrong type are already noted
             if not any(place.startswith(reader.at(field)) for place in places):
                 reader.note(field, message)
-        return cls(name, kind, dtype, tuple(shape)) if len(reader.problems) == known else None
+        if len(reader.problems) > known:
+            return None
+        feature = cls(name, kind, dtype, tuple(shape))
+        faults = feature._declared_faults(coordinates, storage, pixels)
+        for field, fault in faults.items():
+            reader.note(field, fault)
+        if faults:
+            return None
+        return replace(feature, coordinates=coordinates, storage=storage, pixels=pixels)
 
 
 def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, str]:
@@ -185,9 +231,10 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
     listed, channels = shown(list(shape)), KINDS[kind].channels
     if any(dim is not None and dim < 0 for dim in shape):
         faults["shape"] = f"is {listed}, must have no negative dimensions"
-    elif channels and (len(shape) != 3 or shape[2] not in channels):
+    elif channels and (len(shape) not in _WITH_IMAGES or shape[-1] not in channels):
         what = "an image is (height, width, channels) with 1, 3 or 4 channels"
-        faults["shape"] = f"is {listed}, but {what if kind == 'image' else 'a mask is (height, width, 1)'}"
+        what = what if kind == "image" else "a mask is (height, width, 1)"
+        faults["shape"] = f"is {listed}, but {what}, after the number of them in a list"
     elif None in shape and not channels and not KINDS[kind].lists:
         faults["shape"] = f"is {listed}, but every dimension must be known for kind {kind!r}"
     elif None in shape and not channels and not _is_list(shape, KINDS[kind]):

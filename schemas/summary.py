@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tfshards.schemas.errors import listed, one_line
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import Schema
 
 
@@ -67,10 +68,34 @@ def schema_lines(schema: Schema) -> list[str]:
     """Return the line that lists the features with kind, dtype and shape."""
     shapes = [["?" if dim is None else str(dim) for dim in feature.shape] for feature in schema.features]
     parts = [
-        f"{escaped(feature.name)} ({feature.kind}, {feature.dtype}{' ' + ' x '.join(shape) if shape else ''})"
+        f"{escaped(feature.name)} ({feature.kind}, {feature.dtype}{' ' + ' x '.join(shape) if shape else ''}"
+        f"{f', {feature.coordinates}' if feature.coordinates else ''}{', pixels' if feature.pixels else ''})"
         for feature, shape in zip(schema.features, shapes, strict=True)
     ]
     return [f"features: {', '.join(parts)}"]
+
+
+def role_lines(schema: Schema, options: Mapping[str, Json]) -> list[str]:
+    """Return a table of the columns with a role, if a dataset was built from a table that has any."""
+    if options.get("source") != "table":
+        return []
+
+    def of(name: str) -> Mapping[str, Json]:
+        found = options.get(name, {})
+        return found if isinstance(found, Mapping) else {}
+
+    kinds = {feature.name: feature for feature in schema.features}
+    rows = [
+        (str(column), kinds[name].kind, name) for name, column in of("image_columns").items() if name in kinds
+    ]
+    patterns = options.get("one_hot", [])
+    hot = [(str(each), "one class", "label") for each in patterns] if isinstance(patterns, list) else []
+    rows += hot or [(each.name, "label", each.name) for each in schema.features if each.kind == "label"]
+    rows += [(each.name, each.coordinates, each.name) for each in schema.features if each.coordinates]
+    rows += [(str(options["split_column"]), "split", "")] if options.get("split_column") else []
+    rows += [(name, f"missing: {value}", "") for name, value in of("missing").items()]
+    cells = [tuple(escaped(cell) for cell in row) for row in rows]
+    return table([("column", "role", "feature"), *cells]) if cells else []
 
 
 def class_lines(
@@ -125,7 +150,8 @@ def _uncounted(schema: Schema | None, *, all_classes: bool) -> str:
     if not many or schema is None:
         return "no labels"
     names = [escaped(name) if all_classes else _cut(escaped(name)) for name in schema.class_names]
-    several = f"{escaped(many[0])}: several classes per example, not counted"
+    what = "several classes per example" if schema[many[0]].is_ragged else "examples without a class"
+    several = f"{escaped(many[0])}: {what}, not counted"
     most = len(names) if all_classes else SHOWN_CLASSES
     return f"{several}: {listed(names, most)}" if names else several
 

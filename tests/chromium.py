@@ -1,7 +1,5 @@
 """A headless Chromium for tests, driven by the DevTools protocol over two pipes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -129,7 +127,6 @@ def chromium(folder: Path) -> Iterator[Page]:
         "--host-resolver-rules=MAP * ~NOTFOUND",
         f"--user-data-dir={folder}",
     ]
-
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs_in, theirs_out)

@@ -1,7 +1,5 @@
 """Compare errors by their codes and values, not by their texts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -3,8 +3,6 @@
 It stays the user that it is, and so it still imports a package that only root may read.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -4,8 +4,6 @@ One server imports it and forks: each program has a process of its own, with its
 directory and standard streams, and ends as ``python PROGRAM`` would.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json
@@ -17,8 +15,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,15 +73,7 @@ class Programs:
         self._modules = modules
         self._control: socket.socket | None = None
 
-    def start(
-        self,
-        command: Iterable[object],
-        *,
-        stdout: IO[bytes] | IO[str],
-        stderr: IO[bytes] | IO[str],
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-    ) -> Program:
+    def start(self, command, *, stdout, stderr, env=None, cwd=None) -> Program:
         """Start ``command``, a program's path or ``-c`` and its text, with arguments."""
         if self._control is None:
             self._control = self._serve()
@@ -97,14 +88,7 @@ class Programs:
             socket.send_fds(self._control, [json.dumps(request).encode()], files)
         return Program(open(reading, "rb", buffering=0))
 
-    def run(
-        self,
-        command: Iterable[object],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-        timeout: float = 600,
-    ) -> Ended:
+    def run(self, command, *, env=None, cwd=None, timeout=600) -> Ended:
         """Run ``command`` to its end, and return its output; again, with a warning, after a crash.
 
         When Keras drops an iterator over several replicas, a thread of TensorFlow 2.21 (MultiDeviceIterator)
@@ -117,14 +101,7 @@ class Programs:
             ended = self._run(command, env=env, cwd=cwd, timeout=timeout)
         return ended
 
-    def _run(
-        self,
-        command: Iterable[object],
-        *,
-        env: Mapping[str, str] | None,
-        cwd: Path | None,
-        timeout: float,
-    ) -> Ended:
+    def _run(self, command, *, env, cwd, timeout) -> Ended:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             returncode = self.start(command, stdout=out, stderr=err, env=env, cwd=cwd).wait(timeout)
             for file in (out, err):
@@ -205,3 +182,11 @@ if __name__ == "__main__":
         importlib.import_module(module)
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def until(condition: Callable[[], object], what: object = "", seconds: float = 180) -> None:
+    """Wait until the condition holds, and fail after a timeout."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.002)

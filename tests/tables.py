@@ -1,7 +1,5 @@
 """Divides tables of cases: ``make test`` runs a few, ``make nightly`` the others."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 import pytest
@@ -15,8 +13,6 @@ def mostly_nightly(cases: Iterable[object], kept: Collection[object]) -> list[ob
     cases = list(cases)
     assert all(case in cases for case in kept), "a case to keep is not in the table"
     return [
-        case
-        if case in kept
-        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.nightly)
-        for case in cases
+        c if c in kept else pytest.param(*(c if isinstance(c, tuple) else (c,)), marks=pytest.mark.nightly)
+        for c in cases
     ]

@@ -1,7 +1,5 @@
 """What docs/architecture.md says of changes is true: each is made on a copy, in the files of its row."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -178,32 +176,6 @@ def test_a_new_error_is_a_line_of_the_table_and_a_raise(copy, photos):
     assert '"code": "toy-found"' in copy.command("prune data --json", photos, status=1)
 
 
-def test_a_new_verb_is_a_file_and_a_row(copy, photos):
-    copy.add(
-        "prep/cli/toy.py",
-        """
-        from tfshards.prep.cli.verb import Result, Verb, add_dataset
-
-        TOY = Verb(
-            "toy",
-            "play",
-            add_dataset,
-            lambda args: Result(lambda: f"playing with {args.dataset}", lambda: [args.dataset]),
-        )
-        """,
-    )
-    copy.change(
-        "prep/cli/verbs.py",
-        "from tfshards.prep.cli.verb import Verb",
-        "from tfshards.prep.cli.toy import TOY\nfrom tfshards.prep.cli.verb import Verb",
-    )
-    copy.change("prep/cli/verbs.py", "        COMPLETION,\n    )", "        COMPLETION,\n        TOY,\n    )")
-    assert copy.command("toy data", photos) == "playing with data\n"
-    assert copy.command("toy data --json", photos) == '[\n "data"\n]\n'
-    assert "toy" in copy.command("--help", photos)
-    assert "toy" in copy.command("completion bash", photos)
-
-
 def test_a_new_view_is_a_file_and_a_row(copy, photos):
     copy.add(
         "prep/views/toy.py",
@@ -234,7 +206,7 @@ def test_a_new_format_of_export_is_a_file_and_a_row(copy, photos):
         """
         from tfshards.prep.exporting.format import Format
         from tfshards.prep.exporting.request import as_encoded
-        from tfshards.prep.records.example import decode_example
+        from tfshards.schemas.example import decode_example
 
         def _path(part, folder):
             return folder / f"{part.split}-{part.name}.toy"
@@ -362,85 +334,6 @@ def test_a_dtype_is_a_row(copy, tmp_path):
     copy.change("schemas/schema.py", '    "complex128": 16,\n', "")
     printed = copy.command("build arrays x=x.npy other --shards 1", tmp_path, status=1)
     assert "complex128" in printed
-
-
-def test_a_new_kind_of_source_is_a_file_and_a_row(copy, photos):
-    copy.add(
-        "prep/sources/lines.py",
-        """
-        from dataclasses import dataclass, replace
-        from pathlib import Path
-
-        import numpy as np
-
-        from tfshards.prep.sources.base import Accepted, Listing
-        from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
-        from tfshards.prep.sources.kind import SourceKind
-        from tfshards.schemas import Feature, Schema
-
-
-        @dataclass(frozen=True)
-        class Lines:
-            \"\"\"The lines of a file of text.\"\"\"
-
-            path: str
-
-            def stage(self, folder, *, preview=False):
-                return self
-
-            def location(self):
-                return None
-
-            def with_class_names(self, names):
-                return self
-
-            def listing(self):
-                lines = sorted({*Path(self.path).read_bytes().splitlines()})
-                sizes = np.array([*map(len, lines)], np.int64)
-                schema = Schema((Feature("text", "bytes", "bytes"), KEY_FEATURE))
-                return Listing(schema, lines, sizes, np.zeros_like(sizes))
-
-            def read(self, rows, schema):
-                return [Accepted((to_bytes(row.key), to_bytes(row.key))) for row in rows]
-
-            def groups(self, listing, by):
-                return listing.keys
-
-            def options(self):
-                return {"source": "lines"}
-
-
-        LINES = SourceKind(
-            name="lines",
-            help="lines of a file",
-            source_help="a file",
-            group_help="not used",
-            records=lambda: (),
-            make=lambda source, class_names: Lines(source),
-            restore=lambda recorded, inputs: Lines(inputs[0]),
-            recorded=lambda recorded, inputs: {},
-        )
-        """,
-    )
-    copy.change(
-        "prep/sources/registry.py",
-        '"table": _table}',
-        '"table": _table, "lines": _lines}',
-    )
-    copy.change(
-        "prep/sources/registry.py",
-        "KINDS: dict",
-        "def _lines():\n    from tfshards.prep.sources.lines import LINES\n    return LINES\n\nKINDS: dict",
-    )
-    (photos / "names.txt").write_text("ada\nben\ncleo\n")
-    copy.command("plan lines names.txt data --shards 2", photos)
-    copy.command("build lines names.txt data --shards 2", photos)
-    copy.command("verify data --deep", photos)
-    (photos / "names.txt").write_text("ada\nben\ncleo\ndora\n")
-    copy.command("append names.txt data", photos)
-    assert "examples" in copy.command("info data", photos)
-    code = "from tfshards import prep; print(prep.info('data').num_examples)"
-    assert copy.run("-c", code, cwd=photos) == "4\n"
 
 
 @pytest.mark.nightly

@@ -1,7 +1,5 @@
 """Errors have codes and values; texts.json of each room has one text for each code."""
 
-from __future__ import annotations
-
 import ast
 import json
 import pickle

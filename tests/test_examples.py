@@ -48,6 +48,14 @@ def run(programs):
 
 
 @pytest.mark.nightly
+def test_three_frameworks_have_the_same_losses_on_the_same_batches(run, digits):
+    output = run("same_losses.py", digits, "--steps", "60")
+    first, last = map(float, re.search(r"loss from ([\d.]+) to ([\d.]+)", output).groups())
+    assert last < 0.9 * first
+    assert float(re.search(r"between the frameworks: (\S+)", output)[1]) < 1e-3
+
+
+@pytest.mark.nightly
 def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
     output = run("static_tensor.py", digits)
     assert re.findall(r"mean on .*CPU:(\d)", output) == ["0", "1"], output
@@ -100,9 +108,7 @@ def test_mirrored_fit_recognizes_digits(run, digits):
 @pytest.mark.nightly
 def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, digits):
     output = run("separate_models.py", digits)
-    accuracies = {
-        name: float(value) for name, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", output, re.M)
-    }
+    accuracies = {n: float(value) for n, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", output, re.M)}
     assert set(accuracies) == {"CPU:0", "CPU:1"}, output
     assert all(accuracy > 0.5 for accuracy in accuracies.values()), output
 

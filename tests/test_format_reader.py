@@ -256,7 +256,7 @@ def test_images_and_masks_are_read_as_they_were_drawn(tmp_path, compression):
         ImageFolder(tmp_path / "photos", mask_dir="masks"),
         Options(compression=compression, max_rejected="50%"),
     )
-    build(source, tmp_path / "data", shards=2, options=options, log=lambda line: None)
+    build(source, tmp_path / "data", shards=2, options=options, log=lambda _: None)
     examples = read_dataset(tmp_path / "data")["train"]
     assert len(examples) == 5
     for example in examples:
@@ -273,7 +273,7 @@ def test_lists_of_any_length_are_read_as_the_table_has_them(tmp_path):
     }
     boxes = pa.array(rows["boxes"], pa.list_(pa.list_(pa.float32(), 4)))
     pq.write_table(pa.table(rows | {"boxes": boxes}), tmp_path / "t.parquet")
-    build(Table(tmp_path / "t.parquet"), tmp_path / "data", shards=2, log=lambda line: None)
+    build(Table(tmp_path / "t.parquet"), tmp_path / "data", shards=2, log=lambda _: None)
     for example in read_dataset(tmp_path / "data")["train"]:
         number = int(example["key"].item())
         assert [word.decode() for word in example["words"]] == rows["words"][number]
@@ -303,11 +303,7 @@ def test_the_example_of_the_page_is_a_dataset(tmp_path):
     assert verify(tmp_path, deep=True)
     [example] = read_dataset(tmp_path)["train"]
     assert example["x"].dtype == np.int16
-    assert {name: value.tolist() for name, value in example.items()} == {
-        "x": [1, -2],
-        "label": 1,
-        "key": b"7",
-    }
+    assert {n: value.tolist() for n, value in example.items()} == {"x": [1, -2], "label": 1, "key": b"7"}
     # and it equals the file that TensorFlow writes
     [record] = tf.data.TFRecordDataset(str(shard)).as_numpy_iterator()
     assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record

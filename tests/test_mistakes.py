@@ -11,19 +11,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards import loader
-from tfshards.prep import (
-    Arrays,
-    ColumnRoles,
-    FeatureRoles,
-    ImageFolder,
-    Options,
-    Table,
-    append,
-    build,
-    info,
-    plan,
-)
+from tfshards import loader, prep
+from tfshards.prep import Arrays, ColumnRoles, ImageFolder, Options, Table, append, build, info, plan
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -60,14 +49,14 @@ MISTAKES = [
     (lambda _: loader.Position(0, None), "Position.step=None must be an integer"),
     (lambda _: ColumnRoles(drop="maybe"), "drop='maybe' must be a list of strings"),
     (lambda _: ColumnRoles(masks=[1]), "masks=[1] must be a list of strings"),
-    (lambda _: FeatureRoles(drop="maybe"), "drop='maybe' must be a list of strings"),
+    (lambda _: prep.FeatureRoles(drop="maybe"), "drop='maybe' must be a list of strings"),
     (lambda _: Arrays({"x": np.arange(3)}, lists="x"), "lists='x' must be a list of strings"),
     (lambda _: ImageFolder("flat", "short=20"), "images='short=20' must be ImageOptions(...)"),
     (lambda _: Table("t.csv", "short=20"), "images='short=20' must be ImageOptions(...)"),
     (lambda _: Table("t.csv", columns=["a"]), "columns=['a'] must be ColumnRoles(...)"),
     (lambda _: Options(splits=["train"]), "splits=['train'] must be a ratio for each split, such as"),
     (lambda _: ImageFolder(3), "root=3 must be a path"),
-    (lambda _: Table(3), "path=3 must be a path"),
+    (lambda _: Table(3), "path= is of type int, not a path"),
     (lambda _: build(ARRAYS, 5), "dataset=5 must be a path"),
     (lambda _: append("flat", 5), "dataset=5 must be a path"),
     (lambda _: info(5), "path=5 must be a path"),

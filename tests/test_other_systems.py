@@ -1,7 +1,5 @@
 """What other operating systems lack is used in one module each: the core runs without it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess
@@ -58,7 +56,7 @@ assert prep.verify("other", deep=True)
     ids=["verbs", "loader", "builds"],
 )
 def test_the_core_runs_without_what_other_systems_lack(code, tmp_path):
-    build(Arrays({"x": np.arange(20)}), tmp_path / "data", shards=3, log=lambda line: None)
+    build(Arrays({"x": np.arange(20)}), tmp_path / "data", shards=3, log=lambda _: None)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT + code], cwd=tmp_path, capture_output=True, text=True
     )

@@ -5,11 +5,8 @@ A change of this file is a change of the interface, and belongs in the changelog
     python tests/test_public_names.py > tests/public_names.txt
 """
 
-from __future__ import annotations
-
 import inspect
 import re
-from collections.abc import Iterator
 from difflib import unified_diff
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +21,7 @@ def test_public_names_and_signatures_are_those_in_the_file():
     assert not differences, f"{differences}\nthe docstring of this module has the command that accepts it"
 
 
-def public_names() -> Iterator[str]:
+def public_names():
     """Yield a line for each public name of the modules, and for each member of a public class."""
     for module in MODULES:
         found = import_module(module)
@@ -32,7 +29,7 @@ def public_names() -> Iterator[str]:
             yield from described(f"{module}.{name}", getattr(found, name))
 
 
-def described(path: str, value: object) -> Iterator[str]:
+def described(path: str, value: object):
     if inspect.isclass(value):
         yield f"class {path}{bases(value)}{constructor(value)}"
         for name, member in sorted(members(value).items()):

@@ -1,7 +1,5 @@
 """The commands of recipes in docs/how-to.md run as they are printed, on data in the layout that they name."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -93,12 +91,14 @@ def digits():
 
 def datasets_of_splits():
     for split in ("train", "test"):
-        photos(*(f"{split}/cat/{number}.png" for number in range(3)))
+        photos(*(f"{split}/{number % 2}/{number}.png" for number in range(3)))
         run(f"build images {split} data/{split}")
 
 
 def patients():
-    names = [f"photos/{('cat', 'dog')[n // 2 % 2]}/p{n // 2}/patient{n // 2}_{n}.png" for n in range(40)]
+    # two are not in a folder of their patient
+    folders = [f"{('cat', 'dog')[n // 2 % 2]}{f'/p{n // 2}' if n > 1 else ''}" for n in range(40)]
+    names = [f"photos/{folder}/patient{n // 2}_{n}.png" for n, folder in enumerate(folders)]
     photos(*names)
     rows = [f"{name},{number // 2}" for number, name in enumerate(names)]
     Path("scans.csv").write_text("\n".join(["file_name,patient", *rows]))
@@ -120,6 +120,19 @@ def hugging_face():
         images = [{"bytes": Path("photos/0.png").read_bytes(), "path": None}] * count
         table = pa.table({"image": images, "fine_label": [1] * count, "coarse_label": [0] * count})
         pa.parquet.write_table(table.replace_schema_metadata(metadata), f"repository/data/{name}.parquet")
+
+
+def tables_of_boxes():
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = ["1.png", "2.png"]
+    photos(*names)
+    boxes = [{"file_name": name, "objects": {"bbox": [[0, 0, 1, 1]]}} for name in names]
+    Path("boxes.jsonl").write_text("".join(json.dumps(each) + "\n" for each in boxes))
+    Path("train.csv").write_text("file_name,xmin,ymin,xmax,ymax\n1.png,0,0,1,1\n2.png,0,0,2,2\n")
+    points = [[{"keypoints": [0, 1, 2, 0, 0, 0]}]] * 2
+    pq.write_table(pa.table({"file_name": names, "objects": points}), "pose.parquet")
 
 
 def annotations():
@@ -183,6 +196,52 @@ def tables():
         "comment": ["", ""],
     }
     pa.parquet.write_table(pa.table(rows), "rows.parquet")
+
+
+def text_tables():
+    photos("birds/images/a/1.png", "birds/images/b/2.png", "x.png", "y.png")
+    Path("birds/images.txt").write_text("1 a/1.png\n2  b/2.png\n")
+    Path("birds/labels.txt").write_text("1 1\n2 2\n")
+    Path("birds/classes.txt").write_text("1 Albatross\n2 Auklet\n")
+    Path("boxes.csv").write_text("file_name,LabelName,XMin\nx.png,a,0.5\ny.png,b,0.25\nx.png,b,0.75\n")
+    Path("sizes.csv").write_text("file_name,width\nx.png,8\ny.png,8\n")
+
+
+def lists_of_files():
+    names = ["pie/1", "pie/2", "soup/3"]
+    photos(*(f"{root}/images/{name}.jpg" for root in ("food-101", "caltech") for name in names))
+    for folder, suffixes in {
+        "food-101/meta": ["", "", ""],
+        "caltech": [".jpg 0", ".jpg 0", ".jpg 1"],
+    }.items():
+        lines = [name + suffix for name, suffix in zip(names, suffixes, strict=True)]
+        Path(folder).mkdir(exist_ok=True)
+        for split, part in {"train": lines[:2], "test": lines[2:], "val": lines[2:]}.items():
+            Path(folder, f"{split}.txt").write_text("\n".join(part))
+    Path("caltech/names.txt").write_text("pie\nsoup\n")
+
+
+def rows_of_several_images():
+    photos("a1.png", "a2.png", "b1.png")
+    rows = [{"views": ["a1.png", "a2.png"]}, {"views": ["b1.png"]}]
+    Path("studies.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    Path("frames.csv").write_text("frame,clip\na1.png,a\nb1.png,b\na2.png,a\n")
+
+
+def rows_of_several_classes():
+    names = [f"00000{number}.jpg" for number in range(3)]
+    photos(*(f"chest/images/{n}" for n in names), *(f"celeba/img_align_celeba/{name}" for name in names))
+    findings = ("Effusion|Mass", "No Finding", "Mass")
+    rows = [f"{name},{finding}" for name, finding in zip(names, findings, strict=True)]
+    Path("chest/Data_Entry_2017.csv").write_text("\n".join(["Image Index,Finding Labels", *rows]))
+    rows = [f"{name} -1  1 -1" for name in names]
+    Path("celeba/list_attr_celeba.txt").write_text("\n".join(["3", "Bald Male Young", *rows]))
+
+
+def rows_without_values():
+    Path("rows.csv").write_text(
+        "label,age,city,height\ncat,1,Ulm,2\n,,,2\n" + "dog,3,Bonn,4\n" * 198 + "cat,1,,\n"
+    )
 
 
 def dataset():
@@ -258,7 +317,7 @@ RECIPES = {
     ),
     "How do I leave files out?": (
         lambda: photos(
-            "photos/cat/1.jpg", "photos/cat/1_thumb.jpg", "photos/drafts/2.jpg", "photos/cat/3.bmp"
+            "photos/cat/1.jpg", "photos/cat/1_thumb.jpg", "photos/drafts/2.jpg", "photos/dog/3.bmp"
         ),
         {"photos": {"train": 3}},
     ),
@@ -266,13 +325,14 @@ RECIPES = {
         patients,
         {"photos": {"train": 36, "val": 4}, "scans": {"train": 36, "val": 4}},
     ),
-    "How do I build from arrays?": (
-        arrays,
-        {"arrays": {"train": 3, "val": 1}, "ages": {"0": 3, "1": 1}},
-    ),
+    "How do I build from arrays?": (arrays, {"arrays": {"train": 3, "val": 1}, "ages": {"0": 3, "1": 1}}),
     "How do I build from a dataset of Hugging Face?": (
         hugging_face,
         {"photos": {"train": 32}, "repository": {"train": 5, "test": 1}, "fine": {"train": 5}},
+    ),
+    "How do I declare boxes and keypoints?": (
+        tables_of_boxes,
+        {"photos": {"train": 2}, "train": {"train": 2}, "pose": {"train": 2}},
     ),
     "How do I build from COCO or YOLO?": (
         annotations,
@@ -294,6 +354,23 @@ RECIPES = {
     ),
     "How do I keep class numbers fixed?": (class_files, {}),
     "How do I build from a table?": (tables, {}),
+    "How do I build from text tables without headers, or from several tables?": (
+        text_tables,
+        {"birds": {"train": 2}, "objects": {"train": 2}},
+    ),
+    "How do I build from lists of files?": (
+        lists_of_files,
+        {"food": {"train": 2, "test": 1}, "caltech": {"train": 2, "val": 1}},
+    ),
+    "How do I build from a table with several images per row?": (
+        rows_of_several_images,
+        {"studies": {"train": 2}, "clips": {"train": 2}},
+    ),
+    "How do I build from a table with several classes per row?": (
+        rows_of_several_classes,
+        {"chest": {"train": 3}, "celeba": {"train": 3}},
+    ),
+    "How do I build from a table with missing values?": (rows_without_values, {"rows": {"train": 200}}),
     "How do I make images smaller while building?": (two_classes, {}),
     "How do I deal with rejected files?": (dataset, {}),
     "How do I remove duplicates?": (two_classes, {}),
@@ -342,9 +419,11 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
 def test_the_recipe_of_boxes_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hugging_face()
-    prep.build(prep.Table("photos"), "data/photos", engine="local")
-    _, _, section = HOW_TO.partition("\n### How do I load boxes?\n")
-    lines = re.findall(r"^    (.+)$", section.partition("\n#")[0], re.M)
+    roles = prep.ColumnRoles(boxes={"objects/bbox": "xywh"})
+    prep.build(prep.Table("photos", columns=roles), "data/photos", engine="local")
+    _, _, section = HOW_TO.partition("\n### How do I load boxes and keypoints?\n")
+    # keypoints of a dataset that these images have not
+    lines = re.findall(r"^    (.+)$", section.partition("    keypoints = ")[0], re.M)
     names = {"loader": loader}
     exec("\n".join(lines), names)
     (batch,) = names["train"]

@@ -38,6 +38,8 @@ def test_images_and_their_masks(folder):
         write(folder / f"segmentation/train/masks/{number}.png", CLASSES)
         write(folder / f"VOC2012/JPEGImages/{number}.png", PHOTO)
     write(folder / "VOC2012/SegmentationClass/3.png", CLASSES)
+    write(folder / "leftImg8bit/train/ulm/a_leftImg8bit.png", PHOTO)
+    write(folder / "gtFine/train/ulm/a_gtFine_labelIds.png", CLASSES)
     for command in commands:
         assert main(command) == 0
     assert read_manifest("data/voc").num_examples == 1
@@ -53,6 +55,8 @@ def test_images_of_16_bits(folder):
     commands, python = recipe(heading)
     for number in range(32):
         write(folder / f"scans/{number}.png", DEEP)
+    write(folder / "rooms/images/a.png", PHOTO)
+    write(folder / "rooms/masks/a.png", DEEP)
     np.save(folder / "ELEVATION.npy", np.float32(DEEP))
     for command in commands:
         assert main(command) == 0

@@ -1,7 +1,5 @@
 """The documentation as a site: built strictly, without broken links, and complete without a network."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

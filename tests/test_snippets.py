@@ -1,9 +1,8 @@
 """Every command and snippet of the documentation is run by a test, or says here why it is not."""
 
-from __future__ import annotations
-
 import ast
 import itertools
+import json
 import re
 import shlex
 import shutil
@@ -27,6 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PYTHON = {
     "README.md": "tests/test_readme.py",
     "audit.md": "tests/test_snippets.py",
+    "datasets.md": "tests/test_datasets.py",
     "how-to.md": "tests/test_snippets.py",
     "reference.md": "tests/test_snippets.py",
     "storage.md": "tests/storage/test_storage_page.py",
@@ -58,6 +58,12 @@ def test_the_python_of_each_page_has_a_test():
 
 # question -> whether its Python is run with a dataset; what follows "..." belongs to a program of the reader
 TRAINING = (
+    "How do I get the batches of `load` without TensorFlow?",
+    "How do I read examples by their numbers, without TensorFlow?",
+    "How do I train with PyTorch?",
+    "How do I train with Keras on JAX or torch?",
+    "How do I train with JAX?",
+    "How do I read with Grain?",
     "How do I decode and augment images?",
     "How do I get one-hot labels?",
     "How do I read only some examples?",
@@ -76,6 +82,7 @@ NOT_RUN = {
     "How do I complete commands with the Tab key?": "writes to the home; tests/prep/test_completion.py",
     "How do I run my own code on each example?": "parts of a program; tests/loader/test_map_fn.py",
     "How do I get dense tensors from lists?": "parts of a program; tests/loader/test_lists.py",
+    "How do I decode lists of images?": "records of another tool; tests/loader/test_image_lists.py",
     "How do I evaluate on every example?": "parts of a program; examples/mirrored_fit.py",
     "How do I handle uneven classes?": "parts of a program; examples/imbalanced.py",
     "How do I train on several hosts?": "several hosts; examples/multiworker.py",
@@ -187,6 +194,32 @@ def test_the_recipe_of_looking_at_a_dataset_prints_classes_and_examples(tmp_path
     assert Path("seen.jpg").read_bytes() == Path("photos/train/cat/0001.jpg").read_bytes()
     assert by_number.startswith("split train, example 5, record 5 of ")
     assert re.findall(r"^split val, example (\d),", first, re.M) == ["0", "1", "2"]
+
+
+def test_the_recipe_of_receipts_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    two_classes(count=720)
+    run("build images photos data/photos --split train=0.9 --split val=0.1")
+    section = sections(HOW_TO)["How do I find out which examples a step held?"]
+    which, when, used, again = commands(section)
+    trained = loader.batches(
+        "data/photos", "train", batch_size=256, shuffle=loader.Shuffle(seed=7), epochs=90
+    )
+    for _ in itertools.islice(trained, 3):
+        pass
+    names = {"loader": loader, "json": json, "progress": trained}
+    exec(python(section), names)
+    assert len(names["seen"]) == len({(each.epoch, each.number) for each in names["seen"]}) > 256
+    printed = []
+    for words in (which, again, when, used):
+        capsys.readouterr()
+        assert cli.main([word.replace("cat/0001.jpg", "cat/0.png") for word in words], VERBS) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert len(printed[0].splitlines()) == 257
+    steps = [tuple(map(int, line.split()[:2])) for line in printed[2].splitlines()[1:]]
+    before = [step for step in steps if step < (1, 1)]
+    assert printed[3].splitlines()[1].split()[:2] == ["cat/0.png", str(len(before))]
 
 
 def test_the_recipes_of_editing_run_as_printed(tmp_path, monkeypatch):

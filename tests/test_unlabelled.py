@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from tfshards import loader
-from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, audit, build
+from tfshards.prep import AdoptOptions, FeatureRoles, ImageFolder, adopt, audit, build, merge
 from tfshards.prep.auditing.audit import audit_text
 
 QUIET = {"log": lambda _: None}
@@ -35,6 +35,19 @@ def test_the_loader_delivers_the_label_of_no_class(dataset):
     builder = tfds.builder_from_directory(dataset)
     assert [int(each["label"]) for each in tfds.as_numpy(builder.as_dataset(split="test"))] == [-1, -1]
     assert builder.info.features["label"].names == ["cat", "dog"]
+
+
+def test_unlabeled_images_merge_with_labeled_ones(dataset, tmp_path):
+    """A split folder without classes, built with the class names of the labeled dataset."""
+    shutil.copytree(dataset.parent / "photos" / "test", tmp_path / "more" / "test")
+    folder = ImageFolder(tmp_path / "more", class_names=("cat", "dog"), allow_missing_classes=True)
+    build(folder, tmp_path / "unlabeled", **QUIET)
+    build(ImageFolder(dataset.parent / "photos" / "train"), tmp_path / "labeled", **QUIET)
+    merged = merge([tmp_path / "labeled", tmp_path / "unlabeled"], tmp_path / "merged", **QUIET)
+    assert {name: split.num_examples for name, split in merged.splits.items()} == {"train": 8, "test": 2}
+    with pytest.warns(UserWarning, match="2 of 2 examples is -1"):
+        (batch,) = loader.load(tmp_path / "merged", "test", batch_size=2, select=("label",))
+    assert batch[0].numpy().tolist() == [-1, -1]
 
 
 def test_an_audit_counts_no_classes_where_there_are_none(dataset):

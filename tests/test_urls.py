@@ -11,9 +11,7 @@ from tfshards.prep.cli.main import main
 from tfshards.schemas import OptionsError
 from tfshards.schemas.files import local_path
 
-REMOTE = {
-    "cache": lambda: loader.load("data", batch_size=1, cache="disk:gs://bucket/cache"),
-}
+REMOTE = {"cache": lambda: loader.load("data", batch_size=1, cache="disk:gs://bucket/cache")}
 
 
 OTHER_KINDS = {
@@ -38,13 +36,13 @@ OTHER_KINDS = {
 }
 
 
-@pytest.mark.parametrize("call", OTHER_KINDS.values(), ids=OTHER_KINDS.keys())
+@pytest.mark.parametrize("call", OTHER_KINDS.values(), ids=OTHER_KINDS)
 def test_a_url_of_another_kind_is_refused(call):
     with pytest.raises(OptionsError, match="is a URL of another kind; only s3://, gs://, az:// and local"):
         call()
 
 
-@pytest.mark.parametrize("call", REMOTE.values(), ids=REMOTE.keys())
+@pytest.mark.parametrize("call", REMOTE.values(), ids=REMOTE)
 def test_a_url_is_refused_and_does_not_become_a_folder(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionsError, match="is a URL, but only local paths, without file://, are supported"):

@@ -1,1 +1,1 @@
-"""From records to batches of examples: parse, decode, augment, map, weigh."""
+"""What examples are delivered as, described for the graph and for NumPy alike."""

@@ -1,102 +1,123 @@
-"""Move the boxes of an image as the image is cropped, resized and flipped, in the graph."""
+"""Move the boxes of an image as the image is cropped, resized and flipped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
-import tensorflow as tf
+import numpy as np
 
-from tfshards.loader.examples.images import flips_of
-from tfshards.loader.options.image import Boxes, Image
+from tfshards.loader.examples.crops import flips_of
+from tfshards.loader.options.boxes import Boxes, BoxFormat
+from tfshards.loader.options.image import Image
+from tfshards.loader.order.ops import Array, Ops
 from tfshards.schemas import Feature, OptionsError
-
-# The feature with the boxes of annotations, and how each form of annotations stores them.
-_ANNOTATED = "objects/bbox"
-_STORED: Mapping[str, Boxes] = {
-    "coco": Boxes(_ANNOTATED, "xywh"),
-    "yolo": Boxes(_ANNOTATED, "cxcywh", normalized=True),
-}
+from tfshards.schemas.coordinates import Coordinates
 
 
 def checked_boxes(
-    boxes: Boxes | None, features: Sequence[Feature], images: Mapping[str, Image], recorded: object
+    boxes: Boxes | None,
+    features: Sequence[Feature],
+    images: Mapping[str, Image],
+    known: Mapping[str, Coordinates],
 ) -> Boxes | None:
-    """Return the options of boxes with the name of their image."""
+    """Return the options of boxes with their format and the name of their image.
+
+    Args:
+        boxes: the options.
+        features: the delivered features.
+        images: options of the images that are decoded, by feature.
+        known: the coordinates that the dataset declares, by feature.
+    """
     if boxes is None:
         return None
     by_name = {feature.name: feature for feature in features}
     for name in (boxes.feature, *boxes.along):
         if name not in by_name:
-            known = ", ".join(map(repr, by_name))
-            raise OptionsError("boxes-not-delivered", name=name, known=known)
-    feature = by_name[boxes.feature]
-    if feature.kind not in ("int", "float") or feature.shape != (None, 4):
+            listed = ", ".join(map(repr, by_name))
+            raise OptionsError("boxes-not-delivered", name=name, known=listed)
+    feature, stored = by_name[boxes.feature], known.get(boxes.feature)
+    is_one = feature.shape == (4,)
+    has_boxes = feature.kind in ("int", "float") and (is_one or feature.shape == (None, 4))
+    if not has_boxes or (stored and not stored.are_boxes):
         raise OptionsError("boxes-feature", feature=feature.name, kind=feature.kind, shape=feature.shape)
     for name in boxes.along:
-        if not by_name[name].shape or by_name[name].is_encoded:
+        if not by_name[name].shape or by_name[name].holds_images or is_one:
             raise OptionsError("boxes-along-feature", name=name)
-    stored = _stored(recorded) if boxes.feature == _ANNOTATED else None
-    if stored and (stored.format, stored.normalized) != (boxes.format, boxes.normalized):
+    if stored is None and boxes.format is None:
+        raise OptionsError("boxes-format-unknown", feature=feature.name)
+    if stored and not _agrees(boxes.format, boxes.normalized, stored):
         raise OptionsError(
             "boxes-format-stored",
             format=boxes.format,
             normalized=boxes.normalized,
-            annotated=_ANNOTATED,
-            described=_described(stored, boxes.along),
+            annotated=feature.name,
+            described=_described(feature.name, stored, boxes.along),
         )
-    found = [name for name in images if by_name[name].kind == "image"]
-    if boxes.image is None and len(found) == 1:
-        boxes = replace(boxes, image=found[0])
-    if boxes.image is None or boxes.image not in found:
-        known = ", ".join(map(repr, found)) or "none"
-        raise OptionsError("boxes-image-decoded", image=boxes.image, known=known)
-    left = [name for name in _beside(boxes.feature, features) if name not in boxes.along]
-    if left and images[boxes.image].crop is not None:
+    if stored:
+        order = cast("BoxFormat", stored.order)
+        boxes = replace(boxes, format=order, normalized=stored.is_normalized)
+    boxes = replace(boxes, normalized=bool(boxes.normalized), image=image_of(boxes.image, features, images))
+    left = [] if is_one else [name for name in _beside(boxes.feature, features) if name not in boxes.along]
+    if left and images[str(boxes.image)].crop is not None:
         raise OptionsError("boxes-left-out", left=left[0], feature=boxes.feature)
     return boxes
 
 
+def image_of(given: str | None, features: Sequence[Feature], images: Mapping[str, Image]) -> str:
+    """Return the decoded image that is given, or the only one."""
+    ones = [feature for feature in features if feature.kind == "image" and feature.is_encoded]
+    found = [feature.name for feature in ones if feature.name in images]
+    image = found[0] if given is None and len(found) == 1 else given
+    if image is None or image not in found:
+        raise OptionsError("boxes-image-decoded", image=image, known=", ".join(map(repr, found)) or "none")
+    return image
+
+
 def unmoved_boxes(
-    boxes: Boxes | None, features: Sequence[Feature], images: Mapping[str, Image], recorded: object
-) -> str | None:
-    """Return a warning if boxes of annotations are delivered as stored while their image is not.
+    moved: Collection[str],
+    features: Sequence[Feature],
+    images: Mapping[str, Image],
+    known: Mapping[str, Coordinates],
+) -> list[str]:
+    """Return warnings about boxes and keypoints that are delivered as stored while their image is not.
 
-    The arguments are those of ``checked_boxes``.
+    Args:
+        moved: features that move with their image.
+        features: the delivered features.
+        images: options of the images that are decoded, by feature.
+        known: the coordinates that the dataset declares, by feature.
     """
-    stored = _stored(recorded)
-    if stored is None or _ANNOTATED not in [feature.name for feature in features]:
-        return None
-    if boxes is not None and boxes.feature == _ANNOTATED:
-        return None
     decoded = [images[feature.name] for feature in features if feature.name in images]
-    # fractions of an image stay true as it is resized
-    if not any(
-        image.crop or image.flip or (image.size is not None and not stored.normalized) for image in decoded
-    ):
-        return None
-    return (
-        f"{_ANNOTATED!r} is delivered as stored, but its images are resized, cropped or flipped; move the "
-        f"boxes with boxes=loader.{_described(stored, tuple(_beside(_ANNOTATED, features)))}, or leave them "
-        "out with select="
-    )
+    warnings = []
+    for feature in features:
+        stored = known.get(feature.name)
+        if stored is None or feature.name in moved:
+            continue
+        # fractions of an image stay true as it is resized
+        if any(image.crop or image.flip or (image.size and not stored.is_normalized) for image in decoded):
+            along = tuple(_beside(feature.name, features)) if feature.is_ragged else ()
+            how = (
+                f"boxes with boxes=loader.{_described(feature.name, stored, along)}"
+                if stored.are_boxes
+                else f"keypoints with keypoints=loader.Keypoints({feature.name!r})"
+            )
+            warnings.append(
+                f"{feature.name!r} is delivered as stored, but its images are resized, cropped or flipped; "
+                f"move the {how}, or leave them out with select="
+            )
+    return warnings
 
 
-def _stored(recorded: object) -> Boxes | None:
-    """Return the options of boxes that a build's options mention, at any depth, as a form of annotations."""
-    if isinstance(recorded, Mapping):
-        if recorded.get("source") == "table" and recorded.get("form") in _STORED:
-            return _STORED[str(recorded["form"])]
-        recorded = list(recorded.values())
-    if not isinstance(recorded, list):
-        return None
-    return next(filter(None, map(_stored, recorded)), None)
+def _agrees(order: str | None, normalized: bool | None, stored: Coordinates) -> bool:
+    return order in (None, stored.order) and normalized in (None, stored.is_normalized)
 
 
-def _described(boxes: Boxes, along: Sequence[str]) -> str:
-    normalized = ", normalized=True" if boxes.normalized else ""
+def _described(name: str, stored: Coordinates, along: Sequence[str]) -> str:
+    normalized = ", normalized=True" if stored.is_normalized else ""
     names = f", along={tuple(along)!r}" if along else ""
-    return f"Boxes({boxes.feature!r}, {boxes.format!r}{names}{normalized})"
+    return f"Boxes({name!r}, {stored.order!r}{names}{normalized})"
 
 
 def _beside(name: str, features: Sequence[Feature]) -> Iterator[str]:
@@ -108,63 +129,71 @@ def _beside(name: str, features: Sequence[Feature]) -> Iterator[str]:
 
 
 def moved_boxes(
-    values: Mapping[str, tf.Tensor],
+    ops: Ops,
+    values: Mapping[str, Array],
     boxes: Boxes,
     image: Image,
-    region: tf.Tensor,
-    draws: Mapping[str, tf.Tensor],
-) -> dict[str, tf.Tensor]:
+    region: Array,
+    draws: Mapping[str, Array],
+) -> dict[str, Array]:
     """Return the boxes of one example as they are in the delivered image, and the features along them.
 
     Args:
-        values: values of the example; boxes have shape ``(n, 4)``.
+        ops: the library of the arrays.
+        values: values of the example; boxes have shape ``(n, 4)``, or ``(4,)``.
+        boxes: their options.
+        image: the options of their image.
         region: ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
+        draws: those of the example.
 
     Returns:
-        By name: boxes of shape ``(m, 4)`` float32, and the other features with ``m`` values.
+        By name: boxes of shape ``(m, 4)`` float32, or ``(4,)``, and the other features with ``m`` values.
     """
     moved = {name: values[name] for name in boxes.along}
-    stored = _sound(tf.cast(values[boxes.feature], tf.float32), boxes)
-    moved[boxes.feature] = stored
+    given = values[boxes.feature]
+    is_one = len(given.shape) == 1
+    stored = _sound(ops, ops.reshape(ops.cast(given, "float32"), [-1, 4]), boxes)
+    moved[boxes.feature] = ops.reshape(stored, [4]) if is_one else stored
     if image.size is None and image.flip is None:
         return moved
-    sides, corner, cut = tf.unstack(tf.cast(tf.reshape(region, [3, 2]), tf.float32))
-    starts, ends = _edges(stored, boxes.format)
+    order = str(boxes.format)
+    sides, corner, cut = ops.unstack(ops.cast(ops.reshape(region, [3, 2]), "float32"))
+    starts, ends = _edges(stored, order)
     if boxes.normalized:
         starts, ends = starts * sides, ends * sides
     if image.crop is not None:
-        starts, ends, is_kept = _clipped(starts - corner, ends - corner, cut, boxes.min_visible)
-        starts, ends = tf.boolean_mask(starts, is_kept), tf.boolean_mask(ends, is_kept)
+        starts, ends, is_kept = _clipped(ops, starts - corner, ends - corner, cut, boxes.min_visible)
         for name in boxes.along:
             message = f"the feature {name!r} must have one value for each box"
-            count = tf.debugging.assert_equal(tf.shape(moved[name])[0], tf.shape(is_kept)[0], message)
-            with tf.control_dependencies([count]):
-                moved[name] = tf.boolean_mask(moved[name], is_kept)
-    size = cut if image.size is None else tf.constant(image.size, tf.float32)
+            is_along = ops.length(moved[name]) == ops.length(is_kept)
+            moved[name] = ops.kept(ops.checked(moved[name], is_along, message), is_kept)
+        if not is_one:
+            starts, ends = ops.kept(starts, is_kept), ops.kept(ends, is_kept)
+    size = cut if image.size is None else np.array(image.size, np.float32)
     starts, ends = starts * (size / cut), ends * (size / cut)
     if image.flip is not None:
-        turned = tf.stack(flips_of(image, draws))
-        starts, ends = tf.where(turned, size - ends, starts), tf.where(turned, size - starts, ends)
+        turned = ops.stack(flips_of(image, draws), 0)
+        starts, ends = ops.where(turned, size - ends, starts), ops.where(turned, size - starts, ends)
     if boxes.normalized:
         starts, ends = starts / size, ends / size
-    moved[boxes.feature] = _in_format(starts, ends, boxes.format)
+    found = _in_format(ops, starts, ends, order)
+    moved[boxes.feature] = ops.reshape(found, [4]) if is_one else found
     return moved
 
 
-def _sound(stored: tf.Tensor, boxes: Boxes) -> tf.Tensor:
+def _sound(ops: Ops, stored: Array, boxes: Boxes) -> Array:
     """Return the boxes, after an assertion that they are finite and have no negative width or height."""
-    starts, ends = _edges(stored, boxes.format)
-    # NaN fails the comparison, too
-    is_sound = tf.reduce_all(tf.math.is_finite(stored)) & tf.reduce_all(ends >= starts)
+    starts, ends = _edges(stored, str(boxes.format))
+    # NaN fails each comparison
+    is_sound = ops.every(abs(stored) < np.inf) & ops.every(ends >= starts)
     message = (
         f"the feature {boxes.feature!r} has a box with NaN, an infinite number, or a negative width or "
         f"height as {boxes.format!r}; check Boxes.format, or correct the boxes and build again"
     )
-    with tf.control_dependencies([tf.debugging.assert_equal(is_sound, True, message)]):
-        return tf.identity(stored)
+    return ops.checked(stored, is_sound, message)
 
 
-def _edges(boxes: tf.Tensor, kind: str) -> tuple[tf.Tensor, tf.Tensor]:
+def _edges(boxes: Array, kind: str) -> tuple[Array, Array]:
     """Return the top and left edges, and the bottom and right edges, each of shape ``(n, 2)``."""
     first, second = boxes[:, :2], boxes[:, 2:]
     if kind == "yxyx":
@@ -177,21 +206,20 @@ def _edges(boxes: tf.Tensor, kind: str) -> tuple[tf.Tensor, tf.Tensor]:
     return first, second
 
 
-def _in_format(starts: tf.Tensor, ends: tf.Tensor, kind: str) -> tf.Tensor:
-    if kind == "yxyx":
-        return tf.concat([starts, ends], axis=1)
-    first, second = starts[:, ::-1], ends[:, ::-1]
+def _in_format(ops: Ops, starts: Array, ends: Array, kind: str) -> Array:
+    first, second = (starts, ends) if kind == "yxyx" else (starts[:, ::-1], ends[:, ::-1])
     if kind == "xywh":
-        second -= first
+        second = second - first
     elif kind == "cxcywh":
         first, second = (first + second) / 2, second - first
-    return tf.concat([first, second], axis=1)
+    return ops.stack([first[:, 0], first[:, 1], second[:, 0], second[:, 1]], 1)
 
 
 def _clipped(
-    starts: tf.Tensor, ends: tf.Tensor, sides: tf.Tensor, min_visible: float
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ops: Ops, starts: Array, ends: Array, sides: Array, min_visible: float
+) -> tuple[Array, Array, Array]:
     """Return the edges clipped to an image of these sides, and which boxes are visible enough."""
-    clipped = tf.clip_by_value(starts, 0.0, sides), tf.clip_by_value(ends, 0.0, sides)
-    area, whole = (tf.reduce_prod(end - start, axis=1) for start, end in (clipped, (starts, ends)))
-    return *clipped, (area > 0) & (area >= min_visible * whole)
+    clipped = [ops.minimum(ops.maximum(each, np.float32(0)), sides) for each in (starts, ends)]
+    seen, whole = clipped[1] - clipped[0], ends - starts
+    area = seen[:, 0] * seen[:, 1]
+    return *clipped, (area > 0) & (area >= np.float32(min_visible) * (whole[:, 0] * whole[:, 1]))

@@ -4,82 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
-
-import tensorflow as tf
 
 from tfshards.loader.examples.boxes import checked_boxes
+from tfshards.loader.examples.keypoints import checked_keypoints
 from tfshards.loader.examples.weights import Weighing, weighing
-from tfshards.loader.options.image import FLOAT_DTYPES, Boxes, Image
+from tfshards.loader.options.boxes import Boxes, Keypoints
+from tfshards.loader.options.image import FLOAT_DTYPES, Image
 from tfshards.loader.options.load_options import WEIGHT, LoadOptions
-from tfshards.loader.order.epoch import MAP, random_bits
+from tfshards.loader.options.selection import select_features
 from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
-
-
-def traced(
-    user_map: Callable[..., object], example: Mapping[str, tf.TensorSpec]
-) -> tuple[Callable[..., object], object]:
-    """Return the user's function traced once, and the specification of its result."""
-
-    def call(example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> object:
-        return user_map(example, seed)
-
-    function = tf.function(call, input_signature=[example, tf.TensorSpec([2], tf.int64)])
-    return function, function.get_concrete_function().structured_outputs
-
-
-def map_seeds(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Return the seeds of the examples ``numbers`` (int64) in an epoch: shape ``(*numbers, 2)`` int64."""
-    return random_bits(seed, MAP, epoch, numbers[..., tf.newaxis], tf.range(2, dtype=tf.int64))
-
-
-def check_returned(spec: object, adds_weight: bool) -> None:
-    """Raise unless results of ``map_fn`` with this ``element_spec`` can be batched."""
-    leaves = tf.nest.flatten(spec)
-    if not leaves:
-        raise OptionsError("map-fn-result", spec=spec)
-    for leaf in leaves:
-        if not isinstance(leaf, (tf.TensorSpec, tf.RaggedTensorSpec)):
-            kind = type(leaf).__name__.removesuffix("Spec").replace("NoneTensor", "None")
-            raise OptionsError("map-fn-value", kind=kind)
-        is_whole = leaf.shape.rank is not None and None not in leaf.shape.as_list()
-        if isinstance(leaf, tf.TensorSpec) and not is_whole and not is_list(leaf.shape):
-            raise OptionsError("map-fn-shape", shape=leaf.shape)
-    if not adds_weight:
-        return
-    if isinstance(spec, dict):
-        if WEIGHT in spec:
-            raise OptionsError("map-fn-weight", weight=WEIGHT)
-    elif type(spec) is not tuple:
-        kind = "a tensor" if isinstance(spec, tf.TypeSpec) else f"a {type(spec).__name__}"
-        raise OptionsError("map-fn-kind", kind=kind)
-
-
-def is_list(shape: tf.TensorShape) -> bool:
-    """Whether an example's tensor is a list of any length, or a list of rows of one length."""
-    sides = [] if shape.rank is None else shape.as_list()
-    return sides[:1] == [None] and len(sides) <= 2 and None not in sides[1:]
+from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images
 
 
 def selected_features(
     schema: Schema, select: Sequence[str] | None, *, adds_name: bool
 ) -> tuple[Feature, ...]:
     """Return the features to deliver, in order: those named in ``select``, or all."""
-    if select is not None and not isinstance(select, (tuple, list)):
-        raise OptionsError("select-type", select=select)
-    names = schema.names if select is None else tuple(select)
-    known = f"the features are {', '.join(map(repr, schema.names))}"
-    if not names:
-        raise OptionsError("select-empty", select=select, known=known)
-    unknown = [name for name in names if name not in schema.names]
-    if unknown:
-        raise OptionsError("select-feature-unknown", names=tuple(names), unknown=unknown[0], known=known)
-    if len(set(names)) < len(names):
-        raise OptionsError("select-repeated", names=tuple(names))
-    if adds_name and select is None and WEIGHT in names:
+    if adds_name and select is None and WEIGHT in schema.names:
         raise OptionsError("weight-name-taken", weight=WEIGHT)
-    return tuple(schema[name] for name in names)
+    return select_features(schema, select)
+
+
+def with_pixel_images(
+    features: Sequence[Feature], schema: Schema, image: Image | Mapping[str, Image] | None
+) -> tuple[Feature, ...]:
+    """Return the features to deliver; arrays that ``image`` names, or that are images, as images."""
+    names = pixel_images(schema.features) if isinstance(image, Image) else image or {}
+    views = {feature.name: as_image(feature) for feature in features if feature.name in names}
+    return tuple(views.get(feature.name) or feature for feature in features)
 
 
 def decoded_images(
@@ -88,8 +42,11 @@ def decoded_images(
     """Return the options of decoded images and masks by name, complete, masks aligned with the images."""
     if image is None:
         return {}
-    encoded = {feature.name: feature for feature in features if feature.is_encoded}
+    encoded = {feature.name: feature for feature in features if feature.holds_images}
     if not encoded:
+        likely = likely_images(features)
+        if likely:
+            raise OptionsError("image-arrays-unclear", names=likely, name=likely[0])
         raise OptionsError("image-no-images", names=[feature.name for feature in features])
     given = dict.fromkeys(encoded, image) if isinstance(image, Image) else dict(image)
     for name in given:
@@ -99,17 +56,32 @@ def decoded_images(
     for name, value in chosen.items():
         _check_fits(encoded[name], value)
         shape = encoded[name].shape
-        if value.size is None and None in shape[:2] and not is_mapped:
+        if value.size is None and None in shape[-3:-1] and not (is_mapped and encoded[name].is_encoded):
             raise OptionsError("image-sizes-differ", name=name, shape=shape)
     return {
         name: replace(
             value,
-            channels=value.channels or encoded[name].shape[2] or 3,
+            channels=value.channels or encoded[name].shape[-1] or 3,
             dtype=value.dtype or encoded[name].dtype,
             method=value.method or ("nearest" if encoded[name].kind == "mask" else "bilinear"),
         )
         for name, value in chosen.items()
     }
+
+
+def unmoved_arrays(features: Sequence[Feature], images: Mapping[str, Image]) -> list[str]:
+    """Return warnings about arrays that are delivered as stored although the images next to them are not."""
+    moved = [
+        feature
+        for feature in features
+        if feature.pixels and (each := images.get(feature.name)) and (each.size or each.flip)
+    ]
+    return [
+        f"{name!r} is delivered as stored, but {moved[0].name!r}, which has the same sides, is resized, "
+        f"cropped or flipped; give both the same seed, as image={{{name!r}: loader.Image(...)}}, with "
+        'method="nearest" for numbers of classes, or leave it out with select='
+        for name in left_behind(features, moved)
+    ]
 
 
 def _with_aligned_masks(
@@ -140,6 +112,9 @@ def _with_aligned_masks(
 def _check_fits(feature: Feature, image: Image) -> None:
     """Raise OptionsError if an image or a mask cannot be decoded in this way."""
     given, name, stored = f"image {feature.name!r}", feature.name, feature.dtype
+    channels = feature.shape[-1]
+    if feature.pixels and image.channels not in (None, channels) and (channels, image.channels) != (1, 3):
+        raise OptionsError("image-array-channels", name=name, channels=image.channels, stored=channels)
     if feature.kind == "image":
         if image.dtype not in (None, stored, *FLOAT_DTYPES):
             allowed = ", ".join((stored, *FLOAT_DTYPES))
@@ -155,26 +130,21 @@ def _check_fits(feature: Feature, image: Image) -> None:
         raise OptionsError("mask-options", name=name, stored=stored, image=image)
 
 
-# The result of the user's function for an example: a tensor, or dicts and tuples of tensors.
-Nest: TypeAlias = "tf.Tensor"
-# The features by name, and the tensors that accompany them until batches are made, by name: "real", "weight",
-# and the random draws for an example.
-Values: TypeAlias = "tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]"
-Batch: TypeAlias = "tuple[Nest, dict[str, tf.Tensor]]"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Content:
     """The content of a batch.
 
     Attributes:
         images: options of the images that are decoded, by feature.
+        multi_hot: number of classes of the lists of classes that become vectors, by feature.
     """
 
     features: tuple[Feature, ...]
     as_tuple: bool
     images: Mapping[str, Image]
     boxes: Boxes | None
+    keypoints: Keypoints | None
+    multi_hot: Mapping[str, int]
     weighing: Weighing | None
     user_map: Callable[..., object] | None
     map_seed: int
@@ -185,6 +155,11 @@ class Content:
         """The features that are parsed: those to deliver, and the source of weights."""
         source = self.weighing.feature if self.weighing else None
         return self.features if source is None or source in self.features else (*self.features, source)
+
+    @property
+    def moved(self) -> set[str]:
+        """The features of boxes and keypoints that move with their image, and are float32."""
+        return {each.feature for each in (self.boxes, self.keypoints) if each is not None}
 
     @property
     def by_example(self) -> bool:
@@ -201,13 +176,18 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
     """Return the content of the batches of ``source``."""
     is_mapped = options.map_fn is not None
     adds_name = options.adds_weight and options.sample_weights != WEIGHT and not is_mapped
-    features = selected_features(source.manifest.schema, options.select, adds_name=adds_name)
+    schema = source.manifest.schema
+    features = selected_features(schema, options.select, adds_name=adds_name)
+    features = with_pixel_images(features, schema, options.image)
     images = decoded_images(features, options.image, is_mapped=is_mapped)
+    known = coordinates_of(source.manifest)
     return Content(
         features=features,
         as_tuple=options.select is not None,
         images=images,
-        boxes=checked_boxes(options.boxes, features, images, source.manifest.options),
+        boxes=checked_boxes(options.boxes, features, images, known),
+        keypoints=checked_keypoints(options.keypoints, features, images, known),
+        multi_hot=checked_multi_hot(options.multi_hot, features, source.manifest.schema.class_names),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
         user_map=options.map_fn,
         map_seed=options.shuffle.seed if options.shuffle is not None else 0,
@@ -215,35 +195,25 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
     )
 
 
-def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
-    """Return the specification of one example by feature, with decoded images, before the user's function."""
-    specs = {}
-    for feature in content.features:
-        image = content.images.get(feature.name)
-        if image is not None:
-            sides = feature.shape[:2] if image.size is None else image.size
-            specs[feature.name] = tf.TensorSpec([*sides, image.channels], image.dtype)
-        elif feature.is_encoded:
-            specs[feature.name] = tf.TensorSpec([], tf.string)
-        else:
-            dtype = tf.string if feature.dtype == "bytes" else feature.dtype
-            if content.boxes is not None and content.boxes.feature == feature.name:
-                dtype = tf.float32
-            specs[feature.name] = tf.TensorSpec(feature.shape, dtype)
-    return specs
+def checked_multi_hot(
+    name: str | None, features: Sequence[Feature], class_names: Sequence[str]
+) -> dict[str, int]:
+    """Return the number of classes of the feature ``name``; empty for None."""
+    if name is None:
+        return {}
+    lists = [each.name for each in features if each.kind == "label" and len(each.shape) == 1]
+    if name not in lists:
+        raise OptionsError("multi-hot-feature", name=name, lists=lists)
+    if not class_names:
+        raise OptionsError("multi-hot-no-classes", name=name)
+    return {name: len(class_names)}
+
+
+def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:
+    """Return height, width and channels of a decoded image, or of each in a list."""
+    return (*(feature.shape[-3:-1] if image.size is None else image.size), image.channels)
 
 
 def without_elements(features: Sequence[Feature]) -> list[Feature]:
-    """Return the features whose values have no elements; see ``batches.py`` for what replaces them."""
-    return [feature for feature in features if not feature.is_encoded and 0 in feature.shape]
-
-
-def with_elements(content: Content, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Return the features of a batch or an example by name, in order, including those without elements."""
-    whole = {feature.name: values[feature.name] for feature in content.features}
-    for feature in without_elements(content.features):
-        dtype = tf.string if feature.dtype == "bytes" else feature.dtype
-        replaced = whole[feature.name]
-        empty = tf.zeros(tf.concat([tf.shape(replaced), feature.shape], axis=0), dtype)
-        whole[feature.name] = tf.ensure_shape(empty, [*replaced.shape, *feature.shape])
-    return whole
+    """Return the features whose values have no elements; see ``loader/tensors`` for what replaces them."""
+    return [feature for feature in features if not feature.holds_images and 0 in feature.shape]

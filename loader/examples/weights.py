@@ -6,11 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import tensorflow as tf
-
 from tfshards.loader.options.load_options import BALANCED, SampleWeights
 from tfshards.loader.order.source import split_name
-from tfshards.loader.records.intervals import fail_unless
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.storage import any_path
 
@@ -92,25 +89,6 @@ def weighing(manifest: Manifest, split: str, sample_weights: SampleWeights | Non
             )
     classes = sorted(weights)
     return Weighing(label, tuple(classes), tuple(float(weights[number]) for number in classes))
-
-
-def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Return the weights (float32) of the examples with these parsed ``values``."""
-    found = values[source.feature.name]
-    if not source.classes:
-        return tf.cast(found, tf.float32)
-    labels = tf.cast(found, tf.int64)
-    classes = tf.constant(source.classes, tf.int64)
-    index = tf.minimum(tf.searchsorted(classes, labels), len(source.classes) - 1)
-    fits = tf.gather(classes, index) == labels
-
-    def explain() -> tf.Tensor:
-        number = tf.strings.as_string(tf.boolean_mask(labels, tf.logical_not(fits))[0])
-        does = ", which no example has according to the manifest; `tfshards verify DATASET --deep` lists them"
-        return tf.strings.join([f"feature {source.feature.name} holds the class ", number, does])
-
-    with tf.control_dependencies([fail_unless(tf.reduce_all(fits), explain)]):
-        return tf.gather(tf.constant(source.weights, tf.float32), tf.identity(index))
 
 
 def _weight_feature(manifest: Manifest, name: str) -> Feature:

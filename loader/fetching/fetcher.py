@@ -22,8 +22,8 @@ from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.files import NUM_THREADS, BlockFile, BlockFiles
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import STREAMS_AHEAD, Pass, epoch_after, schedule
-from tfshards.loader.records.intervals import PADDING
-from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.order.plan import ReadPlan
+from tfshards.loader.order.steps import PADDING
 from tfshards.schemas.storage import AnyPath
 
 _NOTHING = os.devnull.encode()
@@ -64,7 +64,7 @@ class BlockFetcher:
 
     def __init__(
         self,
-        reader: RecordReader,
+        plan: ReadPlan,
         table: BlockTable,
         paths: Sequence[AnyPath],
         folder: BlockFolder,
@@ -73,7 +73,7 @@ class BlockFetcher:
         is_kept: bool = True,
     ) -> None:
         """Prepare to fetch; nothing is fetched before the first block is asked for."""
-        self._reader, self._table = reader, table
+        self._plan, self._table = plan, table
         self._room = room
         # What is not kept gets no more space than it turns out to need.
         reserve = 0 if is_kept else room.staging
@@ -198,14 +198,14 @@ class BlockFetcher:
         ):
             self._forget(self._passes.popleft())
         if self._passes[-1] is reading:
-            self._append(epoch_after(self._reader.plan, reading.epoch)[0])
+            self._append(epoch_after(self._plan, reading.epoch)[0])
 
     def _append(self, epoch: int) -> Pass:
         """Add a pass after the last one."""
-        uses = schedule(self._reader, epoch)
+        uses = schedule(self._table.shards, self._plan, epoch)
         index = self._passes[-1].index + 1 if self._passes else self._current + 1
         blocks = self._table.block_of(uses.shards, uses.firsts)
-        added = Pass(index, epoch, uses, blocks, bool(self._reader.plan.assignment.lanes), self._num_streams)
+        added = Pass(index, epoch, uses, blocks, bool(self._plan.assignment.lanes), self._num_streams)
         self._num_streams += uses.num_lanes
         if self._passes:
             self._passes[-1].precede(added)
@@ -229,7 +229,7 @@ class BlockFetcher:
         while self._passes:
             self._forget(self._passes.popleft())
         first = self._append(epoch)
-        following = self._append(epoch_after(self._reader.plan, epoch)[0])
+        following = self._append(epoch_after(self._plan, epoch)[0])
         next_uses = following.first_uses() | first.first_uses()
         self._files.refresh()
         self._files.adopt(next_uses)
@@ -252,11 +252,11 @@ class BlockFetcher:
             if each.index > self._current + 1:
                 return
             # after the last epoch, nobody knows whether the dataset is iterated again
-            if each.index > self._current and before and not epoch_after(self._reader.plan, before.epoch)[1]:
+            if each.index > self._current and before and not epoch_after(self._plan, before.epoch)[1]:
                 return
             before = each
             if each is self._passes[-1] and each.cursor < len(each.uses):
-                self._append(epoch_after(self._reader.plan, each.epoch)[0])
+                self._append(epoch_after(self._plan, each.epoch)[0])
             while each.cursor < len(each.uses):
                 if self._ahead >= self._room.ahead:
                     return

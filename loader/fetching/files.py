@@ -20,8 +20,8 @@ import numpy.typing as npt
 from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
-from tfshards.loader.integrity.files import REMOTE_REMEDY, data_checksum
 from tfshards.loader.records.intervals import REMEDY
+from tfshards.loader.stored.frames import REMOTE_REMEDY, data_checksum
 from tfshards.schemas.digests import masked_crc32c_of_rows
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
 from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, read_range

@@ -17,7 +17,7 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.assignment import RUN_BYTES
 from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.order.source import OpenSplit
-from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.located import read_ranges
 from tfshards.loader.records.shards import Shards
 from tfshards.loader.resources.cache import cache_base, split_folder
 from tfshards.schemas import InputError, OptionsError, Shard
@@ -35,28 +35,19 @@ _AHEAD = 2 * NUM_THREADS
 _LEAST_AHEAD = 4
 
 
-def check_remote(options: LoadOptions, source: OpenSplit) -> None:
-    """Raise if options need files of an object store before the first step."""
-    if not isinstance(source.root, RemotePath):
-        return
-    if options.on_damage == "skip" or options.check == "headers":
-        option = "on_damage='skip'" if options.on_damage == "skip" else "check='headers'"
-        raise OptionsError("reads-all", option=option, root=source.root)
-
-
-def is_fetched(options: LoadOptions, source: OpenSplit, reader: RecordReader) -> bool:
+def is_fetched(options: LoadOptions, source: OpenSplit, shards: Shards, plan: ReadPlan) -> bool:
     """Return whether blocks are fetched as needed, rather than read as they are, or copied beforehand."""
     bound = options.cache_bytes
     if bound is None and (options.cache is not None or not isinstance(source.root, RemotePath)):
         return False
-    if reader.reads_runs and not reader.shards.compression:
+    if read_ranges(plan) is not None and not shards.compression:
         return True
     num_bytes = sum(shard.num_bytes for shard in source.split.shards)
     if bound is not None and num_bytes <= bound:
         return False
     what = (
         "compressed shards are read from their starts"
-        if reader.shards.compression
+        if shards.compression
         else "Shuffle(how='full') and classes= read examples one by one"
     )
     folder = "FOLDER" if options.cache_folder is None else options.cache_folder
@@ -66,12 +57,12 @@ def is_fetched(options: LoadOptions, source: OpenSplit, reader: RecordReader) ->
     )
 
 
-def fetched_shards(reader: RecordReader, source: OpenSplit, options: LoadOptions) -> Shards:
-    """Return the shards of ``reader`` with a fetcher for their blocks."""
+def fetched_shards(shards: Shards, plan: ReadPlan, source: OpenSplit, options: LoadOptions) -> Shards:
+    """Return the shards with a fetcher for the blocks of a plan."""
     bound = options.cache_bytes
     listed = source.split.shards
-    unit, room = _unit(reader, listed, bound)
-    shards = replace(reader.shards, unit=unit)
+    unit, room = _unit(shards, plan, listed, bound)
+    shards = replace(shards, unit=unit)
     table = BlockTable(shards, listed)
     wanted = room.staging + sum(shard.num_bytes for shard in listed)
     try:
@@ -83,7 +74,7 @@ def fetched_shards(reader: RecordReader, source: OpenSplit, options: LoadOptions
         raise InputError("cache-unusable", where=where, why=error.strerror or error) from error
     paths = [source.root / shard.path for shard in listed]
     is_kept = bound is not None
-    fetcher = BlockFetcher(replace(reader, shards=shards), table, paths, folder, room, is_kept=is_kept)
+    fetcher = BlockFetcher(plan, table, paths, folder, room, is_kept=is_kept)
     return replace(shards, fetcher=fetcher)
 
 
@@ -100,19 +91,19 @@ def _base(folder: Path | None) -> Path:
     return cache_base(folder) / _BLOCKS
 
 
-def _unit(reader: RecordReader, listed: Sequence[Shard], bound: int | None) -> tuple[int, Room]:
+def _unit(shards: Shards, plan: ReadPlan, listed: Sequence[Shard], bound: int | None) -> tuple[int, Room]:
     """Return the number of records of a block, and the room for blocks that are not kept."""
-    stride, plan = reader.shards.stride, reader.plan
+    stride = shards.stride
     unit = plan.order.run or max(1, int(RUN_BYTES / plan.record_bytes))
     if bound is None and plan.assignment.lanes:
         # Nothing is kept, so that blocks need not be the same in each epoch: a run is one request.
-        whole = int(reader.shards.sizes.max(initial=1))
-        block = BlockTable(replace(reader.shards, unit=whole), listed).most_bytes(unit)
+        whole = int(shards.sizes.max(initial=1))
+        block = BlockTable(replace(shards, unit=whole), listed).most_bytes(unit)
         ahead = _AHEAD * block
-        return whole, Room(staging=_by_lanes(reader.plan, block) + ahead, ahead=ahead, piece=block)
+        return whole, Room(staging=_by_lanes(plan, block) + ahead, ahead=ahead, piece=block)
     unit = max(stride, unit // stride * stride)
     while True:
-        reading, block = _read_together(reader, listed, unit)
+        reading, block = _read_together(shards, plan, listed, unit)
         smaller = unit // 2 // stride * stride
         if (
             bound is None
@@ -132,14 +123,14 @@ def _unit(reader: RecordReader, listed: Sequence[Shard], bound: int | None) -> t
     return unit, Room(staging=reading + ahead, ahead=ahead, piece=block)
 
 
-def _read_together(reader: RecordReader, listed: Sequence[Shard], unit: int) -> tuple[int, int]:
+def _read_together(shards: Shards, plan: ReadPlan, listed: Sequence[Shard], unit: int) -> tuple[int, int]:
     """Return the bytes of the blocks that are read at the same time, and of the largest block."""
-    assignment = reader.plan.assignment
+    assignment = plan.assignment
     # records differ in size
-    block = int(BlockTable(replace(reader.shards, unit=unit), listed).sizes.max(initial=1))
+    block = int(BlockTable(replace(shards, unit=unit), listed).sizes.max(initial=1))
     if assignment.lanes:
-        return _by_lanes(reader.plan, block), block
-    stream = assignment.chunk * assignment.group * assignment.global_batch_size * reader.plan.record_bytes
+        return _by_lanes(plan, block), block
+    stream = assignment.chunk * assignment.group * assignment.global_batch_size * plan.record_bytes
     whole = sum(shard.num_bytes for shard in listed) + block
     return min(whole, int((STREAMS_AHEAD + 1) * (stream + 2 * block))), block
 

@@ -9,12 +9,13 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from tfshards.loader.order.epoch import Epoch
+from tfshards.loader.order.ops import NUMPY
 from tfshards.loader.order.plan import ReadPlan
-from tfshards.loader.records.record_reader import RecordReader
-from tfshards.loader.records.streams import ranks_of_lanes
+from tfshards.loader.order.ranks import ranks_of_lanes
+from tfshards.loader.records.located import RecordIntervals, run_intervals
+from tfshards.loader.records.shards import Shards
 
 # The next use of a block that the known order does not need again.
 NEVER = 1 << 62
@@ -137,30 +138,24 @@ class Schedule:
         return len(self.lanes)
 
 
-def schedule(reader: RecordReader, epoch: int) -> Schedule:
+def schedule(shards: Shards, plan: ReadPlan, epoch: int) -> Schedule:
     """Return the uses of an epoch, from its first step or, in the first epoch, from ``plan.begin``."""
-    plan = reader.plan
     first = plan.begin.step if epoch == plan.begin.epoch else 0
-    with tf.device("CPU:0"):
-        opened = plan.order.epoch(tf.constant(epoch, tf.int64))
-        find = _by_lanes if plan.assignment.lanes else _by_steps
-        lanes, steps, pieces, num_lanes = find(reader, opened, first)
-    shards, firsts, counts, numbers = pieces
+    find = _by_lanes if plan.assignment.lanes else _by_steps
+    lanes, steps, pieces, num_lanes = find(shards, plan, plan.order.epoch(epoch), first)
     order = np.lexsort((lanes, steps))
-    lanes, shards, firsts, counts, numbers = (
-        each[order] for each in (lanes, shards, firsts, counts, numbers)
-    )
+    lanes, files, firsts, counts, numbers = (each[order] for each in (lanes, *pieces))
     # Neighbors in the order that are in one block are one use; by steps, with the records of other workers
     # between them.
-    blocks = firsts // reader.shards.unit
-    same = (lanes[1:] == lanes[:-1]) & (shards[1:] == shards[:-1]) & (blocks[1:] == blocks[:-1])
+    blocks = firsts // shards.unit
+    same = (lanes[1:] == lanes[:-1]) & (files[1:] == files[:-1]) & (blocks[1:] == blocks[:-1])
     if plan.assignment.lanes:
         same &= firsts[1:] == (firsts + counts)[:-1]
     starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(lanes) else np.zeros(0, np.int64)
     lasts = np.append(starts[1:], len(lanes)) - 1
     return Schedule(
         lanes=lanes[starts],
-        shards=shards[starts],
+        shards=files[starts],
         firsts=firsts[starts],
         ends=(firsts + counts)[lasts],
         numbers=numbers[starts],
@@ -169,45 +164,40 @@ def schedule(reader: RecordReader, epoch: int) -> Schedule:
 
 
 def _by_lanes(
-    reader: RecordReader, epoch: Epoch, first: int
-) -> tuple[IntArray, IntArray, list[IntArray], int]:
+    shards: Shards, plan: ReadPlan, epoch: Epoch, first: int
+) -> tuple[IntArray, IntArray, RecordIntervals, int]:
     """Return the lane and the step of each piece, the pieces, and the number of lanes."""
-    assignment = reader.plan.assignment
-    step = tf.constant(first, tf.int64)
+    assignment = plan.assignment
     ranks = [
-        ranks_of_lanes(assignment, epoch, tf.constant(index, tf.int64), step, assignment.num_steps)[0]
+        ranks_of_lanes(NUMPY, assignment, epoch, index, first, assignment.num_steps)[0]
         for index in range(assignment.num_readers)
     ]
-    starts, counts = (tf.concat(each, axis=0) for each in zip(*ranks, strict=True))
-    pieces = _pieces(reader, epoch, tf.reshape(starts, [-1]), tf.reshape(counts, [-1]))
-    ends = np.cumsum(counts.numpy().sum(axis=1))
-    before = np.cumsum(pieces[2]) - pieces[2]
+    starts, counts = (np.concatenate(each) for each in zip(*ranks, strict=True))
+    pieces = run_intervals(shards, plan, epoch, starts.reshape(-1), counts.reshape(-1))
+    ends = np.cumsum(counts.sum(axis=1))
+    before = np.cumsum(pieces.counts) - pieces.counts
     lanes = np.searchsorted(ends, before, side="right").astype(np.int64)
     positions = before - np.append(0, ends)[lanes]
     return lanes, first + positions // assignment.rows_per_lane, pieces, assignment.worker_lanes
 
 
 def _by_steps(
-    reader: RecordReader, epoch: Epoch, first: int
-) -> tuple[IntArray, IntArray, list[IntArray], int]:
+    shards: Shards, plan: ReadPlan, epoch: Epoch, first: int
+) -> tuple[IntArray, IntArray, RecordIntervals, int]:
     """Return the stream and the place in the order of each piece, the pieces, and the number of streams."""
-    assignment = reader.plan.assignment
+    assignment = plan.assignment
     size, width = assignment.batch_size, assignment.chunk * assignment.group
     hop = width if assignment.worker.count == 1 else 1
     steps = np.arange(first, assignment.num_steps, hop, dtype=np.int64)
     starts = steps * assignment.global_batch_size + assignment.worker.index * size
     wanted = np.minimum(hop, assignment.num_steps - steps) * size
     counts = np.clip(assignment.num_positions - starts, 0, wanted)
-    pieces = _pieces(reader, epoch, tf.constant(starts), tf.constant(counts))
-    before = np.cumsum(pieces[2]) - pieces[2]
+    pieces = run_intervals(shards, plan, epoch, starts, counts)
+    before = np.cumsum(pieces.counts) - pieces.counts
     row = np.searchsorted(np.cumsum(counts), before, side="right")
     streams = (steps[row] - first) // width
     num_streams = int(streams[-1]) + 1 if len(streams) else 0
     return streams, np.arange(len(before), dtype=np.int64), pieces, num_streams
-
-
-def _pieces(reader: RecordReader, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> list[IntArray]:
-    return [each.numpy() for each in reader.run_intervals(epoch, starts, counts)]
 
 
 # Uses are numbered along all passes; each pass starts at a multiple of this number.

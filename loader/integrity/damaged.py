@@ -13,19 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.loader.integrity.files import (
-    REMEDY,
     Inspected,
     digest_fault,
     frame_faults,
     header_problems,
     inspect_shards,
-    remedy,
 )
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import OpenSplit, split_name
 from tfshards.loader.records.shards import Shards, shards_of
+from tfshards.loader.stored.frames import REMEDY, remedy
 from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
 from tfshards.schemas.compression import Compression
+from tfshards.schemas.index import RecordIndex
 from tfshards.schemas.storage import RemotePath, any_path, is_remote
 
 _LISTED = 3
@@ -127,12 +127,27 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
         f"{root}: {number} of the {split.num_examples} records of split {name!r} {are} damaged and {get} "
         f"weight 0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
         # the line that called load()
-        stacklevel=6,
+        stacklevel=7,
     )
+
+
+def _check_remote(options: LoadOptions, source: OpenSplit) -> None:
+    """Raise if options need files of an object store before the first step."""
+    if not isinstance(source.root, RemotePath):
+        return
+    if options.on_damage == "skip" or options.check == "headers":
+        option = "on_damage='skip'" if options.on_damage == "skip" else "check='headers'"
+        raise OptionsError("reads-all", option=option, root=source.root)
 
 
 def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:
     """Return the shards of the split, checked as ``options`` require."""
+    return open_indexed(source, options)[0]
+
+
+def open_indexed(source: OpenSplit, options: LoadOptions) -> tuple[Shards, list[RecordIndex]]:
+    """Return the shards of the split, checked as ``options`` require, and their indexes."""
+    _check_remote(options, source)
     root, split, compression = source.root, source.split, source.manifest.compression
     inspected = inspect_shards(root, split)
     indexes = [seen.index for seen in inspected]
@@ -141,7 +156,7 @@ def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:
         assert isinstance(root, Path)
         damage = find_damage(root, split, inspected, compression)
         warn_of_damage(root, source.name, split, damage)
-        return shards_of(root, split, indexes, compression, damage)
+        return shards_of(root, split, indexes, compression, damage), indexes
     problems = [problem for seen in inspected for problem in (*seen.file_problems, *seen.index_problems)]
     if options.check == "headers" and not problems:
         assert isinstance(root, Path)
@@ -149,4 +164,4 @@ def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:
     if problems:
         raise FormatError(f"{root}: the shards of split {source.name!r} ({remedy(root)})", problems)
     versions = [seen.version for seen in inspected] if isinstance(root, RemotePath) else ()
-    return shards_of(root, split, indexes, compression, versions=versions)
+    return shards_of(root, split, indexes, compression, versions=versions), indexes

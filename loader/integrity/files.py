@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.loader.stored.frames import data_checksum
 from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
-from tfshards.schemas.digests import MASK_DELTA, NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
+from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
 from tfshards.schemas.files import size_and_last_bytes
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
@@ -24,20 +24,7 @@ from tfshards.schemas.storage.untrusted import open_unpacked
 
 # More than there are CPUs: the threads mostly wait for storage.
 _NUM_LOCAL, _NUM_REMOTE = 16, 64
-REMEDY = (
-    "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
-    "files from their source; or restore them from a backup"
-)
-REMOTE_REMEDY = (
-    "`tfshards verify DATASET --deep` lists all faults; repair does not work in object stores: the command "
-    "that built the dataset, with --overwrite, builds it again; or restore the files from a backup"
-)
 _NO_RECORDS = RecordIndex(np.zeros(0, np.int64))
-
-
-def remedy(root: AnyPath) -> str:
-    """Return what to do about the files of a dataset that are missing or damaged."""
-    return REMEDY if isinstance(root, Path) else REMOTE_REMEDY
 
 
 @dataclass(frozen=True)
@@ -168,12 +155,6 @@ def frame_faults(
             except CODEC_ERRORS:
                 continue
     return np.flatnonzero(~sound), examples_digest(lengths, checksums)
-
-
-def data_checksum(data: bytes) -> int:
-    """Return the masked CRC-32C of a record's data, as in its frame."""
-    crc = google_crc32c.value(data)
-    return int((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
 def digest_fault(shard: Shard, digest: str) -> str | None:

@@ -9,15 +9,15 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
-from tfshards.loader.options.image import Boxes, Image, check_images
+from tfshards.loader.options.boxes import Boxes, Keypoints
+from tfshards.loader.options.image import Image, check_images
+from tfshards.loader.options.order_options import OrderOptions, Remainder
 from tfshards.loader.options.selection import (
-    Classes,
     Mix,
-    Part,
     Position,
     Shuffle,
     Tracker,
@@ -39,7 +39,6 @@ from tfshards.schemas.files import local_path
 from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import parse_size
 
-Remainder: TypeAlias = Literal["drop", "pad", "keep"]
 Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
 SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"
@@ -47,6 +46,7 @@ SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"
 P = ParamSpec("P")
 Options = TypeVar("Options")
 Result = TypeVar("Result")
+Self = TypeVar("Self")
 
 # The name under which weights are delivered.
 WEIGHT = "sample_weight"
@@ -57,32 +57,21 @@ _LEAST_BUDGET = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions:
+class ReadOptions(OrderOptions):
     """What the functions that deliver batches have in common: a field here is a parameter of each.
 
     Attributes:
-        shuffle: a different order in each epoch; None keeps the stored order.
         epochs: the epoch to stop before, or None for no end. With the default, one epoch, each iteration
             of the result is the next epoch if epochs differ in anything, as ``model.fit(dataset, epochs=90)``
             expects and ``tf.data``'s own ``shuffle`` does; otherwise every iteration gives the same batches.
-        remainder: "drop" leaves out the last ``n % G`` positions of the epoch's order; "keep" makes the last
-            step smaller, perhaps empty, as ``evaluate`` and ``predict`` on one host need it; "pad" fills the
-            last step with the split's first example, of weight 0, for custom loops and several hosts.
-        take: the number of examples to read, the first ones in stored order; or ``Part(index, count)``, one
-            of several parts of the split. With ratios, the positions of an epoch.
-        classes: the classes to read, names or numbers; their labels do not change. Ratios by class resample:
-            an epoch holds each class in exactly its share, up to rounding, and over any number of epochs the
-            numbers of times that examples of a class occur differ by at most one; without ``take`` an epoch
-            has as many positions as there are examples of these classes. Ratios are weights in any unit:
-            each share is relative to their sum.
         select: names of features; the result is then a tuple of them, also for one name.
         image: how to decode the features of kind ``image`` and ``mask``, or some of them by name; the others
             come as encoded bytes. Masks are cut, resized and mirrored as their images are.
         boxes: the feature that holds the boxes of an image, which are moved as the image is cropped, resized
             and flipped; they come as a ``tf.RaggedTensor`` of shape ``(batch_size, None, 4)``, float32.
-        start: the position at which a run is resumed; for the same order it requires the same options, and a
-            number of workers that divides the lanes (see ``Shuffle``). A ``Progress``, or a position from
-            one, knows these: lanes and runs are taken from it, and a different order is refused.
+        keypoints: the feature that holds the keypoints of an image, which are moved in the same way.
+        multi_hot: the feature of kind ``label`` whose lists of classes come as vectors of shape
+            ``(batch_size, num_classes)``, float32: 1 for each class of the example, else 0.
         sample_weights: the weight of each example: "balanced" as in ``class_weights``, weights by name or
             number of the class, or the name of a feature that holds one number for each example.
         map_fn: called in the graph for each example before batches are made, as ``map_fn(example, seed)``: a
@@ -108,15 +97,12 @@ class ReadOptions:
             is an error where the least does not fit.
     """
 
-    shuffle: Shuffle | None = None
     epochs: int | None = 1
-    remainder: Remainder = "drop"
-    take: int | Part | None = None
-    classes: Classes | None = None
     select: Sequence[str] | None = None
     image: Image | Mapping[str, Image] | None = None
     boxes: Boxes | None = None
-    start: Position | Tracker | None = None
+    keypoints: Keypoints | None = None
+    multi_hot: str | None = None
     sample_weights: SampleWeights | None = None
     map_fn: Callable[..., object] | None = None
     class_names: Sequence[str] | None = None
@@ -166,6 +152,9 @@ class LoadOptions(ReadOptions):
         check_classes(self.classes)
         check_images(self.image)
         check_type("boxes", self.boxes, Boxes)
+        check_type("keypoints", self.keypoints, Keypoints)
+        if not isinstance(self.multi_hot, (str, type(None))):
+            raise OptionsError("multi-hot-feature", name=self.multi_hot, lists=[])
         if not isinstance(self.start, (Position, Tracker, type(None))):
             raise OptionsError("start-type", start=self.start)
         _check_sample_weights(self.sample_weights)
@@ -182,6 +171,8 @@ class LoadOptions(ReadOptions):
         """Raise if options contradict each other."""
         if self.boxes is not None and self.image is None:
             raise OptionsError("boxes-no-image")
+        if self.keypoints is not None and self.image is None:
+            raise OptionsError("keypoints-no-image")
         if self.on_damage == "skip" and self.remainder != "pad":
             raise OptionsError("skip-without-pad", remainder=self.remainder)
         if isinstance(self.path, Mix):
@@ -263,20 +254,26 @@ def takes(
 
     def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
         own = _signature(options)
-        name = function.__name__
+        name = function.__qualname__.removesuffix(".__init__")
+        # self, if it is a constructor
+        *before, _ = inspect.signature(function).parameters.values()
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            given = args[len(before) :]
             try:
                 # an unknown name first, since it may be a missing one that is misspelled
-                own.bind_partial(*args, **kwargs)
-                own.bind(*args, **kwargs)
+                own.bind_partial(*given, **kwargs)
+                own.bind(*given, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{name}() {error}") from None
-            return function(options(*args, **kwargs))
+            chosen = options(*given, **kwargs)  # type: ignore[arg-type]
+            return function(*args[: len(before)], chosen)  # type: ignore[arg-type,call-arg]
 
         returned = inspect.signature(function).return_annotation
-        call.__signature__ = own.replace(return_annotation=returned)  # type: ignore[attr-defined]
+        call.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[*before, *own.parameters.values()], return_annotation=returned
+        )
         call.__annotations__ = {each.name: each.annotation for each in own.parameters.values()}
         if function.__doc__ is not None:
             call.__doc__ = function.__doc__.replace("{options}", _documented(options).strip())
@@ -285,18 +282,29 @@ def takes(
     return decorate
 
 
+def constructor(
+    options: Callable[P, Options],
+) -> Callable[[Callable[[Self, Options], None]], Callable[Concatenate[Self, P], None]]:
+    """Return the decorator of ``takes`` for an ``__init__``."""
+    return takes(options)  # type: ignore[arg-type,return-value]
+
+
 def _signature(options: Callable[..., object]) -> inspect.Signature:
-    """Return the signature of a dataclass, with the fields of its bases last."""
+    """Return the signature of a dataclass: its own fields, then those of its bases, the deepest first."""
     parameters = inspect.signature(options).parameters
-    classes = [each for each in getattr(options, "__mro__", ()) if is_dataclass(each)]
-    names = [name for each in classes for name in each.__annotations__ if name in parameters]
-    return inspect.Signature([parameters[name] for name in names])
+    names = [name for each in _in_order(options) for name in each.__annotations__ if name in parameters]
+    # sorted: those of a base may be positional
+    return inspect.Signature(sorted((parameters[name] for name in names), key=lambda each: each.kind))
+
+
+def _in_order(options: object) -> list[type]:
+    own, *bases = (each for each in getattr(options, "__mro__", ()) if hasattr(each, "__dataclass_fields__"))
+    return [own, *reversed(bases)]
 
 
 def _documented(options: object) -> str:
-    """Return the documentation of the fields of a dataclass, those of its bases last."""
-    classes = [each for each in getattr(options, "__mro__", ()) if is_dataclass(each)]
-    sections = ((each.__doc__ or "").partition("    Attributes:\n")[2] for each in classes)
+    """Return the documentation of the fields of a dataclass, in the order of its signature."""
+    sections = ((each.__doc__ or "").partition("    Attributes:\n")[2] for each in _in_order(options))
     return "\n".join(section.partition("\n\n")[0].rstrip() for section in sections)
 
 

@@ -18,7 +18,7 @@ from tfshards.loader.options.validation import (
     check_seed,
     is_integer,
 )
-from tfshards.schemas import OptionsError
+from tfshards.schemas import Feature, OptionsError, Schema
 
 Classes: TypeAlias = "Sequence[str] | Sequence[int] | Mapping[str, float] | Mapping[int, float]"
 
@@ -204,3 +204,19 @@ class Tracker(Protocol):
     def load_from_here(self, order: Facts, steps_per_epoch: int, epochs: int | None) -> None:
         """Attach a dataset that starts at this position."""
         ...
+
+
+def select_features(schema: Schema, select: Sequence[str] | None) -> tuple[Feature, ...]:
+    """Return the features to deliver, in order: those named in ``select``, or all."""
+    if select is not None and not isinstance(select, (tuple, list)):
+        raise OptionsError("select-type", select=select)
+    names = schema.names if select is None else tuple(select)
+    known = f"the features are {', '.join(map(repr, schema.names))}"
+    if not names:
+        raise OptionsError("select-empty", select=select, known=known)
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise OptionsError("select-feature-unknown", names=tuple(names), unknown=unknown[0], known=known)
+    if len(set(names)) < len(names):
+        raise OptionsError("select-repeated", names=tuple(names))
+    return tuple(schema[name] for name in names)

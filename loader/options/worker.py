@@ -123,3 +123,10 @@ class Worker:
             listed = ", ".join(f"{name}: {index} of {count}" for name, (index, count) in found.items())
             raise OptionsError("environment-contradicts", listed=listed, remedy=_REMEDY)
         return cls(*next(iter(found.values()), (0, 1)))
+
+
+def num_cpus() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The order of an epoch as arithmetic in the graph, and all randomness of the loader."""
+"""The order of an epoch as arithmetic, in NumPy or in the graph, and all randomness of the loader."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from tfshards.loader.graph.intervals import cut_at_multiples
-from tfshards.loader.graph.raw_ops import gather
+from tfshards.loader.order.intervals import cut_at_multiples
+from tfshards.loader.order.ops import NUMPY, Array, Ops
 from tfshards.schemas.digests import LAST_SHIFT, ROUNDS, STEP
 
 # The uses of a hash; each is the first word after the seed, so that no two uses get the same bits.
@@ -23,46 +22,40 @@ def order_seed(seed: int, build_id: str) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def random_bits(seed: int, *words: tf.Tensor | int) -> tf.Tensor:
+def random_bits(ops: Ops, seed: int, *words: Array) -> Array:
     """Return 63 random bits (int64, not negative) for each combination of the broadcast ``words`` (int64).
 
     Each word is added to the state, and the state is mixed by the finalizer of SplitMix64 (Steele, Lea and
     Flood, doi:10.1145/2660193.2660195), after Vigna's public-domain ``splitmix64.c``.
     """
-    return as_bits(hashed(seed % 2**64, *words))
+    return as_bits(ops, hashed(ops, seed % 2**64, *words))
 
 
-def hashed(state: tf.Tensor | int, *words: tf.Tensor | int) -> tf.Tensor | int:
-    """Return the state after these words: a Python integer if all of them are integers."""
-    for word in words:
-        if isinstance(state, int) and isinstance(word, int):
-            state = (state + word + STEP) % 2**64
-            for shift, factor in ROUNDS:
-                state = (state ^ state >> shift) * factor % 2**64
-            state ^= state >> LAST_SHIFT
-        else:
-            word = tf.cast(tf.convert_to_tensor(word, tf.int64), tf.uint64)
-            state = _splitmix64(tf.convert_to_tensor(state, tf.uint64) + word)
+def hashed(ops: Ops, state: Array, *words: Array) -> Array:
+    """Return the state after these words: a Python integer if all of them are integers, else uint64."""
+    # arrays wrap around, as they should, but NumPy warns about scalars
+    with np.errstate(over="ignore"):
+        for word in words:
+            if isinstance(state, int) and isinstance(word, int):
+                state = (state + word + STEP) % 2**64
+                for shift, factor in ROUNDS:
+                    state = (state ^ state >> shift) * factor % 2**64
+                state ^= state >> LAST_SHIFT
+            else:
+                state = ops.unsigned(state) + ops.unsigned(word) + np.uint64(STEP)
+                for shift, factor in ROUNDS:
+                    state = (state ^ ops.shifted(state, shift)) * np.uint64(factor)
+                state = state ^ ops.shifted(state, LAST_SHIFT)
     return state
 
 
-def as_bits(state: tf.Tensor | int) -> tf.Tensor:
+def as_bits(ops: Ops, state: Array) -> Array:
     """Return the upper 63 bits of a state, int64."""
-    if isinstance(state, int):
-        return tf.constant(state >> 1, tf.int64)
-    return tf.cast(tf.bitwise.right_shift(state, tf.constant(1, tf.uint64)), tf.int64)
-
-
-def _splitmix64(state: tf.Tensor) -> tf.Tensor:
-    state = state + tf.constant(STEP, tf.uint64)
-    for shift, factor in ROUNDS:
-        shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
-        state = (state ^ shifted) * tf.constant(factor, tf.uint64)
-    return state ^ tf.bitwise.right_shift(state, tf.constant(LAST_SHIFT, tf.uint64))
+    return ops.signed(ops.shifted(ops.unsigned(state), 1))
 
 
 class Epoch(NamedTuple):
-    """One epoch in the graph.
+    """One epoch.
 
     Attributes:
         number: scalar int64.
@@ -71,9 +64,9 @@ class Epoch(NamedTuple):
             without lanes.
     """
 
-    number: tf.Tensor
-    runs: tf.Tensor
-    entries: tf.Tensor
+    number: Array
+    runs: Array
+    entries: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +77,7 @@ class RunOrder:
         run: the number of neighbors that stay together; 0 for the stored order.
         lanes: number of lanes of an epoch; 0 by steps.
         is_entered: whether lanes are entered at random ranks, if they have at least two.
+        ops: the library that computes it.
     """
 
     num_positions: int
@@ -91,45 +85,58 @@ class RunOrder:
     seed: int
     lanes: int
     is_entered: bool
+    ops: Ops = NUMPY
 
     @property
     def num_runs(self) -> int:
         """The runs of an epoch; 0 for the stored order."""
         return -(-self.num_positions // self.run) if self.run else 0
 
-    def epoch(self, number: tf.Tensor) -> Epoch:
+    def epoch(self, number: Array) -> Epoch:
         """Return the epoch with this number, scalar int64; all readers of the epoch share the result."""
-        entries = tf.zeros([self.lanes], tf.int64)
+        ops, zero = self.ops, np.int64(0)
+        entries = ops.full(self.lanes, zero)
         if not self.num_runs:
-            return Epoch(number, tf.zeros([0], tf.int64), entries)
+            return Epoch(number, ops.full(0, zero), entries)
         whole = self.num_positions // self.run
         # A lane that is entered at a random rank has two nonempty pieces.
         entered = self.lanes if self.is_entered and self.num_positions >= 2 * self.lanes else 0
         # random_bits(seed, use, epoch, run or lane), hashed together because that traces fewer operations.
-        uses = [hashed(self.seed, use) for use in (RUNS, LANES, ROTATION)]
-        of_run, of_lane, rotation = tf.unstack(hashed(tf.constant(np.array(uses, np.uint64)), number))
-        words = tf.range(max(whole, entered), dtype=tf.int64)
-        states = tf.concat([tf.fill([whole], of_run), tf.fill([entered], of_lane)], axis=0)
-        bits = as_bits(hashed(states, tf.concat([words[:whole], words[:entered]], axis=0)))
-        of_runs, of_lanes = tf.split(bits, [whole, entered])
-        # The indices that sort them; ties keep their order.
-        moved = tf.cast(tf.math.top_k(-of_runs, whole).indices, tf.int64)
+        uses = np.array([hashed(ops, self.seed, use) for use in (RUNS, LANES, ROTATION)], np.uint64)
+        of_run, of_lane, rotation = ops.unstack(hashed(ops, uses, number))
+        words = ops.arange(max(whole, entered))
+        states = ops.concat([ops.full(whole, of_run), ops.full(entered, of_lane)])
+        bits = as_bits(ops, hashed(ops, states, ops.concat([words[:whole], words[:entered]])))
+        of_runs, of_lanes = ops.split(bits, [whole, entered])
+        moved = ops.ascending(of_runs)
         if self.num_positions % self.run:
             # A shorter last run stays at the end of the epoch.
-            moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)
-        runs = (as_bits(rotation) + moved * self.run) % self.num_positions
+            moved = ops.concat([moved, np.array([whole], np.int64)])
+        runs = (as_bits(ops, rotation) + moved * self.run) % self.num_positions
         if entered:
             bounds = np.arange(self.lanes + 1, dtype=np.int64) * self.num_positions // self.lanes
             entries = 1 + of_lanes % (np.diff(bounds) - 1)
         return Epoch(number, runs, entries)
 
-    def members(self, epoch: Epoch, ranks: tf.Tensor) -> tf.Tensor:
+    def members(self, epoch: Epoch, ranks: Array) -> Array:
         """Return the members of these ranks, int64 vectors."""
         if not self.run:
             return ranks
-        return (gather(epoch.runs, ranks // self.run) + ranks % self.run) % self.num_positions
+        firsts = self.ops.gather(epoch.runs, ranks // self.run)
+        return (firsts + ranks % self.run) % self.num_positions
 
-    def intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def ranks(self, epoch: Epoch, members: Array) -> Array:
+        """Return the ranks of these members, int64 vectors: the inverse of ``members``, in NumPy only."""
+        if not self.num_runs:
+            return members
+        rotation = random_bits(NUMPY, self.seed, ROTATION, epoch.number) % self.num_positions
+        # the places of runs in run order, by their numbers in the order of members
+        places = np.empty(self.num_runs, np.int64)
+        places[(epoch.runs - rotation) % self.num_positions // self.run] = np.arange(self.num_runs)
+        run, within = np.divmod((members - rotation) % self.num_positions, self.run)
+        return places[run] * self.run + within
+
+    def intervals(self, epoch: Epoch, starts: Array, counts: Array) -> tuple[Array, Array]:
         """Return the intervals of neighbors that have the ranks ``[start, start + count)``, int64 vectors.
 
         They are first members and counts. An interval may pass the end of the circle; it then continues with
@@ -137,27 +144,5 @@ class RunOrder:
         """
         if not self.run:
             return starts, counts
-        firsts, lengths = cut_at_multiples(starts, counts, self.run)
+        firsts, lengths = cut_at_multiples(self.ops, starts, counts, self.run)
         return self.members(epoch, firsts), lengths
-
-
-def lane_ranks(
-    begins: tf.Tensor, ends: tf.Tensor, entries: tf.Tensor, starts: tf.Tensor, counts: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the ranks of the positions ``[start, start + count)`` of lanes: two intervals for each lane.
-
-    Args:
-        begins: shape ``(n,)`` int64: the first rank of each lane.
-        ends: shape ``(n,)`` int64: the rank after its last one.
-        entries: shape ``(n,)`` int64: the number of ranks after its first at which each lane is entered.
-        starts: shape ``(n,)`` int64.
-        counts: shape ``(n,)`` int64.
-
-    Returns:
-        Starts and counts, shape ``(n, 2)`` int64 each: up to the end of the lane, then from its beginning;
-        either may be empty.
-    """
-    bounds = tf.stack([starts + entries, starts + entries + counts])
-    pieces = tf.stack([tf.minimum(bounds, ends), tf.maximum(bounds, ends) - (ends - begins)], axis=2)
-    starts, stops = tf.unstack(pieces)
-    return starts, stops - starts

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import ORDER_FACTS, Facts, Mix, Part, Position, Shuffle
@@ -20,7 +19,6 @@ from tfshards.loader.order.population import (
     Groups,
     Members,
     Population,
-    Ranges,
     grouped,
     quotas_of,
     ranges_of,
@@ -49,6 +47,12 @@ def order_facts(
         "run": assignment.run,
         "lanes": assignment.lanes,
     }
+
+
+def facts_of(options: LoadOptions, source: OpenSplit, plan: ReadPlan) -> Facts:
+    """Return the facts that the order of a plan depends on."""
+    shuffle = kept_shuffle(options.shuffle, options.begin.order)
+    return order_facts(source, plan.population, plan.assignment, shuffle)
 
 
 def kept_shuffle(shuffle: Shuffle | None, order: Facts | None) -> Shuffle | None:
@@ -126,18 +130,21 @@ def choose_population(options: LoadOptions, source: OpenSplit) -> Population:
     if classes is None:
         _check_take_fits(take, num_examples, source.label)
         return ranges_of(num_examples, take)
-    if source.manifest.schema.label is None:
+    schema = source.manifest.schema
+    if schema.label is None and (
+        isinstance(classes, Mapping) or not any(each.kind == "label" for each in schema.features)
+    ):
         raise OptionsError("classes-no-label", label=source.label)
     numbers = [_class_number(source, name) for name in classes]
-    labels = source.labels()
     if isinstance(classes, Mapping):
+        labels = source.labels()
         members = [taken(np.flatnonzero(labels == number), part) for number in numbers]
         return _resampled(members, classes, take, source)
-    chosen = np.flatnonzero(np.isin(labels, numbers))
+    chosen = np.flatnonzero(source.having(numbers))
     if not len(chosen):
         raise OptionsError("classes-no-examples", label=source.label, classes=list(classes))
     _check_take_fits(take, len(chosen), f"{source.label} with classes={list(classes)!r}")
-    return Members(tf.constant(taken(chosen, take), tf.int64))
+    return Members(taken(chosen, take))
 
 
 def _resampled(
@@ -205,7 +212,7 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
 
     Options that do not fit the dataset, or the run that they resume, are an OptionsError.
     """
-    population, begin, split = choose_population(options, source), options.begin, source.split
+    begin, split = options.begin, source.split
     stored = Stored(
         max(1.0, split.record_bytes / max(1, split.num_examples)),
         len(split.shards),
@@ -213,9 +220,10 @@ def make_plan(options: LoadOptions, source: OpenSplit) -> ReadPlan:
         is_compressed=source.manifest.compression != "none",
     )
     is_full = options.shuffle is not None and options.shuffle.how == "full"
-    if stored.is_compressed and (is_full or not isinstance(population, Ranges)):
+    if stored.is_compressed and (is_full or options.classes is not None or isinstance(options.path, Mix)):
         # all records before each one would be decompressed
         raise OptionsError("compressed-random")
+    population = choose_population(options, source)
     check_workers(begin.order, options.batch_size, options.this_worker)
     shuffle = kept_shuffle(options.shuffle, begin.order)
     assignment = assign(

@@ -8,48 +8,20 @@ is read again, from the beginning, to find the damaged record.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfshards.loader.graph.intervals import found, repeated
+from tfshards.loader.graph.ops import first_after
 from tfshards.loader.graph.raw_ops import fail, gather, not_inlined, tfrecord_dataset, without_autograph
 from tfshards.loader.graph.stages import call_method, flat_mapped, mapped
+from tfshards.loader.records.located import RecordIntervals
 from tfshards.loader.records.shards import BUFFER_BYTES, Shards
 from tfshards.schemas.index import FRAME_OVERHEAD
 
-# Used instead of an example's number for a record that only pads a batch.
-PADDING = -2
 # This number minus that of an interval's first example means a record of it that could not be read.
 _MISSING = -3
 # Takes the place of a record that is not there: no ``tf.train.Example`` consists of a single byte.
 MISSING = b"\xff"
-
-
-class RecordIntervals(NamedTuple):
-    """Intervals of records, each in one shard, as int64 vectors.
-
-    Attributes:
-        firsts: the index of the first record in the shard.
-        numbers: the number of the first example, or ``PADDING`` for a single record that fills a batch.
-    """
-
-    shards: tf.Tensor
-    firsts: tf.Tensor
-    counts: tf.Tensor
-    numbers: tf.Tensor
-
-
-def cut_at_blocks(intervals: RecordIntervals, unit: int) -> RecordIntervals:
-    """Split intervals at the multiples of ``unit`` records of their shards; none may be empty."""
-    shards, firsts, counts, numbers = intervals
-    blocks = firsts // unit
-    index, within = repeated((firsts + counts - 1) // unit - blocks + 1)
-    begins = (gather(blocks, index) + within) * unit
-    starts = gather(firsts, index)
-    low = tf.maximum(starts, begins)
-    high = tf.minimum(starts + gather(counts, index), begins + unit)
-    return RecordIntervals(gather(shards, index), low, high - low, gather(numbers, index) + low - starts)
 
 
 def read_intervals(
@@ -147,7 +119,7 @@ def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
 
 def _explain(paths: tf.Tensor, sizes: tf.Tensor, compression: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """Return a message about what is wrong with the shard of the example ``number``."""
-    shard = tf.squeeze(found(tf.cumsum(sizes), tf.expand_dims(number, 0)))
+    shard = tf.squeeze(first_after(tf.cumsum(sizes), tf.expand_dims(number, 0)))
     path, end = gather(paths, shard), gather(sizes, shard)
     records = mapped(
         tfrecord_dataset(path, compression, BUFFER_BYTES, None).take(end),

@@ -2,68 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from tfshards.loader.graph.intervals import cut_at_multiples, repeated, split
+from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.graph.raw_ops import gather
 from tfshards.loader.graph.stages import flat_mapped
 from tfshards.loader.order.epoch import Epoch
+from tfshards.loader.order.intervals import cut_at_multiples
 from tfshards.loader.order.plan import ReadPlan
 from tfshards.loader.order.population import Ranges
-from tfshards.loader.records.intervals import PADDING, RecordIntervals, cut_at_blocks, read_intervals
+from tfshards.loader.order.steps import PADDING
+from tfshards.loader.records.intervals import read_intervals
+from tfshards.loader.records.located import (
+    RecordIntervals,
+    interval_table,
+    read_ranges,
+    record_intervals,
+    run_intervals,
+)
 from tfshards.loader.records.shards import Shards
-
-
-@dataclass(frozen=True, eq=False)
-class IntervalTable:
-    """Consecutive intervals of members, each in one shard; none is empty.
-
-    Attributes:
-        ends: shape ``(n,)`` int64: the member after the last one of each interval.
-        columns: shape ``(n, 3)`` int64: the shard, and the numbers added to a member to get its record in the
-            shard and its example number.
-        is_bad: shape ``(n,)``: whether the records are damaged.
-    """
-
-    ends: npt.NDArray[np.int64]
-    columns: npt.NDArray[np.int64]
-    is_bad: npt.NDArray[np.bool_]
-
-
-def interval_table(shards: Shards, ranges: Ranges | None = None, *, circular: bool = False) -> IntervalTable:
-    """Return the intervals of the members of ``ranges``, or of all examples."""
-    num_examples = int(shards.sizes.sum())
-    starts = np.zeros(1, np.int64) if ranges is None else ranges.starts
-    sizes = np.array([num_examples], np.int64) if ranges is None else ranges.sizes
-    range_ends = np.cumsum(sizes)
-    shard_ends = np.cumsum(shards.sizes)
-    cuts = np.concatenate([shard_ends, shards.bad_starts, shards.bad_ends])
-    # the ranges that contain the cuts, if any
-    around = np.maximum(np.searchsorted(starts, cuts, side="right") - 1, 0)
-    within = cuts - starts[around]
-    inside = (within >= 0) & (within < sizes[around])
-    cuts = (within + (range_ends - sizes)[around])[inside]
-    edges = np.unique(np.concatenate([[0], range_ends, cuts]))
-    begins = edges[:-1]
-    around = np.searchsorted(range_ends, begins, side="right")
-    to_number = (starts - (range_ends - sizes))[around]
-    numbers = begins + to_number
-    shard = np.searchsorted(shard_ends, numbers, side="right")
-    columns = np.stack([shard, to_number - shards.bases[shard], to_number], axis=1).astype(np.int64)
-    num_bad_starts, num_bad_ends = (
-        np.searchsorted(bounds, numbers, side="right") for bounds in (shards.bad_starts, shards.bad_ends)
-    )
-    ends, is_bad, num_members = edges[1:], num_bad_starts > num_bad_ends, int(sizes.sum())
-    if circular:
-        # all members twice, as for a circle
-        ends, is_bad = np.append(ends, ends + num_members), np.tile(is_bad, 2)
-        columns = np.concatenate([columns, columns - num_members * np.array([0, 1, 1])])
-    return IntervalTable(ends, columns, is_bad)
-
 
 # Number of runs whose intervals are computed together: a million of them would take hundreds of MB.
 BLOCK_RUNS = 1024
@@ -79,9 +38,18 @@ SHORT_BUFFER_BYTES = 4 << 10
 SORTED_BYTES = 16 << 10
 
 
+def on_graph(plan: ReadPlan) -> ReadPlan:
+    """Return a plan whose order is computed in the graph, which holds large populations once."""
+    population = plan.population
+    if not isinstance(population, Ranges):
+        names = [field.name for field in fields(population)]
+        population = replace(population, **{name: tf.constant(getattr(population, name)) for name in names})
+    return replace(plan, population=population, order=replace(plan.order, ops=GRAPH))
+
+
 @dataclass(frozen=True)
 class RecordReader:
-    """Reads the records of a worker's epochs.
+    """Reads the records of a worker's epochs, of a plan that is ``on_graph``.
 
     Attributes:
         numbered: whether records come with their numbers, as padding, random augmentation and fetchers need.
@@ -98,14 +66,16 @@ class RecordReader:
 
         The elements are as in ``read_intervals``; ``num_padding`` is None if no epoch has padding.
         """
-        ranges = self._ranges
+        ranges = read_ranges(self.plan)
         unit = self._unit if ranges is None else self.plan.order.run * BLOCK_RUNS
 
         def read(starts: tf.Tensor, counts: tf.Tensor) -> tf.data.Dataset:
             if ranges is None:
                 members = self.plan.order.members(epoch, tf.squeeze(starts) + tf.range(tf.squeeze(counts)))
-                return self._read_numbers(epoch, self.plan.population.numbers(epoch.number, members))
-            return self._records(self.shards, self.run_intervals(epoch, starts, counts), epoch)
+                return self._read_numbers(epoch, self.plan.population.numbers(GRAPH, epoch.number, members))
+            return self._records(
+                self.shards, run_intervals(self.shards, self.plan, epoch, starts, counts), epoch
+            )
 
         # few by steps
         lane_ranks = (
@@ -114,28 +84,16 @@ class RecordReader:
         if ranges is not None and lane_ranks <= unit:
             records = read(starts, counts)
         else:
-            units = tf.data.Dataset.from_tensor_slices(cut_at_multiples(starts, counts, unit))
+            units = tf.data.Dataset.from_tensor_slices(cut_at_multiples(GRAPH, starts, counts, unit))
             records = flat_mapped(units, lambda *each: read(*(tf.expand_dims(number, 0) for number in each)))
         if num_padding is None:
             return records
         return records.concatenate(self._records(self.shards, self._padding(num_padding), epoch))
 
     @property
-    def reads_runs(self) -> bool:
-        """Whether neighbors in the order are read together; otherwise each example is read by itself."""
-        return self._ranges is not None
-
-    def run_intervals(self, epoch: Epoch, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
-        """Return the records of the ranks ``[start, start + count)``, int64 vectors, if ``reads_runs``."""
-        members, lengths = self.plan.order.intervals(epoch, starts, counts)
-        table = interval_table(self.shards, self._ranges, circular=True)
-        found = self.record_intervals(table, members, lengths)
-        return cut_at_blocks(found, self.shards.unit) if self.shards.unit else found
-
-    @property
     def unit_bytes(self) -> tuple[int, int]:
         """The bytes of records that each open stream holds, and the additional ones while it reads a unit."""
-        if self._ranges is not None or self.plan.record_bytes >= SORTED_BYTES:
+        if read_ranges(self.plan) is not None or self.plan.record_bytes >= SORTED_BYTES:
             return 0, 0
         # held in the order of the epoch and as single elements; while reading, also with the skipped records
         read = min(self._bridge * self._unit, int(self.shards.sizes.sum()))
@@ -145,15 +103,6 @@ class RecordReader:
     def _bridge(self) -> int:
         """The largest distance between two records that are read together."""
         return max(1, min(BRIDGE_RECORDS, int(BRIDGE_BYTES / self.plan.record_bytes)))
-
-    @property
-    def _ranges(self) -> Ranges | None:
-        """The population, if it is read run by run in the files' order."""
-        return (
-            self.plan.population
-            if isinstance(self.plan.population, Ranges) and self.plan.order.run != 1
-            else None
-        )
 
     @property
     def _unit(self) -> int:
@@ -166,32 +115,18 @@ class RecordReader:
         columns = (tf.fill([count], tf.constant(each, tf.int64)) for each in (shard, record, 1, PADDING))
         return RecordIntervals(*columns)
 
-    def record_intervals(self, table: IntervalTable, starts: tf.Tensor, counts: tf.Tensor) -> RecordIntervals:
-        """Return the records of the members ``[start, start + count)``; padding replaces damaged ones."""
-        _, row, starts, counts = split(table.ends, starts, counts)
-        shard, to_record, to_number = tf.unstack(gather(table.columns, row), axis=1)
-        intervals = RecordIntervals(shard, starts + to_record, counts, starts + to_number)
-        if not table.is_bad.any():
-            return intervals
-        bad = gather(table.is_bad, row)
-        index, _ = repeated(tf.where(bad, counts, tf.ones_like(counts)))
-        padding = self._padding(tf.reduce_sum(tf.ones_like(index)))
-        bad = gather(bad, index)
-        both = zip(intervals, padding, strict=True)
-        return RecordIntervals(*(tf.where(bad, filling, gather(real, index)) for real, filling in both))
-
     def _read_numbers(self, epoch: Epoch, numbers: tf.Tensor) -> tf.data.Dataset:
         """Return the records of the examples ``numbers``, shape ``(n,)`` int64, in this order."""
         table = interval_table(self.shards)
         shards = replace(self.shards, buffer_bytes=min(self.shards.buffer_bytes, SHORT_BUFFER_BYTES))
         if self.plan.record_bytes >= SORTED_BYTES:
             starts, counts = _neighbors(numbers, 1)
-            return self._records(shards, self.record_intervals(table, starts, counts), epoch)
+            return self._records(shards, record_intervals(GRAPH, shards, table, starts, counts), epoch)
         once, _ = tf.unique(tf.sort(numbers))
         starts, counts = _neighbors(once, self._bridge)
         interval = tf.searchsorted(starts, numbers, side="right") - 1
         rows = numbers - gather(starts, interval) + gather(tf.cumsum(counts, exclusive=True), interval)
-        read = self._records(shards, self.record_intervals(table, starts, counts), epoch)
+        read = self._records(shards, record_intervals(GRAPH, shards, table, starts, counts), epoch)
         found = read.batch(tf.reduce_sum(counts)).get_single_element()
         return tf.data.Dataset.from_tensor_slices(
             tf.nest.map_structure(lambda each: tf.gather(each, rows), found)

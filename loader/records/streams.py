@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
-import numpy as np
 import tensorflow as tf
 
-from tfshards.loader.graph.raw_ops import count_up, gather, new_counter, not_inlined
+from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.graph.raw_ops import count_up, new_counter, not_inlined
 from tfshards.loader.graph.stages import flat_mapped, interleaved, mapped
-from tfshards.loader.order.assignment import Assignment, lane_start
-from tfshards.loader.order.epoch import Epoch, lane_ranks
+from tfshards.loader.order.epoch import Epoch
+from tfshards.loader.order.ranks import Ranks, ranks_of_lanes, ranks_of_steps
 from tfshards.loader.records.intervals import MISSING, explained, fail_unless
 from tfshards.loader.records.record_reader import RecordReader
 
 # By steps: the number of streams that are open and read at the same time.
 STREAMS_OPEN = 2
-
-# Intervals of ranks: vectors of starts and of counts.
-_Ranks: TypeAlias = "tuple[tf.Tensor, tf.Tensor]"
 
 
 def read_groups(records: RecordReader) -> tf.data.Dataset:
@@ -82,7 +78,7 @@ def _read_lanes(records: RecordReader, epoch: Epoch, reader: tf.Tensor, step: tf
     assignment = records.plan.assignment
     num_lanes = assignment.worker_lanes // assignment.num_readers
     rows = assignment.rows_per_lane
-    ranks, missing = ranks_of_lanes(assignment, epoch, reader, step, assignment.num_steps)
+    ranks, missing = ranks_of_lanes(GRAPH, assignment, epoch, reader, step, assignment.num_steps)
     padding = () if assignment.remainder == "drop" else (missing,)
 
     def read(starts: tf.Tensor, counts: tf.Tensor, *padding: tf.Tensor) -> tf.data.Dataset:
@@ -92,35 +88,11 @@ def _read_lanes(records: RecordReader, epoch: Epoch, reader: tf.Tensor, step: tf
     read_rows = interleaved(each, read, cycle_length=num_lanes, block_length=rows)
     groups = read_rows.batch(assignment.group * rows * num_lanes)
 
-    def ranks_of(step: tf.Tensor, end: tf.Tensor) -> _Ranks:
-        (starts, counts), _ = ranks_of_lanes(assignment, epoch, reader, step, end)
+    def ranks_of(step: tf.Tensor, end: tf.Tensor) -> Ranks:
+        (starts, counts), _ = ranks_of_lanes(GRAPH, assignment, epoch, reader, step, end)
         return tf.reshape(starts, [-1]), tf.reshape(counts, [-1])
 
     return _of_epoch(groups, records, epoch, step, assignment.num_steps, ranks_of)
-
-
-def ranks_of_lanes(
-    assignment: Assignment, epoch: Epoch, reader: tf.Tensor, step: tf.Tensor, end: int | tf.Tensor
-) -> tuple[_Ranks, tf.Tensor]:
-    """Return the ranks that the lanes of a reader give to the steps ``[step, end)`` of an epoch.
-
-    Returns:
-        Starts and counts of two intervals for each lane, shape ``(lanes, 2)`` int64 each; and the number of
-        positions that each lane lacks, shape ``(lanes,)`` int64.
-    """
-    num_lanes = assignment.worker_lanes // assignment.num_readers
-    rows = assignment.rows_per_lane
-    lanes = range(assignment.lanes + 1)
-    bounds = np.array([lane_start(assignment.num_positions, assignment.lanes, lane) for lane in lanes])
-    # under a parameter server the index is only known in the graph
-    row = assignment.worker.index * assignment.num_readers + reader
-    begins, ends, entries = (
-        gather(tf.reshape(each, [-1, num_lanes]), row) for each in (bounds[:-1], bounds[1:], epoch.entries)
-    )
-    starts = begins + step * rows
-    wanted = (end - step) * rows
-    counts = tf.clip_by_value(ends - starts, 0, wanted)
-    return lane_ranks(begins, ends, entries, starts, counts), wanted - counts
 
 
 def _read_steps(records: RecordReader, epoch: Epoch, step: tf.Tensor) -> tf.data.Dataset:
@@ -128,27 +100,14 @@ def _read_steps(records: RecordReader, epoch: Epoch, step: tf.Tensor) -> tf.data
     assignment = records.plan.assignment
     batch_size, width = assignment.batch_size, tf.constant(assignment.chunk * assignment.group, tf.int64)
     end = tf.minimum(step + width, assignment.num_steps)
-    ranks, missing = _ranks_of_steps(assignment, step, end)
+    ranks, missing = ranks_of_steps(GRAPH, assignment, step, end)
     padding = None if assignment.remainder == "drop" else tf.reduce_sum(missing)
     groups = records.read(epoch, *ranks, padding).batch(assignment.group * batch_size)
 
-    def ranks_of(step: tf.Tensor, end: tf.Tensor) -> _Ranks:
-        return _ranks_of_steps(assignment, step, end)[0]
+    def ranks_of(step: tf.Tensor, end: tf.Tensor) -> Ranks:
+        return ranks_of_steps(GRAPH, assignment, step, end)[0]
 
     return _of_epoch(groups, records, epoch, step, end, ranks_of)
-
-
-def _ranks_of_steps(assignment: Assignment, step: tf.Tensor, end: tf.Tensor) -> tuple[_Ranks, tf.Tensor]:
-    """Return the ranks of the steps ``[step, end)``, by steps, and the number that each interval lacks."""
-    batch_size, steps = assignment.batch_size, end - step
-    if assignment.worker.count == 1:
-        starts, wanted = (tf.expand_dims(each * batch_size, 0) for each in (step, steps))
-    else:
-        starts = tf.range(step, step + steps) * assignment.global_batch_size
-        starts += assignment.worker.index * batch_size
-        wanted = tf.fill([steps], tf.constant(batch_size, tf.int64))
-    counts = tf.clip_by_value(tf.cast(assignment.num_positions, tf.int64) - starts, 0, wanted)
-    return (starts, counts), wanted - counts
 
 
 def _of_epoch(
@@ -157,7 +116,7 @@ def _of_epoch(
     epoch: Epoch,
     begin: tf.Tensor,
     end: int | tf.Tensor,
-    ranks_of: Callable[[tf.Tensor, tf.Tensor], _Ranks],
+    ranks_of: Callable[[tf.Tensor, tf.Tensor], Ranks],
 ) -> tf.data.Dataset:
     """Return the epoch with each group of the steps ``[begin, end)``, after checking those without numbers.
 

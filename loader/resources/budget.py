@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tfshards.loader.examples.batches import Ahead
 from tfshards.loader.examples.content import Content
 from tfshards.loader.options.image import Image
 from tfshards.loader.order.assignment import STREAM_BYTES
@@ -18,7 +18,8 @@ from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.shards import Shards
 from tfshards.loader.records.streams import STREAMS_OPEN
-from tfshards.schemas import OptionsError, Split
+from tfshards.loader.tensors.batches import Ahead, parse_examples
+from tfshards.schemas import Feature, OptionsError, Split
 from tfshards.schemas.index import HEADER_BYTES, MAX_RECORD_BYTES
 from tfshards.schemas.schema import ITEM_SIZES
 from tfshards.schemas.storage import read_range
@@ -41,25 +42,29 @@ def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
 
 
 def most_pixels(
-    source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64], names: Sequence[str]
-) -> dict[str, int]:
-    """Return the maximum number of pixels of each of the images ``names`` in the longest records.
+    source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64], features: Sequence[Feature]
+) -> tuple[dict[str, int], int]:
+    """Return the maximum number of pixels of each of the images ``features`` in the longest records.
+
+    The second value is the maximum number of images in a list.
 
     The first records of compressed shards are examined, since compressed shards can only be read from the
     start.
     """
-    found = dict.fromkeys(names, 1)
-    if not names:
-        return found
-    wanted = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+    found, count = {feature.name: 1 for feature in features}, 1
+    if not features:
+        return found, count
     for record in _records(source, shards, lengths):
         try:
-            images = tf.io.parse_single_example(record, wanted)
+            images = parse_examples(tf.constant([record]), features)
         except tf.errors.InvalidArgumentError:
             # a damaged record is reported when it is read
             continue
-        found |= {name: max(found[name], _pixels(encoded)) for name, encoded in images.items()}
-    return found
+        for name, values in images.items():
+            encoded = tf.reshape(values[0], [-1])
+            found[name] = max([found[name], *map(_pixels, encoded)])
+            count = max(count, len(encoded))
+    return found, count
 
 
 def _records(source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64]) -> Iterator[bytes]:
@@ -171,13 +176,18 @@ def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: ob
     """Return the sizes of what the pipeline processes."""
     plan, assignment, shards = reader.plan, reader.plan.assignment, reader.shards
     lengths = record_lengths(shards, source.split)
-    pixels = most_pixels(source, shards, lengths, tuple(content.images))
+    images = [each for each in content.features if each.name in content.images and not each.pixels]
+    pixels, count = most_pixels(source, shards, lengths, images)
+    # of arrays the pixels are known
+    pixels |= {
+        each.name: math.prod(side or 1 for side in each.shape[:2]) for each in content.features if each.pixels
+    }
     group = longest_records(lengths, assignment.group * assignment.batch_size)
     # the next streams are opened as well
     num_open = max(assignment.worker_lanes if assignment.lanes else 0, 2 * STREAMS_OPEN)
     held, more = reader.unit_bytes
     # there are as many readers of lanes as streams by steps
-    files = (shards.buffer_bytes + held) * num_open + more * STREAMS_OPEN
+    buffers = (shards.buffer_bytes + held) * num_open + more * STREAMS_OPEN
     # By lanes the next group is read ahead; by steps, the open streams and the next ones.
     stream = min(STREAM_BYTES, source.split.record_bytes)
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * stream
@@ -186,13 +196,13 @@ def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: ob
     return Sizes(
         batch_size=assignment.batch_size,
         group=group,
-        open_streams=files + ahead + fetched + _RUN_BYTES * plan.order.num_runs,
+        open_streams=buffers + ahead + fetched + _RUN_BYTES * plan.order.num_runs,
         decoding=sum(
             decoding_bytes(content.images[feature.name], pixels[feature.name], ITEM_SIZES[feature.dtype])
             for feature in content.features
             if feature.name in content.images
         ),
-        example=delivered_bytes(spec, longest),
+        example=delivered_bytes(spec, longest, count),
         by_example=content.by_example,
         num_steps=plan.num_steps,
     )
@@ -207,8 +217,14 @@ def longest_records(lengths: npt.NDArray[np.float64], count: int) -> int:
     return int(rounds * lengths.sum() + longest.sum())
 
 
-def delivered_bytes(spec: object, longest: int) -> int:
-    """Return the bytes of one example of ``spec``; ``longest`` is the size of the longest record."""
+def delivered_bytes(spec: object, longest: int, count: int = 1) -> int:
+    """Return the bytes of one example of ``spec``.
+
+    Args:
+        spec: its tensors.
+        longest: size of the longest record.
+        count: maximum number of images in a list.
+    """
     num_bytes = 0
     for tensor in tf.nest.flatten(spec):
         dtype = tensor.dtype
@@ -218,7 +234,10 @@ def delivered_bytes(spec: object, longest: int) -> int:
             or not tensor.shape.is_fully_defined()
         ):
             # values without a fixed size are as large as stored; small integers are stored in fewer bytes
-            num_bytes += longest * (1 if dtype == tf.string else dtype.size)
+            stored = longest * (1 if dtype == tf.string else dtype.size)
+            known = [dim for dim in (tensor.shape.dims or [])[1:] if dim.value]
+            images = count * prod(dim.value for dim in known) * dtype.size if len(known) == 3 else 0
+            num_bytes += max(stored, images)
         else:
             num_bytes += prod(tensor.shape) * dtype.size
     return num_bytes

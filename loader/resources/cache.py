@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tfshards.loader.integrity.files import remedy
 from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.shards import Shards
+from tfshards.loader.stored.frames import remedy
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.files import write_blocks_atomically
 from tfshards.schemas.locks import lock

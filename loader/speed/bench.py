@@ -14,13 +14,14 @@ import tensorflow as tf
 
 from tfshards.loader.examples.content import make_content
 from tfshards.loader.integrity.damaged import open_shards
-from tfshards.loader.options.image import Boxes, Image
+from tfshards.loader.options.boxes import Boxes, Keypoints
+from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.options.selection import Mix, Shuffle
 from tfshards.loader.order.plan import make_plan
 from tfshards.loader.order.source import OpenSplit, open_source
 from tfshards.loader.pipeline import is_numbered, load_dataset
-from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.record_reader import RecordReader, on_graph
 from tfshards.loader.records.streams import read_groups
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
@@ -134,6 +135,7 @@ def bench(
     select: Sequence[str] | None = None,
     shuffle: Shuffle | None = None,
     boxes: Boxes | None = None,
+    keypoints: Keypoints | None = None,
     map_fn: Callable[..., object] | None = None,
     seconds: float = 2.0,
 ) -> Speeds:
@@ -150,6 +152,7 @@ def bench(
         select: see ``load``.
         shuffle: see ``load``.
         boxes: see ``load``.
+        keypoints: see ``load``.
         map_fn: see ``load``.
         seconds: time to measure each stage; there are up to five.
 
@@ -173,6 +176,7 @@ def bench(
         select=select,
         shuffle=shuffle,
         boxes=boxes,
+        keypoints=keypoints,
         map_fn=map_fn,
         epochs=None,
     )
@@ -188,7 +192,7 @@ def bench(
             "bench-batch-size", batch_size=batch_size, num_examples=num_examples, label=source.label
         )
     disk = None if is_remote else _disk_rate(source, num_examples, seconds)
-    encoded = replace(options, image=None, boxes=None, map_fn=None)
+    encoded = replace(options, image=None, boxes=None, keypoints=None, map_fn=None)
     parsed = load_dataset(encoded)
 
     def of_batch(_: object) -> tf.Tensor:
@@ -200,7 +204,7 @@ def bench(
         records = rate_in_graph(load_dataset(replace(encoded, select=(smallest,))), of_batch, seconds)
     else:
         shards, numbered = open_shards(source, options), is_numbered(content, plan.assignment)
-        groups = read_groups(RecordReader(shards, plan, numbered)).prefetch(2)
+        groups = read_groups(RecordReader(shards, on_graph(plan), numbered)).prefetch(2)
         records = rate_in_graph(groups, lambda *group: tf.size(group[-1][-1][0]), seconds)
     loaded = load_dataset(options)
     stages: dict[str, Callable[[float], float]] = {

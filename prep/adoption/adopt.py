@@ -17,13 +17,7 @@ from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.views.table import (
-    LABELS_NAME,
-    foreign_views,
-    labels_files,
-    refresh_views,
-    view_problems,
-)
+from tfshards.prep.views.table import LABELS_NAME, foreign_views, labels_files, refresh_views, view_problems
 from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import BuildError, FormatError, InputError, Manifest, read_manifest
 from tfshards.schemas.build_area import foreign, write_files
@@ -158,8 +152,7 @@ def _scan_all(folder: AnyPath, chosen: ChosenFiles, roles: FeatureRoles) -> dict
 
     with Meter("adopt", chosen.num_bytes) as meter:
         scanned = in_threads(scan, chosen.paths, meter.add)
-    problems = [problem for one in scanned for problem in one.found.all_problems()]
-    if problems:
+    if problems := [problem for one in scanned for problem in one.found.all_problems()]:
         raise FormatError(f"{folder} cannot be adopted, nothing was written", problems)
     return dict(zip(chosen.paths, scanned, strict=True))
 
@@ -174,14 +167,10 @@ def _scan(folder: AnyPath, path: str, compression: Compression, roles: FeatureRo
     with suppress(RecordError):
         return Scanned(*scan_shard(folder, path, compression, look), found)
     # not while the error is handled, which keeps the record in memory
-    return Scanned(None, {}, _damaged(folder, path, compression, Findings(roles)))
-
-
-def _damaged(folder: AnyPath, path: str, compression: Compression, found: Findings) -> Findings:
-    """Return ``found`` with every fault of the records in a damaged file, sound records included."""
+    found = Findings(roles)
     for frame in read_frames(folder / path, compression):
         if frame.data is not None and frame.fault is None:
             found.look(path, frame.number, frame.offset, frame.data)
         else:
             found.note(path, f"record {frame.number} at byte {frame.offset}: {frame.fault}")
-    return found
+    return Scanned(None, {}, found)

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from tfshards.prep.adoption.infer import Inferred, infer, label_faults
 from tfshards.prep.adoption.record_files import ChosenFiles
 from tfshards.prep.adoption.seen import FeatureRoles, Findings
-from tfshards.prep.adoption.split_names import check_globs, parse_globs
+from tfshards.prep.adoption.split_names import parse_globs
 from tfshards.prep.adoption.tfds import Declared, tfds_class_names, tfds_folders, tfds_name, with_label
+from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import check_class_names, read_class_names
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
@@ -66,11 +69,11 @@ class AdoptOptions:
     allow_missing: bool = option(False, "accept that files of a numbered series are missing")
 
     def __post_init__(self) -> None:
-        check_globs(self.splits)
+        for fault in filter(None, map(name_fault, self.splits)):
+            raise OptionsError("split-name", fault=fault)
         check_class_names(self.class_names)
-        fault = name_fault(self.name) if self.name is not None else None
-        if fault:
-            raise OptionsError("dataset-name", fault=fault)
+        if self.name is not None and (wrong := name_fault(self.name)):
+            raise OptionsError("dataset-name", fault=wrong)
 
     def to_json(self) -> dict[str, Json]:
         """Return the options as the manifest records them."""
@@ -81,6 +84,8 @@ class AdoptOptions:
             "label": self.roles.label,
             "images": list(self.roles.images),
             "raw": {name: [dtype, list(shape)] for name, (dtype, shape) in self.roles.raw.items()},
+            **({"boxes": {**self.roles.boxes}} if self.roles.boxes else {}),
+            **({"keypoints": {**self.roles.keypoints}} if self.roles.keypoints else {}),
             "dropped": dropped,
             "allow_missing": self.allow_missing,
         }
@@ -133,8 +138,7 @@ def adopted_manifest(
     tfds = tfds_folders(folder, chosen.paths)
     folders = sorted({path.rpartition("/")[0] for path in chosen.paths})
     names, problems = _class_names(folder, folders, inferred, together, options)
-    problems = [*inferred.problems, *problems]
-    if problems:
+    if problems := [*inferred.problems, *problems]:
         raise InputError("adopt-faults", *(f"  {problem}" for problem in problems), folder=folder)
     schema = Schema(inferred.features, names)
     splits = {
@@ -144,10 +148,11 @@ def adopted_manifest(
         )
         for name, paths in chosen.splits.items()
     }
+    files = {name: [[shard.path, shard.digest] for shard in split.shards] for name, split in splits.items()}
     number = together.num_records
     return Manifest(
         name=options.name or _name(folder, tfds),
-        build_id=_build_id(schema, splits),
+        build_id=id_of(json.dumps([schema.to_json(), files])),
         schema=schema,
         splits=splits,
         totals=Totals(number, number),
@@ -165,40 +170,22 @@ def _class_names(
         fault = f"no feature is a label; name it with label=; the features are {known}"
         return (), [Problem("class_names=", fault)] if options.class_names is not None else []
     names = tuple(options.class_names or tfds_class_names(folder, folders, label.name))
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
         fault = f"TFDS names the class {twice[0]!r} twice; give class_names="
         return (), [Problem(f"feature {label.name!r}", fault)]
     return names, label_faults(found.features[label.name], label, names) if names else []
 
 
 def _label_counts(found: Sequence[Findings], schema: Schema) -> dict[str, int]:
-    if schema.label is None:
-        return {}
     # an empty file has no features
-    seen = [one.features[schema.label.name] for one in found if schema.label.name in one.features]
-    counts = Counter(label for one in seen for label in one.labels or ())
-    if not schema.class_names:
-        return {str(number): count for number, count in sorted(counts.items())}
-    if counts[-1] or not counts:
-        return {}
-    return {name: counts[number] for number, name in enumerate(schema.class_names)}
+    seen = [one.features.get(schema.label.name) for one in found] if schema.label else []
+    labels = [np.array(one.labels, np.int64) for one in seen if one and one.labels]
+    return label_counts(np.concatenate(labels) if labels else None, schema)
 
 
 def _name(folder: AnyPath, tfds: Sequence[str]) -> str:
-    name = tfds_name(folder, tfds) or _folder_name(folder)
-    fault = name_fault(name)
-    if fault:
+    last = os.path.basename(os.path.abspath(folder)) if isinstance(folder, Path) else folder.name
+    name = tfds_name(folder, tfds) or last
+    if fault := name_fault(name):
         raise InputError("adopt-folder-name", fault=fault)
     return name
-
-
-def _folder_name(folder: AnyPath) -> str:
-    return os.path.basename(os.path.abspath(folder)) if isinstance(folder, Path) else folder.name
-
-
-def _build_id(schema: Schema, splits: Mapping[str, Split]) -> str:
-    """Return hex digits that identify the dataset by its schema, splits and files."""
-    files = {name: [[shard.path, shard.digest] for shard in split.shards] for name, split in splits.items()}
-    text = json.dumps([schema.to_json(), files])
-    return id_of(text)

@@ -84,8 +84,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
         else splits_by_name(list(candidates), tfds_folders(root, candidates))
     )
     chosen = [candidates[path] for found in splits.values() for path in found]
-    problems = [*_faults(sorted(chosen), root)]
-    if problems:
+    if problems := [*_faults(sorted(chosen), root)]:
         raise FormatError(f"{root} cannot be adopted, nothing was written", problems)
     number, names = missing_shards([file.path for file in chosen], candidates)
     if number:
@@ -118,6 +117,7 @@ def choose_files(root: AnyPath, globs: Mapping[str, str], *, allow_missing: bool
 
 def _faults(files: Sequence[FoundFile], root: AnyPath) -> Iterator[Problem]:
     first: dict[tuple[int, int], str] = {}
+    inside = os.path.join(os.path.realpath(root), "") if isinstance(root, Path) else ""
     for file in files:
         twin, path_fault = first.setdefault(file.identity, file.path), shard_path_fault(file.path)
         if file.form == "other":
@@ -125,7 +125,7 @@ def _faults(files: Sequence[FoundFile], root: AnyPath) -> Iterator[Problem]:
                 "is not a TFRecord file, despite its name: the checksum of the first record's length does "
                 "not match, plain or decompressed with gzip; restore it, or choose the files with splits="
             )
-        elif isinstance(root, Path) and not _is_inside(root / file.path, root):
+        elif isinstance(root, Path) and not os.path.realpath(root / file.path).startswith(inside):
             fault = "is a link to a file outside the folder; replace it with the file itself or a hard link"
         elif path_fault:
             fault = f"the path {path_fault}; rename it"
@@ -134,10 +134,6 @@ def _faults(files: Sequence[FoundFile], root: AnyPath) -> Iterator[Problem]:
         else:
             continue
         yield Problem(file.path, fault)
-
-
-def _is_inside(path: Path, root: Path) -> bool:
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
 
 
 def _walk(root: Path, folder: str = "") -> Iterator[FoundFile]:

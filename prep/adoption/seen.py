@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tfshards.prep.imaging.formats import HeaderShape, common_shape, has_deep_header, image_shape
-from tfshards.prep.records.example import Decoded, ParsedExample, decode_example, fields
+from tfshards.prep.sources.formats import check_formats, parse_formats
 from tfshards.prep.sources.keys import hash_key
 from tfshards.schemas import Feature, OptionsError, Problem
+from tfshards.schemas.coordinates import BOX_FORMATS, POINT_FORMATS
+from tfshards.schemas.example import Decoded, ParsedExample, fields
 from tfshards.schemas.option import check_strings, option
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
@@ -43,9 +45,12 @@ class FeatureRoles:
         images: features whose byte strings must all be images.
         raw: dtype and shape of each feature that stores tensors as little-endian bytes.
         drop: features that are left out of the schema.
+        boxes: format of each feature that holds boxes, as in ``ColumnRoles.boxes``; the numbers of a box
+            follow each other.
+        keypoints: format of each feature that holds keypoints, as in ``ColumnRoles.keypoints``.
 
     Raises:
-        OptionsError: a feature is named twice, or a dtype or shape is not allowed.
+        OptionsError: a feature is named twice, or a dtype, a shape or a format is not allowed.
     """
 
     label: str | None = option(
@@ -73,8 +78,25 @@ class FeatureRoles:
         (), "feature that is left out of the schema", metavar="FEATURE", is_repeatable=True
     )
 
+    boxes: Mapping[str, str] = option(
+        {},
+        "feature of boxes, and their format: xywh, xyxy, cxcywh or yxyx, which may have -normalized",
+        metavar="FEATURE=FORMAT",
+        is_repeatable=True,
+        parse=parse_formats,
+    )
+    keypoints: Mapping[str, str] = option(
+        {},
+        "feature of keypoints, and their format: xy or xyv, which may have -normalized",
+        metavar="FEATURE=FORMAT",
+        is_repeatable=True,
+        parse=parse_formats,
+    )
+
     def __post_init__(self) -> None:
         check_strings("images", self.images)
+        check_formats("boxes", self.boxes, BOX_FORMATS)
+        check_formats("keypoints", self.keypoints, POINT_FORMATS)
         check_strings("drop", self.drop)
         for name, times in Counter(self.names).items():
             if times > 1:
@@ -89,7 +111,12 @@ class FeatureRoles:
     @property
     def names(self) -> list[str]:
         """The names of all features with a role."""
-        return [*([self.label] if self.label else []), *self.images, *self.raw, *self.drop]
+        return [*([self.label] if self.label else []), *self.images, *self.raw, *self.drop, *self.coordinates]
+
+    @property
+    def coordinates(self) -> dict[str, str]:
+        """The format of boxes and keypoints by feature."""
+        return {**self.boxes, **self.keypoints}
 
     def may_be_label(self, name: str) -> bool:
         """Return whether the values of a feature may be classes, if they are integers."""
@@ -116,8 +143,11 @@ class Seen:
         least_int, greatest_int: the smallest and the largest integer.
         least_bytes, most_bytes: the length of the shortest and of the longest byte string.
         missing_at: the first record without the feature.
-        num_images, no_image_at: how many first elements begin like an image, and the first that does not.
+        num_images, no_image_at: in how many records all elements begin like an image, and the first record
+            in which one does not.
         image_shape, has_deep_images: the common shape of all images, and whether one has 16 bits.
+        num_in_steps, narrowest, widest: in how many records it is a feature list, and the least and greatest
+            number of elements of a step.
         labels: the first element of each record, if they are integers that may be classes.
         clash: how two shards contradict each other.
     """
@@ -138,6 +168,9 @@ class Seen:
     no_image_at: str = ""
     image_shape: HeaderShape | None = None
     has_deep_images: bool = False
+    num_in_steps: int = 0
+    narrowest: int = _NONE
+    widest: int = 0
     labels: array[int] | None = None
     clash: str = ""
 
@@ -168,10 +201,15 @@ class Seen:
             self.least_int = min(self.least_int, *integers)
             self.greatest_int = max(self.greatest_int, *integers)
         if isinstance(first, bytes):
-            self._add_bytes(first, at)
+            self._add_bytes(cast("list[bytes]", elements), at)
         elif self.labels is not None and isinstance(first, int):
             self.labels.append(first)
         return None
+
+    def add_steps(self, lengths: Sequence[int]) -> None:
+        """Add the numbers of elements in the steps of a record."""
+        self.num_in_steps += 1
+        self.narrowest, self.widest = min([self.narrowest, *lengths]), max([self.widest, *lengths])
 
     def conflict(self, wire: str) -> str:
         """Return a message that the elements have a different type than earlier ones."""
@@ -195,23 +233,27 @@ class Seen:
         self.num_images += other.num_images
         self.no_image_at = self.no_image_at or other.no_image_at
         self.has_deep_images = self.has_deep_images or other.has_deep_images
+        self.num_in_steps += other.num_in_steps
+        self.narrowest = min(self.narrowest, other.narrowest)
+        self.widest = max(self.widest, other.widest)
         shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
         self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
         if self.labels is not None:
             self.labels.extend(other.labels or ())
 
-    def _add_bytes(self, first: bytes, at: str) -> None:
-        num_bytes = len(first)
+    def _add_bytes(self, elements: list[bytes], at: str) -> None:
+        num_bytes = len(elements[0])
         self.least_bytes = min(self.least_bytes, num_bytes)
         self.most_bytes = max(self.most_bytes, num_bytes)
-        shape = image_shape(first)
-        if shape is None:
-            self.no_image_at = self.no_image_at or at
-            return
+        for data in elements:
+            shape = image_shape(data)
+            if shape is None:
+                self.no_image_at = self.no_image_at or at
+                return
+            self.has_deep_images = self.has_deep_images or has_deep_header(data)
+            if shape != self.image_shape:
+                self.image_shape = common_shape(self.image_shape, shape) if self.image_shape else shape
         self.num_images += 1
-        self.has_deep_images = self.has_deep_images or has_deep_header(first)
-        if shape != self.image_shape:
-            self.image_shape = common_shape(self.image_shape, shape) if self.image_shape else shape
 
 
 @dataclass
@@ -248,21 +290,26 @@ class Findings:
         """Add the record ``number`` of the shard ``path``, at the byte ``offset``."""
         where = f"record {number} at byte {offset}"
         try:
-            values = decode_example(data)
+            parsed = ParsedExample(data)
+            values = parsed.values()
         except ValueError as error:
             self.note(path, f"{where}: {error}")
             return
-        # such as the lists of a tf.train.SequenceExample
-        others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 != 1]
+        others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 not in (1, 2)]
         if others or not values:
             what = f"has a field {others[0]}" if others else "has no features"
-            self.note(path, f"{where}: {what}; only tf.train.Example with features can be adopted")
+            self.note(
+                path,
+                f"{where}: {what}; only tf.train.Example and SequenceExample with features can be adopted",
+            )
             return
         for name in self.roles.drop:
             if values.pop(name, None) is not None:
                 self.dropped.add(name)
-        wires = ParsedExample(data).empty_wires() if not all(values.values()) else {}
+        wires = parsed.empty_wires() if not all(values.values()) else {}
         fault = self._add(values, wires, f"{path}, {where}")
+        for name in parsed.steps & values.keys():
+            self.features[name].add_steps(parsed.step_lengths(name))
         if fault:
             self.note(path, f"{where}: {fault}")
 
@@ -283,8 +330,7 @@ class Findings:
         fault = None
         for name, elements in values.items():
             wire = _WIRES[type(elements[0])] if elements else empty[name]
-            clash = self._seen(name).add(elements, wire, at)
-            if clash:
+            if clash := self._seen(name).add(elements, wire, at):
                 fault = f"the feature {name!r} {clash}; leave it out with drop={(name,)!r}"
             if name == KEY:
                 self.keys += [hash_key(key) for key in elements if isinstance(key, bytes)]

@@ -35,12 +35,6 @@ def parse_globs(texts: Sequence[str]) -> dict[str, str]:
     return globs
 
 
-def check_globs(globs: Mapping[str, str]) -> None:
-    """Raise OptionsError if a split's name is not allowed."""
-    for fault in filter(None, map(name_fault, globs)):
-        raise OptionsError("split-name", fault=fault)
-
-
 def splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the paths of each split in the order of their numbers; those that match no pattern are skipped.
 
@@ -103,13 +97,11 @@ def missing_shards(paths: Sequence[str], present: Collection[str]) -> tuple[int,
     """
     existing: dict[Series, set[int]] = defaultdict(set)
     for path in present:
-        match = _NUMBERED.fullmatch(path)
-        if match:
+        if match := _NUMBERED.fullmatch(path):
             existing[Series(*match.group("head", "count", "tail"))].add(int(match["index"]))
     chosen: dict[Series, str] = {}
     for path in paths:
-        series = series_of(path)
-        if series:
+        if series := series_of(path):
             chosen.setdefault(series, path)
     first: dict[tuple[str, str], str] = {}
     number, names = 0, []
@@ -144,8 +136,7 @@ def _split_of(path: str, tfds_folders: Collection[str]) -> str:
     folder, _, name = path.rpartition("/")
     tfds = _TFDS_NAME.fullmatch(name)
     if folder in tfds_folders and tfds:
-        fault = name_fault(tfds["split"])
-        if fault:
+        if fault := name_fault(tfds["split"]):
             raise InputError("split-name-of-file", path=path, fault=fault)
         return tfds["split"]
     words = _words(name.lower())

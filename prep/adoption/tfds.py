@@ -12,6 +12,7 @@ import numpy as np
 from tfshards.prep.adoption.seen import FeatureRoles, Seen
 from tfshards.prep.views.tfds import FEATURES_NAME, INFO_NAME, MARK, labels_name
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.declared import coordinates_fault
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.schema import KINDS, feature_faults
 from tfshards.schemas.storage import AnyPath
@@ -68,6 +69,8 @@ def _is_of_tfds(info: AnyPath) -> bool:
 
 Shape = tuple[int | None, ...]
 
+# Formats of boxes; TFDS writes top, left, bottom, right, and it is unclear what it means by the others.
+_COORDINATES = {"YXYX": "yxyx", "REL_YXYX": "yxyx-normalized"}
 # The fields of features.json that describe one feature.
 _CONTENTS = ("tensor", "image", "classLabel", "boundingBox", "audio")
 
@@ -77,13 +80,14 @@ class Declared:
     """A feature as TFDS declares it.
 
     The shape begins with the lengths of sequences, and has None for a dimension that varies. The encoding is
-    ``none``, or how a tensor is stored as a byte string.
+    ``none``, or how a tensor is stored as a byte string. The coordinates are those of boxes, if stated.
     """
 
     python_class: str
     dtype: str
     shape: Shape
     encoding: str = "none"
+    coordinates: str | None = None
 
 
 def declared_features(root: AnyPath, paths: Iterable[str]) -> dict[str, Declared]:
@@ -127,7 +131,10 @@ def refined(feature: Feature, declared: Declared, seen: Seen) -> tuple[Feature, 
         most = 1 if dtype == "bool" else limits.max
         if seen.least_int < limits.min or seen.greatest_int > most:
             dtype, fits = feature.dtype, False
-    return _changed(feature, feature.kind, dtype, shape), fits
+    found = _changed(feature, feature.kind, dtype, shape)
+    if fits and not coordinates_fault(declared.coordinates, found.kind, found.shape):
+        found = replace(found, coordinates=declared.coordinates)
+    return found, fits
 
 
 def _flattened(name: str, node: Json, lengths: Shape) -> Iterator[tuple[str, Declared]]:
@@ -135,8 +142,7 @@ def _flattened(name: str, node: Json, lengths: Shape) -> Iterator[tuple[str, Dec
     held = _dict(node)
     for inner, feature in _dict(_dict(held.get("featuresDict")).get("features")).items():
         yield from _flattened(f"{name}/{inner}" if name else inner, feature, lengths)
-    sequence = _dict(held.get("sequence"))
-    if sequence:
+    if sequence := _dict(held.get("sequence")):
         yield from _flattened(name, sequence.get("feature"), (*lengths, _dim(sequence.get("length", -1))))
     for content in filter(None, (_dict(held.get(key)) for key in _CONTENTS)):
         dims = _dict(content.get("shape")).get("dimensions", [])
@@ -144,7 +150,8 @@ def _flattened(name: str, node: Json, lengths: Shape) -> Iterator[tuple[str, Dec
         python_class = str(held.get("pythonClassName")).rpartition(".")[2]
         dtype = str(content.get("dtype", "int64" if python_class == "ClassLabel" else ""))
         encoding = str(content.get("encoding", "none")).lower()
-        yield name, Declared(python_class, dtype, lengths + shape, encoding)
+        coordinates = _COORDINATES.get(str(content.get("bboxFormat")))
+        yield name, Declared(python_class, dtype, lengths + shape, encoding, coordinates)
 
 
 def _dict(value: Json) -> dict[str, Json]:
@@ -159,11 +166,11 @@ def _dim(value: Json) -> int | None:
 def _as_image(feature: Feature, declared: Declared) -> Feature:
     """Return an image with the declared channels, to which TFDS decodes, or a mask."""
     if declared.python_class == "LabeledImage":
-        return _changed(feature, "mask", feature.dtype, (*feature.shape[:2], 1))
-    if declared.python_class != "Image" or len(declared.shape) != 3:
+        return _changed(feature, "mask", feature.dtype, (*feature.shape[:-1], 1))
+    if declared.python_class != "Image" or len(declared.shape) < 3:
         return feature
-    height, width, channels = feature.shape
-    return _changed(feature, "image", feature.dtype, (height, width, declared.shape[2] or channels))
+    *others, channels = feature.shape
+    return _changed(feature, "image", feature.dtype, (*others, declared.shape[-1] or channels))
 
 
 def _as_tensor(feature: Feature, declared: Declared, seen: Seen) -> tuple[Feature, bool]:
@@ -191,4 +198,4 @@ def _changed(feature: Feature, kind: str, dtype: str, shape: Shape) -> Feature:
     """Return the feature with another kind, dtype and shape, or itself if a schema does not allow them."""
     if feature_faults(feature.name, kind, dtype, shape):
         return feature
-    return Feature(feature.name, kind, dtype, shape)
+    return replace(feature, kind=kind, dtype=dtype, shape=shape)

@@ -22,7 +22,7 @@ from tfshards.prep.auditing.findings import (
 )
 from tfshards.prep.auditing.repeats import Partners, Repeats, find_repeats
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, HASH_BITS, check_distance, require_imagehash
-from tfshards.prep.auditing.survey import Survey, compared_names, survey
+from tfshards.prep.auditing.survey import Survey, compared_names, image_names, survey
 from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.json_reader import Json
@@ -118,7 +118,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
     """
     check_distance(distance)
     manifest = read_manifest(root)
-    has_images = any(feature.kind == "image" for feature in manifest.schema.features)
+    has_images = bool(image_names(manifest))
     if has_images and distance is not None:
         require_imagehash()
     seen = survey(any_path(root), manifest, is_hashed=has_images and distance is not None)
@@ -140,7 +140,7 @@ def audit(root: str | os.PathLike[str], *, distance: int | None = DEFAULT_DISTAN
 
 def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[str]:
     compared = compared_names(manifest)
-    images = [feature.name for feature in manifest.schema.features if feature.kind == "image"]
+    images = image_names(manifest)
     if not compared:
         yield "no feature besides key and label: duplicates were not searched"
     elif not images:
@@ -160,7 +160,7 @@ def _notes(seen: Survey, manifest: Manifest, distance: int | None) -> Iterator[s
 
 def _repeated(seen: Survey, manifest: Manifest, found: Repeats) -> Iterator[Finding]:
     """Yield the leaks, the duplicates and the conflicts."""
-    has_images = any(feature.kind == "image" for feature in manifest.schema.features)
+    has_images = bool(image_names(manifest))
     what = "images" if has_images else "examples"
     sizes = [f" of {manifest.splits[name].num_examples:,}" for name in seen.splits]
     own, others = seen.split, seen.split[found.leaks.partner]

@@ -76,8 +76,7 @@ def class_name(manifest: Manifest, label: int) -> str:
 def class_findings(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Finding]:
     """Yield for each split its missing classes, its classes with few examples, and its imbalance."""
     total = sum((Counter(split) for split in counts.values()), Counter[str]())
-    nowhere = [label for label in next(iter(counts.values()), {}) if not total[label]]
-    if nowhere:
+    if nowhere := [label for label in next(iter(counts.values()), {}) if not total[label]]:
         text = f"classes without examples in any split: {len(nowhere):,}"
         yield Finding("class", text, tuple(Instance(label) for label in nowhere))
     for name, split in counts.items():

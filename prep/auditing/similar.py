@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,8 @@ def near_pairs(hashes: Hashes, distance: int) -> Pairs:
     """
     coarse_distance = distance // 4
     num_bands, num_equal = _bands(len(hashes), coarse_distance)
-    masks = _masks(num_bands)
+    cuts = [_COARSE_BITS * band // num_bands for band in range(num_bands + 1)]
+    masks = np.array([(1 << high) - (1 << low) for low, high in pairwise(cuts)], dtype=np.uint64)
     choices = list(combinations(range(num_bands), num_equal))
     parts: list[tuple[Integers, Integers, Integers]] = []
     num_pairs = 0
@@ -155,8 +156,3 @@ def _bands(num_hashes: int, differing: int) -> tuple[int, int]:
 
     num_equal = min(range(1, 5), key=work)
     return differing + num_equal, num_equal
-
-
-def _masks(num_bands: int) -> npt.NDArray[Any]:
-    cuts = [_COARSE_BITS * band // num_bands for band in range(num_bands + 1)]
-    return np.array([(1 << high) - (1 << low) for low, high in pairwise(cuts)], dtype=np.uint64)

@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.auditing.similar import HASHED_SIDE, Hashes, Integers, perceptual_hash
-from tfshards.prep.imaging.stored import glance
+from tfshards.prep.imaging.pixels import stored_picture
+from tfshards.prep.imaging.stored import glance, glance_at
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.frames import RecordError, read_records
 from tfshards.prep.records.values import compared_features, parse_record
 from tfshards.prep.sources.keys import to_text
-from tfshards.schemas import InputError, Manifest, Shard
+from tfshards.schemas import Feature, InputError, Manifest, Shard
+from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FRAME_OVERHEAD
+from tfshards.schemas.pixels import pixel_images
 from tfshards.schemas.storage import AnyPath
 
 NO_LABEL = -(1 << 63)
@@ -69,9 +71,14 @@ class _Row(NamedTuple):
 
 def compared_names(manifest: Manifest) -> list[str]:
     """Return the names of the compared features: the first image, else all but key and label."""
-    compared = compared_features(manifest.schema)
-    images = [feature.name for feature in compared if feature.kind == "image"]
-    return images[:1] or [feature.name for feature in compared]
+    return image_names(manifest)[:1] or [feature.name for feature in compared_features(manifest.schema)]
+
+
+def image_names(manifest: Manifest) -> list[str]:
+    """Return the names of the features that hold one image; the pixels of lists are not compared."""
+    features = manifest.schema.features
+    encoded = [feature.name for feature in features if feature.kind == "image" and feature.is_encoded]
+    return [*encoded, *pixel_images(features)]
 
 
 def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Survey:
@@ -109,7 +116,7 @@ def survey(root: AnyPath, manifest: Manifest, *, is_hashed: bool) -> Survey:
 def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, tick: Tick) -> Iterator[_Row]:
     path, count = root / shard.path, 0
     compared = compared_names(manifest)
-    is_image = any(feature.kind == "image" for feature in manifest.schema.features)
+    image = manifest.schema[compared[0]] if image_names(manifest) else None
     label = manifest.schema.label
     for record, (offset, data) in enumerate(read_records(path, manifest.compression)):
         values, fault = parse_record(data, manifest)
@@ -120,18 +127,21 @@ def _read(root: AnyPath, shard: Shard, manifest: Manifest, *, is_hashed: bool, t
         number = NO_LABEL if number < 0 and manifest.schema.class_names else number
         key = _key(values.get("key"), f"record {record} of {shard.path}")
         row = _Row(key, number, _digest([values[name] for name in compared]))
-        yield _with_image(row, cast("bytes", values[compared[0]][0]), is_hashed) if is_image else row
+        yield _with_image(row, cast("bytes", values[compared[0]][0]), image, is_hashed) if image else row
         count = record + 1
         tick(len(data) + FRAME_OVERHEAD)
     if count != shard.num_examples:
         raise InputError("records-miscounted", path=path, num_keys=count, num_examples=shard.num_examples)
 
 
-def _with_image(row: _Row, data: bytes, is_hashed: bool) -> _Row:
+def _with_image(row: _Row, data: bytes, feature: Feature, is_hashed: bool) -> _Row:
     """Return the row with the size and the hash of an image."""
     row = row._replace(num_bytes=len(data))
+    side = HASHED_SIDE if is_hashed else 0
     try:
-        size, gray = glance(data, HASHED_SIDE if is_hashed else 0)
+        size, gray = (
+            glance(data, side) if feature.is_encoded else glance_at(stored_picture(data, feature), side)
+        )
     except ValueError as error:
         return row._replace(fault=str(error))
     if gray is None:

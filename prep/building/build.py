@@ -33,7 +33,7 @@ from tfshards.prep.engines.table import EngineName, find_engine
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Layouts, Plan, label_counts
+from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Source
@@ -201,10 +201,10 @@ def commit_build(build: PlannedBuild, written: WrittenShards, state: OutputState
 def manifest_of(build: PlannedBuild, written: WrittenShards) -> Manifest:
     """Return the manifest of a build's shards, with the plan id instead of the build id."""
     plan = build.plan
+    counts = label_counts_of(plan.listing, written.layouts)
     splits = {
         split: Split(
-            tuple(written.shards[ShardId(split, index)].shard for index in range(len(layout))),
-            label_counts(plan.listing, layout),
+            tuple(written.shards[ShardId(split, index)].shard for index in range(len(layout))), counts[split]
         )
         for split, layout in written.layouts.items()
     }

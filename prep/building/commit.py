@@ -228,8 +228,7 @@ def unless_committed(
             raise
         now = inspect_output(state.folder)
         if now.version == state.version or now.manifest is None:
-            why = area.stop_reason()
-            if why:
+            if why := area.stop_reason():
                 # what failed may only be a consequence of it
                 raise BuildError("build-failed", text=why) from failure
             raise

@@ -21,7 +21,7 @@ from tfshards.prep.building.output_state import (
 )
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.base import Reader, Source
+from tfshards.prep.sources.base import Reader, Source, SpooledSource
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
@@ -69,8 +69,7 @@ def dataset_name(folder: AnyPath, options: Options) -> str:
     """Return the dataset's name: ``options.name``, or the last part of the output's path."""
     last = Path(os.path.abspath(folder)).name if isinstance(folder, Path) else folder.name or folder.bucket
     name = options.name or last
-    fault = name_fault(name)
-    if fault:
+    if fault := name_fault(name):
         raise OptionsError("output-name", fault=fault)
     return name
 
@@ -186,7 +185,8 @@ def read_damage(state: OutputState, wanted: Wanted) -> OutputState:
 def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
     """Yield a reader of the source; its files in the build area are removed at the end.
 
-    If the output is in an object store, they are on a disk of this machine, since they are read in place.
+    If the output is in an object store, they are on a disk of this machine, since they are read in place. The
+    copy of a ``SpooledSource`` stays if the build is stopped.
     """
     if isinstance(folder, RemotePath):
         with tempfile.TemporaryDirectory(prefix="tfshards-") as local:
@@ -197,16 +197,18 @@ def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
             yield reader
         return
     assert isinstance(folder, Path)
-    remove_staged(folder)
-    with staged_folder(folder) as staging:
+    spool = f"staged-{source.spool_id}" if isinstance(source, SpooledSource) else ""
+    remove_staged(folder, but=spool)
+    with staged_folder(folder, spool) as staging:
         yield source.stage(staging)
 
 
-def remove_staged(folder: Path) -> None:
+def remove_staged(folder: Path, but: str = "") -> None:
     """Remove the files of killed builds; because of the lock, no other build is running."""
     for path in staged_folders(folder):
         assert isinstance(path, Path)
-        remove(path)
+        if path.name != but:
+            remove(path)
     _remove_empty([folder / AREA_NAME])
 
 

@@ -77,8 +77,7 @@ class PlannedBuild:
     def write(self, phase: Phase, layouts: Layouts) -> dict[ShardId, FinishedShard]:
         """Write the shards of these layouts that are not finished; return all of their shards."""
         cancel_lost_job(self.area.job_path)
-        missing = self.begin(phase, layouts)
-        if missing:
+        if missing := self.begin(phase, layouts):
             whole = self._size(layouts, missing)
             progress = WorkProgress(self.plan.name, whole.num_examples)
             work = Work(
@@ -116,8 +115,7 @@ class PlannedBuild:
                 for shard, one in records.items()
                 if one.rows_digest == digests[shard]
             }
-        lost = [shard for shard in shards if shard not in found]
-        if lost:
+        if lost := [shard for shard in shards if shard not in found]:
             where = f"shard {lost[0].shard_index} of split {lost[0].split!r}"
             if isinstance(self.area.root, RemotePath):
                 # two attempts that begin together may both run, and one may write what the other has finished
@@ -172,13 +170,11 @@ def _reason(area: BuildArea, failure: Exception) -> str:
     """Return the reason in the build area, which is the first one, or else the engine's."""
     # a store that cannot be reached is the failure itself
     with suppress(OSError):
-        reason = area.stop_reason()
-        if reason:
+        if reason := area.stop_reason():
             return reason
     if area.is_remote and isinstance(failure, OSError):
         return system_fault(area.out, failure)
     # A full disk may have no room for the reason, and of another process's error only the text is known.
-    number = re.search(r"\[Errno (\d+)\]", f"{failure} {failure.__cause__}")
-    if number:
+    if number := re.search(r"\[Errno (\d+)\]", f"{failure} {failure.__cause__}"):
         return system_fault(area.out, OSError(int(number[1]), os.strerror(int(number[1]))))
     return str(failure)

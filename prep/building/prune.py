@@ -54,8 +54,7 @@ def restore(dataset: str | os.PathLike[str], build_id: str, *, log: Log = to_std
             has = f"it has {listed([*kept], _SHOWN)}" if kept else "it has none"
             raise InputError("generation-unknown", folder=folder, build_id=build_id, has=has)
         manifest = kept[build_id]
-        problems = file_problems(manifest, folder)
-        if problems:
+        if problems := file_problems(manifest, folder):
             raise InputError("generation-damaged", build_id=build_id, folder=folder, problems=problems[0])
         # from which the next command completes it after a crash
         area = BuildArea(folder, build_id)

@@ -58,15 +58,26 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     ``follow_links``.
     """
     options = _source_options(manifest)
-    if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
+    if follow_links and not any(feature.holds_images for feature in manifest.schema.features):
         raise OptionsError("follow-links-useless")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links)
     return KINDS[str(options["source"])]().restore(recorded, inputs)
 
 
-def kind_of_source(manifest: Manifest) -> str:
-    """Return the name of the kind of source of a build, or raise InputError for other datasets."""
+# Sources that only Python gives: neither the command line nor paths name them.
+_OF_PYTHON = ("examples",)
+
+
+def kind_of_source(manifest: Manifest, *, is_given: bool = False) -> str:
+    """Return the name of the kind of source of a build, or raise InputError for other datasets.
+
+    With ``is_given`` there is a source, which may be of a kind that paths do not give.
+    """
     kind = manifest.options.get("source")
+    if isinstance(kind, str) and kind in _OF_PYTHON:
+        if is_given:
+            return kind
+        raise InputError("examples-of-python", manifest=manifest.name)
     how = f"was made by {kind}" if isinstance(kind, str) else "does not record how it was made"
     if isinstance(kind, str) and kind in KINDS:
         return kind
@@ -91,6 +102,8 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     first, *others = builds_of(manifest.made)
     remedy = "build the new examples as a dataset, and merge the two"
     for build in (first, *others):
+        if build.get("source") in _OF_PYTHON:
+            raise InputError("examples-of-python", manifest=manifest.name)
         if build.get("source") not in KINDS:
             raise InputError(
                 "records-no-build", manifest=manifest.name, get=build.get("source"), remedy=remedy
@@ -111,8 +124,7 @@ def added_membership(
     if not len(numbers):
         return Membership({}, cuts)
     if listing.splits:
-        unknown = [split for split in listing.splits if split not in splits]
-        if unknown:
+        if unknown := [split for split in listing.splits if split not in splits]:
             raise InputError("split-not-in-dataset", unknown=unknown[0], root=root, splits=splits)
         examples = {
             split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()

@@ -12,13 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfshards.prep.building.build import (
-    balanced,
-    changes_of_inputs,
-    commit_build,
-    prepare,
-    written_shards,
-)
+from tfshards.prep.building.build import balanced, changes_of_inputs, commit_build, prepare, written_shards
 from tfshards.prep.building.commit import complete, confirmed
 from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
 from tfshards.prep.building.output_state import (
@@ -203,8 +197,7 @@ class WriteSteps:
     def commit(self, plan_id: str) -> str:
         """Commit the build, and return the build id."""
         with claimed(self.folder) as state:
-            committed = self._committed(state, plan_id)
-            if committed:
+            if committed := self._committed(state, plan_id):
                 return committed.build_id
             build = self._planned()
             self._is_up_to_date(state, build)

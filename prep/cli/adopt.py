@@ -36,10 +36,4 @@ def _run(args: argparse.Namespace) -> Result:
     return Result.of_manifest(manifest)
 
 
-ADOPT = Verb(
-    "adopt",
-    "write a manifest for existing TFRecord files",
-    _add_arguments,
-    _run,
-    takes_jobs=True,
-)
+ADOPT = Verb("adopt", "write a manifest for existing TFRecord files", _add_arguments, _run)

@@ -68,8 +68,7 @@ def _run(args: argparse.Namespace) -> Result:
         keys = found.keys(args.keys_of or _DEFAULT_KINDS)
         write_keys(path, keys)
         report_line(f"wrote {counted(len(keys), 'key')} to {path}")
-        contested = len({*found.keys(["conflict"])} - {*keys})
-        if contested:
+        if contested := len({*found.keys(["conflict"])} - {*keys}):
             report_line(
                 f"left out the keys of {counted(contested, 'example')} of label conflicts, since nothing "
                 "shows which label is right; keys_of=conflict lists them all: correct their labels with "
@@ -95,5 +94,4 @@ AUDIT = Verb(
     "find examples in two splits, duplicates, rare classes and unusual image sizes",
     _add_arguments,
     _run,
-    takes_jobs=True,
 )

@@ -53,7 +53,6 @@ BUILD = Verb(
     _run,
     takes_beam_args=True,
     is_resumable=True,
-    takes_jobs=True,
     has_kinds=True,
 )
 
@@ -96,6 +95,5 @@ PLAN = Verb(
     "show what build would produce, without decoding images",
     _add_plan_arguments,
     _run_plan,
-    takes_jobs=True,
     has_kinds=True,
 )

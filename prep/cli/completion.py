@@ -24,8 +24,12 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.cli.parser import make_parser
 
     parser = make_parser(args.verbs)
+    # flags of all kinds may follow a verb if --config or --from gives KIND
     for verb in subcommands(parser).values():
-        _add_flags_of_kinds(verb)
+        actions = [action for kind in subcommands(verb).values() for action in kind._actions]
+        for action in actions:
+            if action.option_strings and not {*action.option_strings} & {*verb._option_string_actions}:
+                verb._add_action(action)
     for each in _with_subcommands(parser):
         for action in each._actions:
             if action.metavar in (*_FILES, *_FOLDERS):
@@ -34,18 +38,12 @@ def _run(args: argparse.Namespace) -> Result:
     return Result(lambda: script, lambda: {"shell": args.shell, "script": script})
 
 
-def _add_flags_of_kinds(verb: argparse.ArgumentParser) -> None:
-    """Add to a verb the flags of all kinds, which may follow it if ``--config`` or ``--from`` gives KIND."""
-    for kind in subcommands(verb).values():
-        for action in kind._actions:
-            if action.option_strings and not {*action.option_strings} & {*verb._option_string_actions}:
-                verb._add_action(action)
-
-
 def _with_subcommands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield parser
     for each in subcommands(parser).values():
         yield from _with_subcommands(each)
 
 
-COMPLETION = Verb("completion", "print a script that completes commands in a shell", _add_arguments, _run)
+COMPLETION = Verb(
+    "completion", "print a script that completes commands in a shell", _add_arguments, _run, takes_jobs=False
+)

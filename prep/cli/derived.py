@@ -61,7 +61,6 @@ RESHARD = Verb(
     _add_reshard_arguments,
     _run_reshard,
     is_resumable=True,
-    takes_jobs=True,
 )
 
 
@@ -110,5 +109,4 @@ MERGE = Verb(
     _add_merge_arguments,
     _run_merge,
     is_resumable=True,
-    takes_jobs=True,
 )

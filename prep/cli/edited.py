@@ -96,7 +96,6 @@ APPEND = Verb(
     _run_append,
     takes_beam_args=True,
     is_resumable=True,
-    takes_jobs=True,
 )
 
 
@@ -128,7 +127,6 @@ REMOVE = Verb(
     _add_remove_arguments,
     _run_remove,
     is_resumable=True,
-    takes_jobs=True,
 )
 
 
@@ -157,5 +155,4 @@ RELABEL = Verb(
     _add_relabel_arguments,
     _run_relabel,
     is_resumable=True,
-    takes_jobs=True,
 )

@@ -31,5 +31,4 @@ EXPORT = Verb(
     _add_arguments,
     _run,
     is_resumable=True,
-    takes_jobs=True,
 )

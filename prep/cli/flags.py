@@ -16,6 +16,8 @@ _PARAMETER = re.compile(
             | [^\s,;:()]*[^\s,;:().] | )""",
     re.VERBOSE,
 )
+# A flag at the end of a text.
+_FLAG = re.compile(r"(?<!\S)--[a-z-]+ $")
 
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, str]:
@@ -33,7 +35,9 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
 
     def typed(match: re.Match[str]) -> str:
         flag = flags.get(match["name"])
-        return match[0] if flag is None else _as_typed(flag, match["value"])
+        # the value of a flag may look like a parameter, as in --missing label=-1
+        is_value = _FLAG.search(message, 0, match.start())
+        return match[0] if flag is None or is_value else _as_typed(flag, match["value"])
 
     return _PARAMETER.sub(typed, message)
 

@@ -49,9 +49,14 @@ GENERATIONS = Verb(
     "list the dataset and the generations that it has replaced, until prune removes them",
     add_dataset,
     _run_generations,
+    takes_jobs=False,
 )
 RESTORE = Verb(
-    "restore", "make an earlier generation of a dataset the dataset again", _add_restore, _run_restore
+    "restore",
+    "make an earlier generation of a dataset the dataset again",
+    _add_restore,
+    _run_restore,
+    takes_jobs=False,
 )
 
 
@@ -75,4 +80,4 @@ def _run(args: argparse.Namespace) -> Result:
     )
 
 
-PRUNE = Verb("prune", "remove files of earlier and unfinished builds", _add_arguments, _run)
+PRUNE = Verb("prune", "remove files of earlier and unfinished builds", _add_arguments, _run, takes_jobs=False)

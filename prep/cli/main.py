@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     # Beam and its dependencies warn at import about parts that are not used here.
     logging.basicConfig(level=logging.ERROR)
     expanded = Expanded(own)
-    parser = argparse.ArgumentParser()
+    parser, args = argparse.ArgumentParser(), argparse.Namespace()
     # until the arguments are parsed, which may fail
     as_json = asks_for("--json", own)
     with ExitStack() as stack:
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, as_json=as_json)
             return status
         except Exception as error:
-            failure = failure_of(error, parser, expanded)
+            failure = failure_of(error, parser, expanded, getattr(args, "dataset", None))
             console().detail(traceback.format_exc())
             _print_failure(failure, as_json=as_json)
             if failure.kind == "internal":

@@ -41,9 +41,8 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_IntermixedParser)
     for verb in verbs.values():
         # a new option must not change what an abbreviation in somebody's script means
-        own = commands.add_parser(
-            verb.name, help=verb.help, description=_sentence(verb.help), allow_abbrev=False
-        )
+        sentence = f"{verb.help[0].upper()}{verb.help[1:]}."
+        own = commands.add_parser(verb.name, help=verb.help, description=sentence, allow_abbrev=False)
         own.set_defaults(verb=verb, parser=own)
         if only not in (None, verb.name) and not {only, verb.name} <= _WITH_KINDS:
             continue
@@ -103,10 +102,6 @@ def _add_reporting(parser: argparse.ArgumentParser) -> None:
         "update of the progress as a JSON object on a line",
     )
     add("--log-file", metavar="FILE", help="append what is printed to this file, with times and details")
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 class UsageError(OptionsError):

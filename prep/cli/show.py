@@ -41,7 +41,11 @@ def _run_info(args: argparse.Namespace) -> Result:
 
 
 INFO = Verb(
-    "info", "print the splits, features, classes and totals of a dataset", _add_info_arguments, _run_info
+    "info",
+    "print the splits, features, classes and totals of a dataset",
+    _add_info_arguments,
+    _run_info,
+    takes_jobs=False,
 )
 
 
@@ -82,11 +86,10 @@ def _run_show(args: argparse.Namespace) -> Result:
 
 
 def _save(found: Found, args: argparse.Namespace) -> None:
-    images = [feature.name for feature in found.schema.features if feature.is_encoded]
-    if not images:
+    images = [feature.name for feature in found.schema.features if feature.holds_images]
+    data = next(iter(found.values[images[0]]), None) if images else None
+    if not isinstance(data, bytes):
         raise OptionsError("save-without-images")
-    (data,) = found.values[images[0]]
-    assert isinstance(data, bytes)
     path = local_path(args.save)
     check_new_file(path, "the image", lambda file: file.read(len(data) + 1) == data)
     write_atomically(path, data)
@@ -105,7 +108,7 @@ def example_text(found: Found) -> str:
     return "\n".join(lines)
 
 
-SHOW = Verb("show", "print examples by key or by number", _add_show_arguments, _run_show)
+SHOW = Verb("show", "print examples by key or by number", _add_show_arguments, _run_show, takes_jobs=False)
 
 
 def _add_report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,13 +136,7 @@ def _run_report(args: argparse.Namespace) -> Result:
     return Result(lambda: iter(paths), lambda: {"page": page, "png": args.png})
 
 
-REPORT = Verb(
-    "report",
-    "write a page of HTML that shows a dataset",
-    _add_report_arguments,
-    _run_report,
-    takes_jobs=True,
-)
+REPORT = Verb("report", "write a page of HTML that shows a dataset", _add_report_arguments, _run_report)
 
 
 def _add_diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,4 +157,5 @@ DIFF = Verb(
     "print the examples and options in which two datasets differ",
     _add_diff_arguments,
     _run_diff,
+    takes_jobs=False,
 )

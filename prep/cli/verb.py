@@ -61,7 +61,7 @@ class Verb:
     run: Callable[[argparse.Namespace], Result]
     takes_beam_args: bool = False
     is_resumable: bool = False
-    takes_jobs: bool = False
+    takes_jobs: bool = True
     has_kinds: bool = False
 
 

@@ -57,5 +57,4 @@ VERIFY = Verb(
     "compare sizes, digests, indexes and labels of a dataset with its manifest",
     _add_arguments,
     _run,
-    takes_jobs=True,
 )

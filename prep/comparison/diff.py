@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.building.restore import builds_of
-from tfshards.prep.records.example import ParsedExample, decode_key
-from tfshards.prep.rewriting.keys import read_shards
+from tfshards.prep.records.example import canonical
+from tfshards.prep.rewriting.keys import keys_at, read_shards
 from tfshards.prep.rewriting.origin import Origin, open_origin
-from tfshards.prep.sources.keys import KEY_FEATURE, hash_key, to_text
+from tfshards.prep.sources.keys import KEY_FEATURE, hash_key
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.errors import counted
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
+from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.summary import escaped
 
@@ -193,7 +193,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     added = np.setdiff1d(np.arange(len(second.rows)), in_second)
     removed = np.setdiff1d(np.arange(len(first.rows)), in_first)
     differs = has_changed | has_other_class | has_moved
-    keys = first.keys(np.union1d(removed, in_first[differs]))
+    keys = keys_at(first.origin, np.union1d(removed, in_first[differs]))
 
     def changes(is_one: npt.NDArray[np.bool_], names: tuple[_Names, _Names]) -> tuple[Change, ...]:
         found = np.flatnonzero(is_one).tolist()
@@ -201,7 +201,7 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
 
     return Diff(
         num_same=num_shared + int((~differs).sum()),
-        added=tuple(sorted(second.keys(added).values())),
+        added=tuple(sorted(keys_at(second.origin, added).values())),
         removed=tuple(sorted(keys[number] for number in removed.tolist())),
         changed=tuple(sorted(keys[number] for number in in_first[has_changed].tolist())),
         relabeled=changes(has_other_class, classes),
@@ -254,21 +254,6 @@ class _Examples:
         known = [names[label] if 0 <= label < len(names) else str(label) for label in labels.tolist()]
         return np.array(known, object)[inverse.reshape(-1)]
 
-    def keys(self, numbers: IntArray) -> dict[int, str]:
-        """Return the keys of examples, which are ascending, by number; only their records are read."""
-        found, start = {}, 0
-        for shard in self.origin.manifest.shards:
-            end = start + shard.num_examples
-            inside = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, end)]
-            if len(inside):
-                frames = self.origin.frames(shard)
-                for number in inside.tolist():
-                    data = frames.read(number - start)[0][HEADER_BYTES:-FOOTER_BYTES]
-                    found[number] = to_text(decode_key(data) or b"")
-                frames.close()
-            start = end
-        return found
-
 
 def _read(origin: Origin, other: Origin) -> _Examples:
     """Read all records of a dataset that is compared with another."""
@@ -295,7 +280,7 @@ def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:
     """Return a hash of the values of some features of an example."""
     hashed = hashlib.blake2b(digest_size=16)
     for name in names:
-        entry = example.canonical(name)
+        entry = canonical(example, name)
         hashed.update(len(entry).to_bytes(8, "little"))
         hashed.update(entry)
     return hashed.digest()

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
-from pathlib import Path
 
 from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
 from tfshards.prep.engines.job import Job, running
@@ -166,9 +165,12 @@ def _prepared(
         if direct.direct_running_mode != "multi_processing":
             yield FnApiRunner(), Job(work, is_local=True)
             return
-        # the workers that Beam would start, except that they log to a file rather than to the terminal
+        # The workers that Beam would start, except that they log to a file, not to the terminal, and leave
+        # Ctrl-C, which reaches every process of the terminal, to the main process, which stops the work.
         direct.direct_running_mode = "in_memory"
-        environment = SubprocessSDKEnvironment.from_command_string(_worker_command(work.log_path))
+        program, log = shlex.quote(sys.executable), shlex.quote(str(work.log_path))
+        command_line = f"trap '' INT; exec {program} -m {_WORKER_MODULE} 2>> {log}"
+        environment = SubprocessSDKEnvironment.from_command_string(command_line)
         yield FnApiRunner(default_environment=environment), Job(work, is_local=True, log_path=work.log_path)
         return
     server = None
@@ -189,12 +191,6 @@ def _prepared(
         with running(list(map(str, command)), endpoint, log_path, portable.job_server_timeout):
             portable.job_endpoint = endpoint
             yield runner, Job(work, endpoint, is_local=False, log_path=log_path)
-
-
-def _worker_command(log_path: Path) -> str:
-    # Ctrl-C, which reaches every process of the terminal, is left to the main process, which stops the work
-    program, log = shlex.quote(sys.executable), shlex.quote(str(log_path))
-    return f"trap '' INT; exec {program} -m {_WORKER_MODULE} 2>> {log}"
 
 
 def _check_service(endpoint: str, arguments: Sequence[str]) -> None:

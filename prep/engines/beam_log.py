@@ -85,18 +85,14 @@ def reason(failure: BaseException) -> str:
     if isinstance(failure, BuildError):
         return str(failure)
     text = str(failure).strip()
-    raised = _RAISED.findall(text)
-    if raised:
+    if raised := _RAISED.findall(text):
         return str(raised[-1]).strip()
-    lacks = _LACKS.search(text)
-    if lacks:
+    if lacks := _LACKS.search(text):
         name = lacks[1] or lacks[2]
         return f"a worker cannot import {name}; install tfshards[prep] in the Python of every worker"
-    differs = _DIFFERS.search(text)
-    if differs:
+    if differs := _DIFFERS.search(text):
         return f"a worker has another version of tfshards or Apache Beam than the command: {differs[0]}"
-    details = _DETAILS.search(text)
-    if details:
+    if details := _DETAILS.search(text):
         return f"the job service cannot be reached any more: {details[1]}"
     last_line = text.splitlines()[-1:] or [type(failure).__name__]
     return f"Apache Beam ended the pipeline: {last_line[0]}"

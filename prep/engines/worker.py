@@ -46,8 +46,7 @@ class Requirements:
     def check(self) -> None:
         """Raise BuildError if this process does not meet the requirements."""
         check_versions(self.versions)
-        fault = self._fault()
-        if fault:
+        if fault := self._fault():
             raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
     def _fault(self) -> str:
@@ -62,8 +61,7 @@ class Requirements:
         if token != self.token:
             return f"sees another folder at {self.folder}; {everywhere}"
         if isinstance(self.source, RemotePath):
-            fault = _unreachable(self.source)
-            if fault:
+            if fault := _unreachable(self.source):
                 return fault
         elif self.source is not None and not os.access(self.source, os.R_OK):
             return f"cannot read the source {self.source}; {everywhere}"

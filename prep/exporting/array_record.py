@@ -14,18 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfshards.prep.exporting.format import Contents, Format, WrittenPart
-from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest, as_encoded
-from tfshards.prep.records.example import Values, decode_example, example_encoder
+from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest
+from tfshards.prep.records.example import Values, as_encoded, example_encoder
 from tfshards.prep.views.table import labels_text
 from tfshards.prep.views.tfds import INFO_NAME, tfds_files
-from tfshards.schemas import Problem
+from tfshards.schemas.example import decode_example
 
 # Records that are read together when a part is verified.
 _READ_RECORDS = 64
-
-
-def _problems(_: ExportRequest) -> list[Problem]:
-    return []
 
 
 def _write(
@@ -91,7 +87,7 @@ def _file_name(request: ExportRequest, part: ExportPart, suffix: str = "array_re
 ARRAY_RECORD = Format(
     "array_record",
     "ArrayRecord files for Grain and TensorFlow Datasets",
-    _problems,
+    lambda _: [],
     _write,
     _read,
     _finish,

@@ -26,6 +26,7 @@ from tfshards.prep.exporting.write_parts import (
 from tfshards.prep.progress.lines import Log, Meter, report_line, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import local_path, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json, as_json
@@ -109,18 +110,28 @@ def export(
     if package and find_spec(package) is None:
         raise InputError("export-extra-missing", to=to, package=package)
     request = make_request(any_path(dataset), read_manifest(dataset), select)
+    for name, found in coordinates_of(request.manifest).items():
+        if name in request.schema.names:
+            flag = "boxes" if found.are_boxes else "keypoints"
+            report_line(f"{name!r} refers to the exported image: --{flag} {name}={found} builds it again")
     return _export(request, local_path(directory), FORMATS[to])
 
 
 def _export(request: ExportRequest, directory: Path, chosen: Format) -> Export:
     check_outside_datasets(directory, "name a folder for the export")
     directory.mkdir(parents=True, exist_ok=True)
+    # what must be equal for an export to be the same: another one is not mixed with it
+    identity: Json = {
+        "to": chosen.name,
+        "name": request.manifest.name,
+        "build_id": request.manifest.build_id,
+        "schema": request.schema.to_json(),
+    }
     with _locked(directory):
         while True:
-            journal = read_journal(directory, _identity(request, chosen))
+            journal = read_journal(directory, identity)
             request = replace(request, binary=request.binary | journal.binary)
-            problems = chosen.problems(request)
-            if problems:
+            if problems := chosen.problems(request):
                 raise FormatError(
                     f"to={chosen.name!r} cannot hold all of {request.root}; name the features to export with "
                     "select=, or choose another format",
@@ -204,16 +215,6 @@ def _result(
         num_kept,
         len(written),
     )
-
-
-def _identity(request: ExportRequest, chosen: Format) -> Json:
-    """Return what must be equal for an export to be the same: another one is not mixed with it."""
-    return {
-        "to": chosen.name,
-        "name": request.manifest.name,
-        "build_id": request.manifest.build_id,
-        "schema": request.schema.to_json(),
-    }
 
 
 @contextmanager

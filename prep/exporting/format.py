@@ -60,11 +60,15 @@ PIECES = f"{STATE}/pieces"
 
 
 def dtype_problems(request: ExportRequest, dtypes: Sequence[str], fault: str) -> list[Problem]:
-    """Return a problem for each numeric feature of a dtype that the format does not have."""
-    return [
-        Problem(feature.name, f"is {feature.dtype}{fault}")
-        for feature in request.schema.features
-        if feature.dtype in dtypes and not feature.is_encoded
+    """Return a problem for each numeric feature of a dtype that the format does not have.
+
+    Lists of images have one, too: only array_record stores them.
+    """
+    features = request.schema.features
+    numbers = [each for each in features if each.dtype in dtypes and not each.holds_images]
+    lists = [each for each in features if each.holds_images and not each.is_encoded]
+    return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers] + [
+        Problem(each.name, "is a list of images, which array_record stores") for each in lists
     ]
 
 

@@ -35,6 +35,7 @@ from tfshards.prep.exporting.request import (
     value_of,
 )
 from tfshards.prep.records.example import Values
+from tfshards.prep.records.shard_file import in_groups
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
@@ -73,26 +74,12 @@ def _write(
     with pq.ParquetWriter(
         folder / _path(part), schema, use_dictionary=plain, write_statistics=plain
     ) as writer:
-        for rows in _groups(examples):
+        for rows in in_groups(examples, lambda example: len(example.data), _GROUP_BYTES, _GROUP_ROWS):
             columns = [
                 _column(request, feature, [example.values[feature.name] for example in rows])
                 for feature in features
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-
-
-def _groups(examples: Iterable[ExportedExample]) -> Iterator[list[ExportedExample]]:
-    """Yield the examples in groups that are row groups."""
-    rows: list[ExportedExample] = []
-    num_bytes = 0
-    for example in examples:
-        rows.append(example)
-        num_bytes += len(example.data)
-        if num_bytes >= _GROUP_BYTES or len(rows) >= _GROUP_ROWS:
-            yield rows
-            rows, num_bytes = [], 0
-    if rows:
-        yield rows
 
 
 def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
@@ -245,11 +232,5 @@ def _column_values(feature: Feature, column: Array) -> Iterator[Values]:
 
 
 PARQUET = Format(
-    "parquet",
-    "Parquet files for Hugging Face datasets",
-    _problems,
-    _write,
-    _read,
-    _finish,
-    "pyarrow",
+    "parquet", "Parquet files for Hugging Face datasets", _problems, _write, _read, _finish, "pyarrow"
 )

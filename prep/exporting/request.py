@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.example import Decoded, Values
+from tfshards.prep.records.example import Values, as_encoded
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
@@ -101,12 +101,6 @@ def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Itera
         raise InputError(
             "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
         )
-
-
-def as_encoded(feature: Feature, values: Decoded) -> Values:
-    """Return a decoded value in the form that ``example_encoder`` takes: one value, or a list."""
-    is_one = feature.shape == () or feature.is_encoded or feature.kind == "raw"
-    return values[0] if is_one else values
 
 
 def array_of(feature: Feature, value: Values) -> np.ndarray:

@@ -30,13 +30,7 @@ from typing import cast
 
 import numpy as np
 
-from tfshards.prep.exporting.format import (
-    Contents,
-    Format,
-    WrittenPart,
-    dtype_problems,
-    suffix_of,
-)
+from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems, suffix_of
 from tfshards.prep.exporting.request import (
     ExportedExample,
     ExportPart,
@@ -171,11 +165,4 @@ def _values(request: ExportRequest, files: Mapping[str, bytes]) -> dict[str, Val
     return values
 
 
-WEBDATASET = Format(
-    "webdataset",
-    "tar files for WebDataset",
-    _problems,
-    _write,
-    _read,
-    _finish,
-)
+WEBDATASET = Format("webdataset", "tar files for WebDataset", _problems, _write, _read, _finish)

@@ -113,7 +113,7 @@ _TURNS = {
 # A JPEG is decoded at the smallest scale whose sides have at least this many times the requested pixels.
 REDUCING_GAP = 3
 # For photos, files are as small as with zlib-ng's default level 6, in less than half the time.
-_PNG_LEVEL = 3
+PNG_LEVEL = 3
 
 
 class Conversions(NamedTuple):
@@ -210,7 +210,7 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
         check_side(picture.size, "webp")
         picture.save(encoded, "WEBP", lossless=True, exif=exif)
     else:
-        picture.save(encoded, "PNG", compress_level=_PNG_LEVEL, **({"exif": exif} if exif else {}))
+        picture.save(encoded, "PNG", compress_level=PNG_LEVEL, **({"exif": exif} if exif else {}))
     return encoded.getvalue()
 
 

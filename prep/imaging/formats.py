@@ -111,6 +111,14 @@ def is_tiff(head: bytes) -> bool:
     return head.startswith(_TIFF_STARTS)
 
 
+def is_encoded(value: object) -> bool:
+    """Return whether a value is bytes that begin like an image file; a BMP also states its length."""
+    if not isinstance(value, bytes):
+        return False
+    is_bmp = value[:2] == b"BM" and int.from_bytes(value[2:6], "little") == len(value)
+    return is_bmp or is_tiff(value) or format_of(value[:HEAD_BYTES]) is not None
+
+
 # Height, width and channels; None where the header does not state it.
 HeaderShape: TypeAlias = "tuple[int | None, int | None, int]"
 

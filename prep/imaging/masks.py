@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.formats import format_named
-from tfshards.prep.imaging.pillow import Image, ImageFile
+from tfshards.prep.imaging.pillow import Image, ImageFile, formats_of, opened
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
@@ -69,6 +69,15 @@ def check_format(image: Image.Image) -> None:
         raise ImageError(Reason.UNSUPPORTED, f"{name} does not keep the numbers of a mask; save masks as PNG")
 
 
+def may_be_mask(file: IO[bytes], suffix: bytes) -> bool:
+    """Return whether the header of an image has one channel or a palette, in a format that keeps numbers."""
+    try:
+        with opened(file, formats_of(suffix)) as image:
+            return format_named(image.format).is_exact and image.mode[:1] in "1LPI" and image.mode != "LA"
+    except Exception:  # the build reports what is wrong with the file
+        return False
+
+
 def white_number(image: Image.Image, data: bytes) -> int | None:
     """Return the number in the file that Pillow decodes to white, or None if it decodes the numbers.
 
@@ -105,7 +114,7 @@ def class_numbers(image: Image.Image, white: int | None) -> Image.Image:
     if image.mode in ("1", "L"):
         values = np.asarray(image.convert("L"))
         return Image.fromarray(unscaled(values, white, 0xFF).astype(np.uint8))
-    more = "; depth=16 allows 16" if image.mode.startswith("I") else ""
+    more = "; mask_depth=16 allows 16" if image.mode.startswith("I") else ""
     raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
 
 

@@ -21,13 +21,7 @@ from tfshards.prep.imaging.convert import (
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_named, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import (
-    Image,
-    UnidentifiedImageError,
-    formats_of,
-    one_at_a_time,
-    opened,
-)
+from tfshards.prep.imaging.pillow import Image, UnidentifiedImageError, formats_of, one_at_a_time, opened
 from tfshards.prep.imaging.whitelist import Header, ImageError, check_limits, check_pixels, is_kept, notes_of
 from tfshards.schemas.reasons import Reason
 
@@ -62,7 +56,9 @@ def normalize(
         ImageError: the image is rejected.
     """
     if options.check == "none":
-        return Normalized(data, view=_unchecked_view(data))
+        # the size in the header, which the loader does not turn, if it is easy to read
+        height, width, _ = image_shape(data) or (None, None, 3)
+        return Normalized(data, view=None if height is None or width is None else Geometry((width, height)))
     if not data:
         raise ImageError(Reason.EMPTY, "the file has no bytes")
     built = jpeg.structure(data) if data.startswith(jpeg.START) else None
@@ -88,14 +84,6 @@ def normalize(
     except Exception as error:  # Pillow's decoders raise almost anything for damaged bytes
         detail = f"{type(error).__name__}: {error}".strip()
         raise ImageError(Reason.DAMAGED, detail.encode("unicode_escape").decode()) from None
-
-
-def _unchecked_view(data: bytes) -> Geometry | None:
-    """Return the size in the header of an image, which the loader does not turn, if it is easy to read."""
-    shape = image_shape(data)
-    if shape is None or shape[0] is None or shape[1] is None:
-        return None
-    return Geometry((shape[1], shape[0]))
 
 
 def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix: bytes) -> Normalized | None:

@@ -88,6 +88,8 @@ class ImageOptions:
         depth: bits per sample: 8 reduces images with more, 16 stores all as PNG with 16 bits, and ``keep``
             stores each with 8 or 16. With the last two the values are uint16, and those of 8-bit files
             are multiplied by 257, for ``keep`` by the loader.
+        mask_depth: bits per sample of masks, 8 or 16, if they are others than those of images, such as of
+            depth maps next to photos of 8 bits.
         alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
             stores it, which requires 4 channels. None is ``keep`` if the channels allow it, else ``white``.
         animation: ``reject`` rejects files with several frames, ``first`` stores their first frame.
@@ -124,6 +126,14 @@ class ImageOptions:
         metavar="{8,16,keep}",
         choices=get_args(Depth),
         parse=_depth,
+    )
+    mask_depth: Literal[8, 16] | None = option(
+        None,
+        "bits per sample of masks, such as 16 for depth maps next to photos of 8 bits",
+        metavar="{8,16}",
+        choices=(8, 16),
+        parse=_depth,
+        default_text="that of the images",
     )
     alpha: Alpha | None = option(
         None,
@@ -246,6 +256,8 @@ class ImageOptions:
         if self.check == "none":
             return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
         values = {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "mask"}
+        if self.mask_depth is None:
+            del values["mask_depth"]
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}
 
     def _changed(self) -> list[str]:
@@ -269,4 +281,4 @@ def changed_images(recorded: Mapping[str, Json]) -> dict[str, Json]:
     """Return the image options among the options that a manifest records that are not the defaults."""
     defaults = ImageOptions().to_json()
     values = recorded_values(ImageOptions, recorded)
-    return {name: value for name, value in values.items() if value != defaults[name]}
+    return {name: value for name, value in values.items() if value != defaults.get(name)}

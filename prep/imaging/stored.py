@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.prep.imaging.convert import orientation_of, turned_upright
 from tfshards.prep.imaging.depth import has_deep_colors, is_deep
@@ -77,7 +76,7 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
 
     An image may have fewer channels than the feature, since the loader converts it to that number.
     """
-    height, width, channels = feature.shape
+    height, width, channels = feature.shape[-3:]
     try:
         with _readable(data, max_pixels=max_pixels) as image:
             bits = 16 if is_deep(image) else 8
@@ -108,12 +107,17 @@ def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
         ValueError: the image cannot be decoded; the message has no control characters.
     """
     with _readable(data, _AUDITED) as image:
-        size = image.size
-        if not side:
-            return size, None
-        image.draft("L", (2 * side, 2 * side))
-        gray = stretched(image) if image.mode.startswith("I") else image.convert("L")
-        return size, gray.resize((side, side), Image.Resampling.LANCZOS)
+        return glance_at(image, side)
+
+
+def glance_at(image: Picture, side: int) -> tuple[tuple[int, int], Picture | None]:
+    """Return the same of a picture."""
+    size = image.size
+    if not side:
+        return size, None
+    image.draft("L", (2 * side, 2 * side))
+    gray = stretched(image) if image.mode.startswith("I") else image.convert("L")
+    return size, gray.resize((side, side), Image.Resampling.LANCZOS)
 
 
 def stretched(image: Picture) -> Picture:
@@ -173,9 +177,9 @@ def thumbnail(data: bytes, side: int, *, is_upright: bool = True, is_damaged: bo
     return picture if orientation == 1 else turned_upright(picture, orientation)
 
 
-def thumbnail_of_pixels(pixels: npt.NDArray[np.uint8], side: int) -> Picture:
-    """Return pixels, gray or with 1, 3 or 4 channels, as a picture in RGB, scaled down to fit a square."""
-    picture = _in_color(Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels))
+def thumbnail_of(picture: Picture, side: int) -> Picture:
+    """Return a picture in RGB, scaled down to fit a square."""
+    picture = _in_color(picture)
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     return picture
 
@@ -211,6 +215,16 @@ def draw_boxes(picture: Picture, boxes: Sequence[Edges], colors: Sequence[int]) 
         # a dark line around the bright one is seen on every background
         pen.rectangle(edges, outline=(0, 0, 0), width=5)
         pen.rectangle(edges, outline=_COLORS[color % len(_COLORS)], width=3)
+    return drawn
+
+
+def draw_points(picture: Picture, points: Sequence[tuple[float, float]]) -> Picture:
+    """Return a picture with a disk over each point, whose coordinates are fractions of the picture."""
+    drawn = picture.copy()
+    pen = ImageDraw.Draw(drawn)
+    for number, (x, y) in enumerate(points):
+        center = (_inside(x) * (picture.width - 1), _inside(y) * (picture.height - 1))
+        pen.circle(center, 4, fill=_COLORS[number % len(_COLORS)], outline=(0, 0, 0))
     return drawn
 
 

@@ -102,7 +102,8 @@ def _most_even(
     for start in range(max(1, min(_MAX_STARTS, _MAX_START_TERMS // terms))):
         found = _evened(table, _start(ranks, ratios, start) if start else by_hash, shares)
         # a split without groups is worse than any unevenness
-        cost = len(shares) - len(np.unique(found)), _sum_of_squares(table, found, shares)
+        squares = _excess(table, found, shares) ** 2 / table.total
+        cost = len(shares) - len(np.unique(found)), round(float(squares.sum()), _DIGITS)
         if cost < least:
             best, least = found, cost
     return best
@@ -119,11 +120,6 @@ def _start(ranks: npt.NDArray[np.str_], ratios: Mapping[str, Fraction], number: 
     split_of = np.empty(len(names), dtype=np.int64)
     split_of[order] = np.searchsorted(bounds[1:-1], starts, side="right")
     return split_of
-
-
-def _sum_of_squares(table: _Table, split_of: IntArray, ratios: Sequence[float]) -> float:
-    excess = _excess(table, split_of, ratios)
-    return round(float((excess**2 / table.total).sum()), _DIGITS)
 
 
 def _excess(table: _Table, split_of: IntArray, ratios: Sequence[float]) -> FloatArray:

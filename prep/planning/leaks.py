@@ -110,8 +110,7 @@ def _parts(keys: Sequence[bytes], by_ratio: bool) -> _Groups:
     if not any(word in joined for word in _PART_WORDS):
         return groups
     for index, key in enumerate(lowered):
-        match = _PART.search(key, key.rfind(b"/"))
-        if match:
+        if match := _PART.search(key, key.rfind(b"/")):
             before = keys[index][: max(0, match.start() - 1)]
             if by_ratio or (before and not match[0].startswith(b"/")):
                 groups[index] = before

@@ -16,11 +16,10 @@ from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCou
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.classes import quoted
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 
-_SHOWN = 5
 # Joining all keys at once would need as much memory as the keys.
 _KEYS_AT_ONCE = 1 << 16
 
@@ -116,7 +115,7 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
         lacking = np.setdiff1d(present, found).tolist()
         # -1 means no class: a split of such examples lacks none
         if lacking and not np.any(found < 0):
-            classes = listed([repr(names[label]) if names else str(label) for label in lacking], _SHOWN)
+            classes = quoted([names[label] for label in lacking] if names else lacking)
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
 

@@ -186,8 +186,7 @@ class ShardCounts:
         Splits for which none is requested get ``by_size``, at most one per example; a split without examples
         gets one.
         """
-        unknown = sorted(set(self.by_split) - set(num_examples))
-        if unknown:
+        if unknown := sorted(set(self.by_split) - set(num_examples)):
             asked = _asked(unknown[0], self.by_split[unknown[0]])
             are = "only split is" if len(num_examples) == 1 else "splits are"
             raise InputError("split-unknown", asked=asked, are=are, num_examples=num_examples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest import FORMAT_VERSION
 from tfshards.schemas.names import id_of
 from tfshards.schemas.sizes import size
-from tfshards.schemas.summary import class_lines, schema_lines, span, table
+from tfshards.schemas.summary import class_lines, role_lines, schema_lines, span, table
 
 # Numbers of workers for which the steps per epoch are shown.
 _WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -93,21 +93,26 @@ def plan_id_of(name: str, schema: Schema, options: Mapping[str, Json], inputs_di
     return id_of(json.dumps(header, sort_keys=True))
 
 
-def label_counts(listing: Listing, layout: Sequence[IntArray]) -> Mapping[str, int]:
-    """Return the number of examples of each class in the shards of a split.
-
-    It is empty without labels, or if an example has no class.
-    """
-    if listing.labels is None:
+def label_counts(labels: IntArray | None, schema: Schema) -> dict[str, int]:
+    """Return the number of examples of each class, as a manifest has it: nothing if one has no class."""
+    if labels is None:
         return {}
-    values, counts = np.unique(listing.labels[np.concatenate(layout)], return_counts=True)
+    values, counts = np.unique(labels, return_counts=True)
     found = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    names = listing.schema.class_names
-    if names and -1 in found:
+    if not schema.class_names:
+        return {str(label): count for label, count in found.items()}
+    if -1 in found:
         return {}
-    if names:
-        return {name: found.get(label, 0) for label, name in enumerate(names)}
-    return {str(label): count for label, count in found.items()}
+    return {name: found.get(label, 0) for label, name in enumerate(schema.class_names)}
+
+
+def label_counts_of(listing: Listing, layouts: Layouts) -> dict[str, dict[str, int]]:
+    """Return the number of examples of each class in the shards of each split."""
+    labels = listing.labels
+    return {
+        split: label_counts(None if labels is None else labels[np.concatenate(layout)], listing.schema)
+        for split, layout in layouts.items()
+    }
 
 
 def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> str:
@@ -137,7 +142,8 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
     lines = [
         *table(splits),
         *schema_lines(plan.listing.schema),
-        *class_lines(_label_counts(plan), plan.listing.schema),
+        *role_lines(plan.listing.schema, plan.options),
+        *class_lines(label_counts_of(plan.listing, plan.layouts), plan.listing.schema),
         *(table(steps) if has_steps else [no_steps]),
         *(one_line(typed(note)) for note in plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
@@ -146,14 +152,10 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
     return "\n".join(lines)
 
 
-def _label_counts(plan: Plan) -> dict[str, Mapping[str, int]]:
-    return {name: label_counts(plan.listing, layout) for name, layout in plan.layouts.items()}
-
-
 def plan_json(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> dict[str, Json]:
     """Return the same facts, with every shard, as a JSON object; the arguments are those of ``plan_text``."""
     splits: dict[str, Json] = {}
-    classes = _label_counts(plan)
+    classes = label_counts_of(plan.listing, plan.layouts)
     for name, layout in plan.layouts.items():
         num_examples = sum(map(len, layout))
         splits[name] = {

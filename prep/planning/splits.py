@@ -61,8 +61,7 @@ def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
 def check_ratios(ratios: Mapping[str, Fraction]) -> None:
     """Raise OptionsError if a name or ratio is not allowed, or the ratios do not add up to 1."""
     for name, ratio in ratios.items():
-        fault = name_fault(name)
-        if fault:
+        if fault := name_fault(name):
             raise OptionsError("split-name", fault=fault)
         if not 0 < ratio <= 1:
             raise OptionsError("ratio-range", name=name, ratio=_ratio_text(ratio))
@@ -138,21 +137,17 @@ def split_by_cuts(
     cuts = dict(cast("Mapping[str, list[str]]", split_cuts["cuts"]))
     moved = cast("Mapping[str, str]", split_cuts.get("moved", {}))
     is_stratified = "all" not in cuts
+    # of strata without examples before, the range of all hashes is cut
+    by_ratio = [f"{int(share * (1 << 128)):032x}" for share in [*accumulate(ratios.values())][:-1]]
     split_of = np.zeros(len(keys), dtype=np.int64)
     for number, key in enumerate(groups or keys):
         stratum = str(int(strata[number])) if is_stratified and strata is not None else "all"
-        bounds = cuts.setdefault(stratum, _cuts_at(ratios))
+        bounds = cuts.setdefault(stratum, by_ratio)
         own = key_hash(key, seed)
         split_of[number] = names.index(moved[own]) if own in moved else bisect_right(bounds, own)
     examples = {name: np.flatnonzero(split_of == index) for index, name in enumerate(names)}
     found = {name: members for name, members in examples.items() if len(members)}
     return Membership(found, {**split_cuts, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
-
-
-def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
-    """Return the hashes that cut the range of all hashes at the cumulative ratios."""
-    shares = list(accumulate(ratios.values()))[:-1]
-    return [f"{int(share * (1 << 128)):032x}" for share in shares]
 
 
 def key_hash(key: bytes, seed: int) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from tfshards.prep.progress.console import console
 from tfshards.schemas.sizes import size
@@ -24,8 +23,8 @@ _SCALED_EXAMPLES = 10_000
 class Display:
     """Shows how much is done; a context manager that ends the bar."""
 
-    def __init__(self, label: str, total: int, unit: Literal["examples", "bytes"]) -> None:
-        """Show 0 of ``total`` on the console of the process."""
+    def __init__(self, label: str, total: int | None, unit: Literal["examples", "bytes"]) -> None:
+        """Show 0 of ``total``, which is None if it is not known, on the console of the process."""
         self._console = console()
         self._label, self._total, self._unit = label, total, unit
         self._reported = time.monotonic()
@@ -34,14 +33,16 @@ class Display:
 
     def _make_bar(self) -> tqdm_asyncio[object] | None:
         stream = self._console.stream
-        if self._console.is_quiet or self._console.has_events or stream is None or not _shows_bars(stream):
+        if self._console.is_quiet or self._console.has_events or stream is None:
+            return None
+        if not stream.isatty() and not (stream is sys.stderr and _is_in_notebook()):
             return None
         is_bytes = self._unit == "bytes"
         bar = bar_class()(
             total=self._total,
             desc=self._label,
             unit="B" if is_bytes else " examples",
-            unit_scale=is_bytes or self._total >= _SCALED_EXAMPLES,
+            unit_scale=is_bytes or (self._total or 0) >= _SCALED_EXAMPLES,
             unit_divisor=1024 if is_bytes else 1000,
             file=stream,
             dynamic_ncols=True,
@@ -57,9 +58,7 @@ class Display:
     def __enter__(self) -> Display:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._console.bar = None
         if self._bar is not None:
             self._bar.close()
@@ -79,12 +78,13 @@ class Display:
     def report(self, done: int, rate: float, num_bytes: int | None = None) -> None:
         """Report how much is done, at ``rate`` per second, and the bytes if they are not the unit."""
         self._reported = time.monotonic()
-        seconds = (self._total - done) / rate if rate else None
+        seconds = (self._total - done) / rate if rate and self._total is not None else None
         left = "time left unknown" if seconds is None else f"{seconds:.0f} s left"
         if self._unit == "bytes":
-            what = f"{size(done)} of {size(self._total)}, {size(rate)}/s"
+            what = f"{size(done)} of {size(self._total or 0)}, {size(rate)}/s"
         else:
-            what = f"{done:,} of {self._total:,} examples, {size(num_bytes or 0)}, {rate:,.0f} examples/s"
+            of = "" if self._total is None else f" of {self._total:,}"
+            what = f"{done:,}{of} examples, {size(num_bytes or 0)}, {rate:,.0f} examples/s"
         self._console.progress(
             f"{self._label}: {what}, {left}",
             {
@@ -110,11 +110,6 @@ def bar_class() -> type[tqdm_asyncio[object]]:
     from tqdm.auto import tqdm
 
     return cast("type[tqdm_asyncio[object]]", tqdm)
-
-
-def _shows_bars(stream: TextIO) -> bool:
-    """Return whether progress on this stream is a bar: it is a terminal, or the output of a notebook."""
-    return stream.isatty() or (stream is sys.stderr and _is_in_notebook())
 
 
 def _is_in_notebook() -> bool:

@@ -42,7 +42,8 @@ class Console:
     ) -> None:
         """Create a console."""
         self._stream, self._log_file = stream, log_file
-        self._is_quiet, self._is_verbose = is_quiet, is_verbose
+        self._is_verbose = is_verbose
+        self.is_quiet: bool = is_quiet
         self.has_events: bool = has_events
         self._lock = threading.RLock()
         self.bar: tqdm_asyncio[object] | None = None
@@ -51,11 +52,6 @@ class Console:
     def stream(self) -> TextIO | None:
         """Where reports are printed; None if standard error was closed before the start."""
         return self._stream or sys.stderr
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether neither status lines nor progress are printed."""
-        return self._is_quiet
 
     @property
     def has_details(self) -> bool:
@@ -67,12 +63,12 @@ class Console:
         text = one_line(text)
         event: dict[str, Json] = {"event": "warning" if is_warning else "status", "message": text}
         self._report(
-            f"{WARNING}{text}" if is_warning else text, event, is_printed=is_warning or not self._is_quiet
+            f"{WARNING}{text}" if is_warning else text, event, is_printed=is_warning or not self.is_quiet
         )
 
     def progress(self, text: str, values: Mapping[str, Json]) -> None:
         """Report how much is done, unless a bar shows it."""
-        is_printed = not self._is_quiet and self.bar is None
+        is_printed = not self.is_quiet and self.bar is None
         self._report(text, {"event": "progress", **values}, is_printed=is_printed)
 
     def detail(self, text: str) -> None:

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 from tfshards.prep.progress.bars import Display
@@ -245,9 +244,7 @@ class Meter:
     def __enter__(self) -> Meter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
             self._display.report_end(self._done, self._rate)
         self._display.__exit__(kind, error, trace)

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from importlib import import_module
 from importlib.util import find_spec
@@ -53,11 +53,9 @@ def is_limited() -> bool:
     return bool(_limits)
 
 
-@contextmanager
-def computing() -> Iterator[None]:
-    """Wait until a thread may compute; without a limit the system shares the cores among all threads."""
-    with _limits[-1][1] if _limits else nullcontext():
-        yield
+def computing() -> AbstractContextManager[object]:
+    """Return what waits until a thread may compute; without a limit the system shares the cores."""
+    return _limits[-1][1] if _limits else nullcontext()
 
 
 def num_writers(*, is_remote: bool = False) -> int:

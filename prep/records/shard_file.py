@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.records.example import SMALL_BYTES, ParsedExample
+from tfshards.prep.records.example import SMALL_BYTES
 from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Feature, Shard
 from tfshards.schemas.compression import CODECS, Compression
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
+from tfshards.schemas.example import ParsedExample
 from tfshards.schemas.files import bytes_digest, read_once
 from tfshards.schemas.index import (
     FRAME_OVERHEAD,
@@ -26,6 +27,8 @@ from tfshards.schemas.index import (
     labels_path,
 )
 from tfshards.schemas.storage import AnyPath, open_sink
+
+Item = TypeVar("Item")
 
 # Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
 _WRITE_BYTES = 1 << 16
@@ -77,9 +80,7 @@ class ShardFile:
     def __enter__(self) -> ShardFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
             self.finish()
         else:
@@ -87,9 +88,9 @@ class ShardFile:
 
     def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
         """Append consecutive records to the file, with their labels if they have any."""
-        for group in _groups(frames.buffers, _HASHED_BYTES):
+        for group in in_groups(frames.buffers, len, _HASHED_BYTES):
             self._digest.update(group[0] if len(group) == 1 else b"".join(group))
-        for group in _groups(frames.buffers, _WRITE_BYTES):
+        for group in in_groups(frames.buffers, len, _WRITE_BYTES):
             self._sink.write(group)
         self._num_bytes += sum(map(len, frames.buffers))
         tail = b"".join(buffer[-NUM_LAST_BYTES:] for buffer in frames.buffers[-NUM_LAST_BYTES:])
@@ -148,14 +149,16 @@ def _described(
     return shard, {index_path(path): text, **({} if labels is None else {labels_path(path): labels})}
 
 
-def _groups(buffers: Iterable[bytes], num_bytes: int) -> Iterable[list[bytes]]:
-    """Yield the buffers in groups of about ``num_bytes``; a larger buffer ends its group."""
-    group: list[bytes] = []
+def in_groups(
+    items: Iterable[Item], size: Callable[[Item], int], num_bytes: int, most: float = math.inf
+) -> Iterator[list[Item]]:
+    """Yield items in groups of about ``num_bytes`` and of ``most`` at most; a larger item ends its group."""
+    group: list[Item] = []
     filled = 0
-    for buffer in buffers:
-        group.append(buffer)
-        filled += len(buffer)
-        if filled >= num_bytes:
+    for item in items:
+        group.append(item)
+        filled += size(item)
+        if filled >= num_bytes or len(group) >= most:
             yield group
             group, filled = [], 0
     if group:

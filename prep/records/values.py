@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from tfshards.prep.records.example import Decoded, ParsedExample, Values, decode_example, example_encoder
+from tfshards.prep.records.example import Values, example_encoder
 from tfshards.schemas import Feature, InputError, Manifest, Schema
+from tfshards.schemas.example import Decoded, ParsedExample, decode_example
 from tfshards.schemas.json_reader import Json
 
 DIGEST_BYTES = 16
@@ -15,7 +16,7 @@ DIGEST_BYTES = 16
 
 def compared_features(schema: Schema) -> list[Feature]:
     """Return the features whose values are the content: the images; without images, all but key and label."""
-    images = [feature for feature in schema.features if feature.is_encoded]
+    images = [feature for feature in schema.features if feature.holds_images]
     return images or [
         feature for feature in schema.features if feature.name != "key" and feature.kind != "label"
     ]
@@ -56,14 +57,16 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         values = decode_example(data)
     except ValueError as error:
         return {}, str(error)
+    for feature in manifest.schema.features:
+        if feature.storage is not None:
+            values.setdefault(feature.name, [])
     names = set(manifest.schema.names)
     others = names ^ set(values)
     for name in sorted(others - _dropped(dict(manifest.options))) if others else ():
         what = "is missing" if name in names else "is not in the schema"
         return {}, f"the feature {name!r} {what}"
     for feature in manifest.schema.features:
-        fault = _value_fault(feature, values[feature.name])
-        if fault:
+        if fault := _value_fault(feature, values[feature.name]):
             return {}, f"the feature {feature.name!r} {fault}"
     for name, wire in ParsedExample(data).empty_wires().items() if not all(values.values()) else ():
         # TensorFlow checks the type of a list even if it has no elements
@@ -76,8 +79,7 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
     for feature in manifest.schema.features if classes else ():
         labels = cast("list[int]", values[feature.name]) if feature.kind == "label" else []
         # -1 means no class
-        unknown = [label for label in labels if not -1 <= label < classes]
-        if unknown:
+        if unknown := [label for label in labels if not -1 <= label < classes]:
             return {}, f"the label {unknown[0]!r} is not one of the {classes} classes"
     return values, None
 

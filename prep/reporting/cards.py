@@ -94,13 +94,15 @@ def groups(
 
 
 def marks_note(roles: Roles) -> str:
-    """Return what the masks and boxes are, in one sentence; empty without any."""
+    """Return what the masks, boxes and keypoints are, in one sentence; empty without any."""
     parts = [f"mask {roles.mask.name!r}, a color for each number but 0"] if roles.mask else []
     if roles.boxes is not None:
         how = (
             f"as {roles.boxes.format}" if roles.boxes.format else "are not drawn: --boxes states their format"
         )
         parts.append(f"boxes {roles.boxes.feature!r} {how}")
+    if roles.points is not None:
+        parts.append(f"keypoints {roles.points.feature!r} as {roles.points.format}")
     return "; ".join(parts)
 
 

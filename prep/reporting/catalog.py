@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.frames import FrameReader, RecordError
 from tfshards.prep.records.values import parse_record
+from tfshards.prep.verification.checks import companions
 from tfshards.schemas import Manifest, Problem, Shard
-from tfshards.schemas.companions import read_index, read_labels
 from tfshards.schemas.digests import STEP, mixed
-from tfshards.schemas.files import file_sizes
+from tfshards.schemas.example import Decoded
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, IntArray, RecordIndex
+from tfshards.schemas.manifest_file import file_problems
 from tfshards.schemas.storage import AnyPath
 
 _MASK = (1 << 64) - 1
@@ -117,16 +117,14 @@ class Catalog:
 
 def read_catalog(root: AnyPath, manifest: Manifest) -> Catalog:
     """Read the indexes and labels of all shards, and compare the sizes of the files with the manifest."""
-    sizes = file_sizes(root, [shard.path for shard in manifest.shards])
+    of_files = {problem.place: problem for problem in file_problems(manifest, root)}
 
     def read(place: tuple[str, Shard, int], tick: Tick) -> tuple[ShardExamples, list[Problem]]:
         tick(0)
         name, shard, first = place
-        problems = _size_problems(shard, sizes[shard.path])
-        index, of_index = read_index(root, shard)
-        labels, of_labels = read_labels(root, shard) if shard.labels_digest else (None, [])
-        problems += of_index + of_labels
-        return ShardExamples(name, shard, first, None if problems else index, labels), problems
+        found = companions(root, shard)
+        problems = [*([of_files[shard.path]] if shard.path in of_files else []), *found.problems]
+        return ShardExamples(name, shard, first, None if problems else found.index, found.labels), problems
 
     places = [
         (name, shard, first)
@@ -151,14 +149,6 @@ def read_catalog(root: AnyPath, manifest: Manifest) -> Catalog:
         np.concatenate([none, *lengths]) - FRAME_OVERHEAD,
         tuple(problem for _, problems in found for problem in problems),
     )
-
-
-def _size_problems(shard: Shard, size: int | OSError) -> list[Problem]:
-    if isinstance(size, OSError):
-        return [Problem(shard.path, f"cannot be read: {size.strerror}")]
-    if size != shard.num_bytes:
-        return [Problem(shard.path, f"has {size} bytes, but the manifest lists {shard.num_bytes}")]
-    return []
 
 
 def _scores(count: int, seed: int) -> npt.NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""Read chosen examples, and keep of each what a page shows."""
+"""Read chosen examples, and keep of each what a page shows: a picture with its marks, and values as text."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import cast
 
 import numpy as np
 
+from tfshards.prep.imaging.coordinates import edges_of
 from tfshards.prep.imaging.pillow import Picture
+from tfshards.prep.imaging.pixels import stored_picture
 from tfshards.prep.imaging.stored import (
+    Edges,
     StoredHeader,
     draw_boxes,
     draw_mask,
+    draw_points,
     encoded_small,
     header_of,
     thumbnail,
-    thumbnail_of_pixels,
+    thumbnail_of,
 )
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.records.example import Decoded
-from tfshards.prep.reporting.boxes import BoxFormat, DrawnBoxes, boxes_of
 from tfshards.prep.reporting.catalog import Catalog, ShardExamples
 from tfshards.prep.verification.show import description
 from tfshards.schemas import Feature, Manifest, Schema
-
-_PIXEL_CHANNELS = (1, 3, 4)
+from tfshards.schemas.coordinates import Coordinates, coordinates_of, may_be_boxes
+from tfshards.schemas.example import Decoded
+from tfshards.schemas.pixels import as_image, pixel_images
 
 
 @dataclass(frozen=True)
@@ -54,27 +57,94 @@ class Glimpse:
 
 
 @dataclass(frozen=True)
+class DrawnBoxes:
+    """A feature with boxes, and one with their class numbers, if there is one."""
+
+    feature: str
+    categories: str | None
+    # None if nothing states it; then they are not drawn
+    format: Coordinates | None
+
+    def edges(self, values: Decoded, size: tuple[int, int]) -> tuple[list[Edges], bool]:
+        """Return the edges of finite boxes as fractions of an image, and whether they are stored so."""
+        if self.format is None:
+            return [], True
+        boxes = np.asarray(values, np.float64).reshape(-1, 4)
+        corners = edges_of(boxes[np.isfinite(boxes).all(axis=1)], self.format.order)
+        if not self.format.is_normalized:
+            corners = corners / [*size, *size]
+        return [cast("Edges", tuple(row)) for row in corners.tolist()], self.format.is_normalized
+
+
+@dataclass(frozen=True)
+class DrawnPoints:
+    """A feature with keypoints."""
+
+    feature: str
+    format: Coordinates
+
+    def shares(self, values: Decoded, size: tuple[int, int]) -> list[tuple[float, float]]:
+        """Return the labeled keypoints as fractions of the width and height of an image."""
+        rows = np.asarray(values, np.float64).reshape(-1, len(self.format.order))
+        is_shown = np.isfinite(rows).all(axis=1)
+        if self.format.order == "xyv":
+            is_shown &= rows[:, 2] > 0
+        points = rows[is_shown, :2] if self.format.is_normalized else rows[is_shown, :2] / size
+        return [(x, y) for x, y in points.tolist()]
+
+
+@dataclass(frozen=True)
 class Roles:
-    """The features from which pictures are drawn: the first image, or feature of pixels, and its marks."""
+    """The features from which pictures are drawn: the first image, or feature of pixels, and its marks.
+
+    Of a list of images, the first one is drawn, without marks.
+    """
 
     image: Feature | None
     mask: Feature | None = None
     boxes: DrawnBoxes | None = None
+    points: DrawnPoints | None = None
 
 
-def roles_of(manifest: Manifest, given: BoxFormat | None) -> Roles:
+def roles_of(manifest: Manifest, given: str | None) -> Roles:
     """Return the features from which pictures are drawn; ``given`` is the format of boxes, if stated."""
     image = image_of(manifest.schema)
     if image is None or not image.is_encoded:
         return Roles(image)
     mask = next((feature for feature in manifest.schema.features if feature.kind == "mask"), None)
-    return Roles(image, mask, boxes_of(manifest, given))
+    return Roles(image, mask, boxes_of(manifest, given), points_of(manifest))
+
+
+def points_of(manifest: Manifest) -> DrawnPoints | None:
+    """Return the first feature that is declared to hold keypoints."""
+    found = coordinates_of(manifest).items()
+    return next((DrawnPoints(name, each) for name, each in found if not each.are_boxes), None)
+
+
+def boxes_of(manifest: Manifest, given: str | None) -> DrawnBoxes | None:
+    """Return the first feature that is declared to hold boxes, or may hold them and is named so.
+
+    The user may have given the format.
+    """
+    known = {name: each for name, each in coordinates_of(manifest).items() if each.are_boxes}
+    named = [
+        each.name for each in manifest.schema.features if may_be_boxes(each) and "box" in each.name.lower()
+    ]
+    names = [each for each in manifest.schema.names if each in known] or named
+    if not names:
+        return None
+    # labels with the prefix of the boxes, such as ``objects/``
+    name, prefix = names[0], names[0].rpartition("/")[0]
+    lists = [one.name for one in manifest.schema.features if one.kind == "label" and one.is_ragged]
+    categories = next((each for each in lists if each.rpartition("/")[0] == prefix), None)
+    return DrawnBoxes(name, categories, Coordinates.parse(given) if given else known.get(name))
 
 
 def image_of(schema: Schema) -> Feature | None:
     """Return the feature that thumbnails show: the first image, or the first array that can be pixels."""
     images = [feature for feature in schema.features if feature.kind == "image"]
-    return next(iter([*images, *filter(_is_pixels, schema.features)]), None)
+    arrays = [schema[name] for name in pixel_images(schema.features)]
+    return next(iter([*images, *arrays, *filter(as_image, schema.features)]), None)
 
 
 def look(
@@ -87,12 +157,8 @@ def look(
 ) -> dict[int, Glimpse]:
     """Return what a page shows of some rows of the catalog; one shard per thread.
 
-    Args:
-        catalog: the records.
-        roles: the features that are drawn.
-        sides: by row, the side in pixels of the square that its thumbnail fits; 0 for no thumbnail.
-        texts: rows of which the values of all features are described.
-        has_marks: whether to draw masks and boxes in the thumbnails.
+    A thumbnail fits a square whose side in pixels ``sides`` has by row, 0 for none; with ``has_marks``, masks
+    and boxes are drawn in it. Of rows in ``texts``, the values of all features are described.
     """
     schema = catalog.manifest.schema
 
@@ -102,10 +168,12 @@ def look(
             return Glimpse(part.split, number, unnamed, fault=values)
         header, num_bytes, picture, fault = None, 0, None, ""
         marks: tuple[int, ...] = ()
-        if roles.image is not None and roles.image.is_encoded:
+        # an empty list of images has none
+        has_picture = roles.image is not None and bool(values[roles.image.name])
+        if roles.image is not None and roles.image.holds_images and has_picture:
             data = cast("bytes", values[roles.image.name][0])
             header, num_bytes = header_of(data), len(data)
-        if sides[row] and roles.image is not None:
+        if sides[row] and has_picture:
             try:
                 picture, marks = _drawn(values, sides[row], roles, header if has_marks else None)
             except ValueError as error:
@@ -141,28 +209,24 @@ def _drawn(
     """Return a thumbnail, and the class numbers of the boxes in it; marks are drawn if a header is given."""
     image = cast("Feature", roles.image)
     data = cast("bytes", values[image.name][0])
-    if not image.is_encoded:
-        shape = tuple(dim or 0 for dim in image.shape)
-        return thumbnail_of_pixels(np.frombuffer(data, np.uint8).reshape(shape), side), ()
+    if not image.holds_images:
+        return thumbnail_of(stored_picture(data, image), side), ()
     if header is None:
         return thumbnail(data, side), ()
     boxes = roles.boxes if roles.boxes and roles.boxes.format else None
-    edges, is_share = (
-        boxes.edges(values[boxes.feature], (header.width, header.height)) if boxes else ([], True)
-    )
-    # boxes in pixels refer to the stored image
+    points, size = roles.points, (header.width, header.height)
+    edges, is_share = boxes.edges(values[boxes.feature], size) if boxes else ([], True)
+    # boxes and keypoints in pixels refer to the stored image
+    is_share &= points is None or points.format.is_normalized
     picture = thumbnail(data, side, is_upright=is_share)
     if roles.mask is not None:
         picture = draw_mask(picture, cast("bytes", values[roles.mask.name][0]))
     labels = cast("list[int]", values[boxes.categories]) if boxes and boxes.categories else []
     classes = tuple(labels) if len(labels) == len(edges) else (-1,) * len(edges)
-    return draw_boxes(picture, edges, [max(label, 0) for label in classes]), classes
-
-
-def _is_pixels(feature: Feature) -> bool:
-    shape = feature.shape
-    is_picture = len(shape) == 2 or (len(shape) == 3 and shape[2] in _PIXEL_CHANNELS)
-    return feature.kind == "raw" and feature.dtype == "uint8" and is_picture and all(shape)
+    picture = draw_boxes(picture, edges, [max(label, 0) for label in classes])
+    if points is not None:
+        picture = draw_points(picture, points.shares(values[points.feature], size))
+    return picture, classes
 
 
 def _key_of(values: Mapping[str, Decoded]) -> str | None:

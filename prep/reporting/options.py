@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from tfshards.prep.reporting.boxes import BOX_FORMATS, BoxFormat
 from tfshards.schemas import OptionsError
+from tfshards.schemas.coordinates import BOX_FORMATS
 from tfshards.schemas.option import check_choices, check_path, option
 
 
@@ -19,7 +19,7 @@ class ReportOptions:
         source: folder of the images from which the dataset was built, for thumbnails of rejected inputs.
         audit: whether to read all records, to find leaks, duplicates and conflicts; by default only of
             datasets with at most 20,000 examples.
-        boxes: order of the four numbers of a box, as for ``loader.Boxes``; by default known from ``--from``.
+        boxes: format of boxes, as for ``ColumnRoles.boxes``; by default as the dataset declares it.
 
     Raises:
         OptionsError: an option has a value that is not allowed.
@@ -30,8 +30,8 @@ class ReportOptions:
         None, "folder of the inputs, for thumbnails of rejected ones", metavar="FOLDER"
     )
     audit: bool | None = None
-    boxes: BoxFormat | None = option(
-        None, "order of the four numbers of a box", choices=BOX_FORMATS, default_text="known from --from"
+    boxes: str | None = option(
+        None, "format of boxes", choices=BOX_FORMATS, default_text="as the dataset declares it"
     )
 
     def __post_init__(self) -> None:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO
 
 from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.prep.reporting.cards import (
@@ -33,6 +32,8 @@ from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped, span
 
 _TEMPLATES = Path(__file__).with_name("templates")
+# By which a page of a report is recognized.
+_GENERATOR = b'<meta name="generator" content="tfshards '
 # Examples whose sizes are measured; of more, a sample gives each share with an error of 2 % at most.
 _MEASURED = 2_500
 _SHOWN_RECORDS = 10
@@ -80,7 +81,7 @@ def report(
     _require_packages()
     root, manifest = any_path(dataset), read_manifest(dataset)
     path = any_path(f"{manifest.name}-report.html" if output is None else output)
-    check_new_file(path, "a report", _is_page)
+    check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
     has_pictures = image_of(manifest.schema) is not None
     if png is not None and not has_pictures:
         raise OptionsError("png-no-images")
@@ -135,11 +136,6 @@ def _require_packages() -> None:
         import vl_convert  # noqa: F401
     except ModuleNotFoundError as error:
         raise InputError("report-extra-missing", name=error.name) from None
-
-
-def _is_page(file: BinaryIO) -> bool:
-    """Return whether a file begins as a page of a report does."""
-    return b'<meta name="generator" content="tfshards ' in file.read(1024)
 
 
 def _printable(value: object) -> object:

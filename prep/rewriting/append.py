@@ -36,17 +36,16 @@ from tfshards.prep.rewriting.commit import (
 from tfshards.prep.rewriting.new_examples import NewExamples, find_new_examples, new_class_names
 from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.sources.base import Reader, Source
+from tfshards.prep.sources.classes import quoted
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import InputError, Manifest, OptionsError, TfshardsError
-from tfshards.schemas.errors import counted, listed
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import ID_DIGITS
 from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath, any_path
 
-# Number of class names in a message.
-_SHOWN = 5
 # Returns the new examples, and the plan of their shards, or None if there are none.
 Find: TypeAlias = Callable[[Reader, Origin], tuple[NewExamples, Plan | None]]
 
@@ -124,7 +123,7 @@ def append(
         with suppress(TfshardsError):
             new = [] if new_classes else new_class_names(inputs, names)
         if new:
-            classes = f"class{'es' if len(new) > 1 else ''} {listed([*map(repr, new)], _SHOWN)}"
+            classes = f"class{'es' if len(new) > 1 else ''} {quoted(new)}"
             raise InputError("classes-new", folder=folder, classes=classes) from None
         raise
 
@@ -235,8 +234,7 @@ def _appended(old: Manifest, added: Manifest, new: NewExamples, rejects: Sequenc
         "examples": added.num_examples,
         "options": dict(added.options),
     }
-    new_classes = schema.class_names[len(old.schema.class_names) :]
-    if new_classes:
+    if new_classes := schema.class_names[len(old.schema.class_names) :]:
         entry["new_classes"] = [*new_classes]
     # with these, the layout of each build can be computed again (rebuild.py)
     rejected = sorted({reject.key for reject in rejects} - {reject.key for reject in new.rejects})

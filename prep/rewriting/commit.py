@@ -108,8 +108,7 @@ def commit_next(
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
-        new = find(origin)
-        if new:
+        if new := find(origin):
             return _write(new, folder, state)
         complete(origin.manifest, folder, warns=False)
         report_line(up_to_date(folder, is_compared=False))

@@ -15,26 +15,26 @@ import numpy as np
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.building.output import output_folder
 from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.frames import RecordError
 from tfshards.prep.rewriting.commit import Derived, Examples, commit_next, with_rejects
-from tfshards.prep.rewriting.keys import OPTION, KnownExamples, numbers_of_splits, read_known
-from tfshards.prep.rewriting.layout import SplitLayout, kept_layout, label_counts
+from tfshards.prep.rewriting.keys import OPTION, KnownExamples, by_shard, numbers_of_splits, read_known
+from tfshards.prep.rewriting.layout import SplitLayout, kept_layout
 from tfshards.prep.rewriting.new_examples import inputs_without
 from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
+from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import BuildError, InputError, Manifest, Schema, Split
 from tfshards.schemas.digests import digest_together, examples_digest
-from tfshards.schemas.errors import counted, listed
+from tfshards.schemas.errors import counted
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 
 # Options in which the manifest holds what all edits since the last other rewrite have done.
 _EDITED = (OPTION, "relabeled")
-# Number of class names in a message.
-_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +103,7 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
         known.origin,
         new_labels={
             shard.path: dict(zip(records.tolist(), labels[first + records].tolist(), strict=True))
-            for shard, first, records in known.by_shard(changed)
+            for shard, first, records in by_shard(known.origin, changed)
             if labels is not None
         },
     )
@@ -111,9 +111,8 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
     for number, (length, checksum) in zip(changed, _new_records(known, origin, changed), strict=True):
         lengths[number], checksums[number] = length, checksum
     report_line(f"{edit.what} {origin.root}")
-    added = edit.schema.class_names[len(manifest.schema.class_names) :]
-    if added:
-        report_line(f"new classes: {listed([*map(repr, added)], _SHOWN)}")
+    if added := edit.schema.class_names[len(manifest.schema.class_names) :]:
+        report_line(f"new classes: {quoted(added)}")
     layouts, expected = {}, {}
     for name, numbers in numbers_of_splits(manifest).items():
         split, is_gone = manifest.splits[name], edit.is_removed[numbers]
@@ -145,7 +144,7 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
 
 def _new_records(known: KnownExamples, origin: Origin, numbers: IntArray) -> Iterator[tuple[int, int]]:
     """Yield the length and the checksum of each of these records with the changes of ``origin``."""
-    for shard, _, records in known.by_shard(numbers):
+    for shard, _, records in by_shard(known.origin, numbers):
         with closing(origin.frames(shard)) as frames:
             for record in records.tolist():
                 try:
@@ -172,8 +171,7 @@ def _report_shards(name: str, old: Split, layout: SplitLayout, edit: Edit) -> No
     after = label_counts(layout.new_labels, edit.schema)
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
     if lost:
-        classes = listed([*map(repr, lost)], _SHOWN)
-        report_warning(f"the split {name!r} will have no examples of the classes {classes}")
+        report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
 
 
 def _outline(origin: Origin, edit: Edit, layouts: Mapping[str, SplitLayout]) -> Manifest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,11 +15,11 @@ import numpy.typing as npt
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Reporter, WorkProgress
-from tfshards.prep.records.example import decode_key
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
 from tfshards.prep.sources.keys import hash_array, hash_key, to_bytes, to_text
 from tfshards.schemas import BuildError, InputError, Manifest, Shard
+from tfshards.schemas.example import decode_key
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 from tfshards.schemas.made import Made
 
@@ -88,11 +89,6 @@ class KnownExamples:
     checksums: npt.NDArray[np.uint32]
 
     @cached_property
-    def ends(self) -> IntArray:
-        """Shape ``(num_shards,)``, the number of the example after the last one of each shard."""
-        return np.cumsum([shard.num_examples for shard in self.origin.manifest.shards], dtype=np.int64)
-
-    @cached_property
     def labels(self) -> IntArray | None:
         """The label of each example; None if the examples have no labels."""
         found = [self.origin.labels(shard) for shard in self.origin.manifest.shards]
@@ -107,25 +103,33 @@ class KnownExamples:
         found = order[at].astype(np.int64)
         return np.where(self.keys[found] == wanted, found, -1)
 
-    def by_shard(self, numbers: IntArray) -> Iterator[tuple[Shard, int, IntArray]]:
-        """Yield each shard that holds some of these examples, its first example, and their records in it.
-
-        The numbers are ascending.
-        """
-        indices = np.searchsorted(self.ends, numbers, side="right")
-        found, starts = np.unique(indices, return_index=True)
-        for index, some in zip(found.tolist(), np.split(numbers, starts[1:]), strict=False):
-            shard = self.origin.manifest.shards[index]
-            first = int(self.ends[index]) - shard.num_examples
-            yield shard, first, some - first
-
     def key(self, number: int) -> str:
         """Return the key of an example as text."""
-        ((shard, _, (record,)),) = self.by_shard(np.array([number]))
-        frames = self.origin.frames(shard)
-        found, _ = frames.read(int(record))
-        frames.close()
-        return to_text(decode_key(found[HEADER_BYTES:-FOOTER_BYTES]) or b"")
+        return keys_at(self.origin, np.array([number]))[number]
+
+
+def by_shard(origin: Origin, numbers: IntArray) -> Iterator[tuple[Shard, int, IntArray]]:
+    """Yield each shard that holds some of these examples, its first example, and their records in it.
+
+    The numbers are counted through all shards, and ascending.
+    """
+    shards = origin.manifest.shards
+    ends = np.cumsum([shard.num_examples for shard in shards], dtype=np.int64)
+    found, starts = np.unique(np.searchsorted(ends, numbers, side="right"), return_index=True)
+    for index, some in zip(found.tolist(), np.split(numbers, starts[1:]), strict=False):
+        first = int(ends[index]) - shards[index].num_examples
+        yield shards[index], first, some - first
+
+
+def keys_at(origin: Origin, numbers: IntArray) -> dict[int, str]:
+    """Return the keys of examples by number, see ``by_shard``; only their records are read."""
+    found = {}
+    for shard, first, records in by_shard(origin, numbers):
+        with closing(origin.frames(shard)) as frames:
+            for record in records.tolist():
+                data = frames.read(record)[0][HEADER_BYTES:-FOOTER_BYTES]
+                found[first + record] = to_text(decode_key(data) or b"")
+    return found
 
 
 def read_known(origin: Origin) -> KnownExamples:

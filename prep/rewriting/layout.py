@@ -15,7 +15,7 @@ from tfshards.prep.planning.options import Balance, ShardCounts, check_shard_siz
 from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import BuildArea, ShardId
 from tfshards.prep.writing.shard_names import shard_name
-from tfshards.schemas import Manifest, Schema, Shard, Split
+from tfshards.schemas import Manifest, Shard, Split
 from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -27,12 +27,7 @@ def interleave(counts: Sequence[int]) -> IntArray:
     """Return an order of the records of several sequences that spreads each evenly and keeps its own order.
 
     If the sequences were concatenated, most shards would hold records of only one sequence.
-
-    Args:
-        counts: number of records of each sequence.
-
-    Returns:
-        Shape ``(sum(counts),)``: record numbers, counted through all sequences.
+    It has the shape ``(sum(counts),)``: record numbers, counted through all sequences.
     """
     fractions = [(np.arange(count) + 0.5) / count for count in counts]
     return np.argsort(np.concatenate(fractions), kind="stable").astype(np.int64)
@@ -198,19 +193,6 @@ def kept_layout(
     order = np.concatenate(records)
     layout = np.split(np.arange(len(order)), np.cumsum([*map(len, records)])[:-1])
     return SplitLayout(shards, order, layout, kept, labels, num_moved)
-
-
-def label_counts(labels: IntArray | None, schema: Schema) -> dict[str, int]:
-    """Return the number of examples of each class, as a manifest has it: nothing if one has no class."""
-    if labels is None:
-        return {}
-    values, counts = np.unique(labels, return_counts=True)
-    found = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    if not schema.class_names:
-        return {str(label): count for label, count in found.items()}
-    if -1 in found:
-        return {}
-    return {name: found.get(label, 0) for label, name in enumerate(schema.class_names)}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tfshards.prep.rewriting.keys import check_keys_differ
 from tfshards.prep.rewriting.layout import NewShards, ShardOptions, SplitLayout, kept_layout
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference, open_origin
 from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import InputError, Manifest, OptionsError, Split
+from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_path, check_strings
@@ -73,7 +73,11 @@ def merge(
         _check_same(origins[0], other)
     has_keys = origins[0].has_keys
     schema = origins[0].manifest.schema
-    splits = {split: _joined(origins, split) for origin in origins for split in origin.manifest.splits}
+    held = [origin.manifest.splits for origin in origins]
+    splits = {
+        name: join_splits([each[name] for each in held if name in each], schema)
+        for name in dict.fromkeys(name for each in held for name in each)
+    }
     recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
     if as_splits:
         recorded["as_splits"] = [*as_splits]
@@ -123,11 +127,9 @@ def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
 
 def _check_same(first: Origin, other: Origin) -> None:
     both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
-    difference = feature_difference(*both)
-    if difference:
+    if difference := feature_difference(*both):
         raise InputError("merge-features-differ", difference=difference)
-    difference = class_difference(*both)
-    if difference:
+    if difference := class_difference(*both):
         raise InputError("merge-classes-differ", difference=difference, root=other.root, root2=first.root)
 
 
@@ -140,8 +142,3 @@ def _check_compression(origins: Sequence[Origin]) -> None:
         raise InputError(
             "merge-compressions-differ", root=root, compression=one, root2=root2, compression2=other
         )
-
-
-def _joined(origins: Sequence[Origin], split: str) -> Split:
-    held = [origin.manifest.splits.get(split) for origin in origins]
-    return join_splits([part for part in held if part], origins[0].manifest.schema)

@@ -19,17 +19,17 @@ from tfshards.prep.progress.lines import lines_to, nowhere, report_line, report_
 from tfshards.prep.rewriting.keys import KnownExamples, are_removed, numbers_of_splits, read_known
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference
 from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import RowKeys, hash_key, to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Schema
-from tfshards.schemas.errors import counted, listed
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 
 # Options in which the source may differ from the build.
 _MAY_DIFFER = {"source", "follow_links", "split_column"}
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,15 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool, chec
     names = origin.manifest.schema.class_names
     compared = listing.schema.class_names[: len(names)] if new_classes else listing.schema.class_names
     _check_schema(replace(listing.schema, class_names=compared), origin)
-    is_of_rows = isinstance(listing.keys, RowKeys)
+    is_of_rows = isinstance(listing.keys, RowKeys) or listing.is_numbered
     if is_of_rows and origin.manifest.made.has("as_splits"):
         raise InputError("rows-renumbered", root=origin.root)
     known = read_known(origin)
     examples = known.find(listing.keys)
     is_known = examples >= 0
     # arrays that hold only new rows also start at number 0, which only a comparison of the rows can detect
-    by_number = is_of_rows and not any(feature.is_encoded for feature in listing.schema.features)
+    has_images = any(feature.holds_images for feature in listing.schema.features)
+    by_number = listing.is_numbered or (is_of_rows and not has_images)
     with lines_to(nowhere) if by_number else nullcontext():
         changed = _changed(listing, reader, known, examples, checksum=checksum or by_number)
     if by_number and len(changed):
@@ -77,7 +78,10 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool, chec
         number = listing.find(reject.key)
         if number is None:
             kept.append(reject)
-        elif _is_unchanged(reject, number, listing, reader):
+        elif listing.sizes[number] == reject.size and not len(
+            differing(listing, reader, np.array([number], np.int64), [reject])
+        ):
+            # the content for which it was rejected
             kept.append(reject)
             is_known[number] = True
         else:
@@ -177,13 +181,6 @@ def inputs_without(origin: Origin, removed: Collection[bytes]) -> RecordedInputs
     return RecordedInputs([key for key, _ in found], numbers[:, 0], numbers[:, 1], None, {})
 
 
-def _is_unchanged(reject: Reject, number: int, listing: Listing, reader: Reader) -> bool:
-    """Return whether an input that the dataset rejected still has the content for which it was rejected."""
-    if listing.sizes[number] != reject.size:
-        return False
-    return not len(differing(listing, reader, np.array([number], dtype=np.int64), [reject]))
-
-
 def _check_options(reader: Reader, origin: Origin) -> None:
     """Raise InputError if the options of the source differ from those of every build of the dataset."""
     options = reader.options()
@@ -201,11 +198,9 @@ def _check_options(reader: Reader, origin: Origin) -> None:
 def _check_schema(schema: Schema, origin: Origin) -> None:
     """Raise InputError unless the source has the features and the class names of the dataset."""
     both = origin.manifest.schema, str(origin.root), schema, "the source"
-    difference = feature_difference(*both)
-    if difference:
+    if difference := feature_difference(*both):
         raise InputError("append-features-differ", difference=difference)
-    difference = class_difference(*both)
-    if difference:
+    if difference := class_difference(*both):
         raise InputError("append-classes-differ", difference=difference)
 
 
@@ -267,4 +262,4 @@ def _report_classes(new: Listing, origin: Origin) -> None:
     labels = [label for label in np.unique(new.labels).tolist() if label >= 0]
     added = [name for name in (names[label] if names else str(label) for label in labels) if name not in held]
     if held and added:
-        report_line(f"new classes: {listed([*map(repr, added)], _SHOWN)}")
+        report_line(f"new classes: {quoted(added)}")

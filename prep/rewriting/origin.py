@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfshards.prep.building.commit import read_rejects, rejects_text
-from tfshards.prep.records.example import decode_example, with_key_prefix, with_label
+from tfshards.prep.records.example import with_key_prefix, with_label
 from tfshards.prep.records.frames import Change, FrameReader
 from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard, read_manifest
 from tfshards.schemas.companions import read_index, read_labels
+from tfshards.schemas.example import decode_example
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
@@ -114,8 +115,7 @@ def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Orig
     if fault:
         raise OptionsError("split-name", fault=fault)
     origin = Origin(any_path(root), read_manifest(root), split)
-    problems = file_problems(origin.manifest, root)
-    if problems:
+    if problems := file_problems(origin.manifest, root):
         raise origin._damaged(str(problems[0]))
     splits = origin.manifest.splits
     if not split:
@@ -158,4 +158,5 @@ def _difference(what: str, both: Sequence[Mapping[str, str]], one_name: str, oth
 
 def _described(feature: Feature) -> str:
     shape = ", ".join("?" if dim is None else str(dim) for dim in feature.shape)
-    return f"({feature.kind}, {feature.dtype}, [{shape}])"
+    coordinates = f", {feature.coordinates}" if feature.coordinates else ""
+    return f"({feature.kind}, {feature.dtype}, [{shape}]{coordinates}{', pixels' if feature.pixels else ''})"

@@ -103,7 +103,7 @@ def rebuild(
 
     A shard one of whose inputs is missing or has changed is left as it is, unless all damaged ones are so.
     """
-    kind_of_source(manifest)
+    kind_of_source(manifest, is_given=not isinstance(inputs, Sequence))
     name = rejects_name(manifest.build_id)
     with staged_folder(folder) as staging:
         for sub in ("source", "out"):

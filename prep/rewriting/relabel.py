@@ -12,15 +12,14 @@ import numpy as np
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
 from tfshards.prep.rewriting.keys import KnownExamples
+from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import InputError, Manifest, OptionsError
-from tfshards.schemas.errors import counted, listed
+from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.storage import AnyPath
 
 COLUMNS = ("key", "label")
-# Number of class names in a message.
-_SHOWN = 5
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -119,8 +118,7 @@ def _find(
     labels = old.copy()
     labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)[found >= 0]
     changed = np.flatnonzero(labels != old)
-    num_same = len(examples) - len(changed)
-    if num_same:
+    if num_same := len(examples) - len(changed):
         report_line(f"{counted(num_same, 'example')} with the wanted label already")
     if not len(changed):
         return None
@@ -145,8 +143,7 @@ def _classes(
     unknown = sorted({*wanted} - {*known})
     if unknown and not new_classes:
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
-        classes = listed([*map(repr, known)], _SHOWN)
-        raise InputError("class-unknown", root=root, unknown=unknown[0], more=more, classes=classes)
+        raise InputError("class-unknown", root=root, unknown=unknown[0], more=more, classes=quoted(known))
     if names:
         return {name: number for number, name in enumerate((*names, *unknown))}, unknown
     assert schema.label is not None

@@ -85,8 +85,7 @@ def _find(known: KnownExamples, wanted: Sequence[bytes], *, skip_unknown: bool) 
     was_removed = are_removed(missing, made).tolist()
     unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
     skip_unknown_keys(unknown, len(wanted), origin, skip_unknown=skip_unknown)
-    num_before = sum(was_removed)
-    if num_before:
+    if num_before := sum(was_removed):
         report_line(f"{counted(num_before, 'key')} removed before")
     if not removed:
         return None

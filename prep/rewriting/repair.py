@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from glob import glob
 from itertools import chain
@@ -17,7 +17,7 @@ from tfshards.prep.sources.base import Source
 from tfshards.prep.verification.report import RepairReport
 from tfshards.prep.verification.verify import verify
 from tfshards.prep.views.table import refresh_views, view_problems
-from tfshards.schemas import InputError, Manifest, OptionsError, Problem, read_manifest
+from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.generations import kept_manifests
@@ -73,7 +73,10 @@ def repair(
             report_line(f"{path}: rebuilt")
             repaired.append(path)
         # what replaced a damaged file had the digest in the manifest
-        left = [_with_reason(problem, faults) for problem in found if problem.place not in repaired]
+        left = [problem for problem in found if problem.place not in repaired]
+        for index, problem in enumerate(left):
+            if fault := faults.get(problem.place):
+                left[index] = replace(problem, message=f"{problem.message}; not rebuilt: {fault}")
         return RepairReport(os.fspath(dataset), found, tuple(repaired), tuple(left), bool(inputs))
 
 
@@ -109,9 +112,3 @@ def _repaired_views(folder: Path, manifest: Manifest) -> Iterator[str]:
     refresh_views(manifest, folder, earlier, replaces_foreign=True)
     after = {problem.place for problem in view_problems(manifest, folder, earlier)}
     yield from (path for path in before if path not in after)
-
-
-def _with_reason(problem: Problem, faults: Mapping[str, InputError]) -> Problem:
-    """Return a problem that remains with the reason why its file could not be rebuilt, if there is one."""
-    fault = faults.get(problem.place)
-    return replace(problem, message=f"{problem.message}; not rebuilt: {fault}") if fault else problem

@@ -62,7 +62,9 @@ def reshard(
 
     def derive_next(origin: Origin) -> Derived | None:
         new = derive(origin, options.name or origin.manifest.name)
-        return None if _is_same(origin.manifest, new.outline) else new
+        # of a dataset that is already the result of this call in place
+        made, asked = ({**each.options, "origin": None} for each in (origin.manifest, new.outline))
+        return None if origin.manifest.name == new.outline.name and made == asked else new
 
     origin, folder = open_origin(source), any_path(dataset)
     if not is_same(origin.root, folder):
@@ -73,9 +75,3 @@ def reshard(
         raise OptionsError("reshard-onto-itself", dataset=folder)
     dataset_name(folder, Options(name=options.name or origin.manifest.name))
     return commit_next(folder, derive_next)
-
-
-def _is_same(made: Manifest, wanted: Manifest) -> bool:
-    """Return whether a dataset is already the result of this call in place."""
-    options, asked = ({**each.options, "origin": None} for each in (made, wanted))
-    return made.name == wanted.name and options == asked

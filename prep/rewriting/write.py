@@ -116,8 +116,7 @@ def _link(plan: Rewrite, shard: ShardId, reporter: Reporter, _: threading.Event,
     except OSError as error:
         raise BuildError("file-fault", filename=error.filename or area.out, why=error.strerror) from None
     if verifies:
-        problems = shard_problems(area.shards, new)
-        if problems:
+        if problems := shard_problems(area.shards, new):
             # the fault is in the origin, so the message has the path there
             fault = str(problems[0]).replace(new.path, old.path)
             raise BuildError("origin-damaged", root=origin.root, fault=fault, see_verify=SEE_VERIFY)

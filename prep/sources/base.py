@@ -91,6 +91,8 @@ class Listing:
         warnings: warnings for the user.
         groups: group of each example, if examples may share one, such as rows that name the same image; a
             split by ratios keeps them together unless the user names other groups.
+        is_numbered: whether keys are the numbers of the examples in the source, so that the same key may be
+            another example in another source.
     """
 
     schema: Schema
@@ -103,6 +105,7 @@ class Listing:
     identity: str = ""
     warnings: tuple[str, ...] = ()
     groups: Sequence[bytes] | None = None
+    is_numbered: bool = False
 
     @property
     def num_examples(self) -> int:
@@ -179,6 +182,18 @@ class DistantReader(Protocol):
 
     def start(self, rows: Sequence[Row], schema: Schema) -> Started:
         """Start to read rows; only if there are requests to make."""
+
+
+@runtime_checkable
+class SpooledSource(Protocol):
+    """A source that may be slow to read, or readable only once: its copy outlives a build that was killed.
+
+    ``stage`` uses what an earlier call has left complete in its folder.
+    """
+
+    @property
+    def spool_id(self) -> str:
+        """Eight hex digits that change with whatever makes the copy another one."""
 
 
 class Source(Protocol):

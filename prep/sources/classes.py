@@ -68,20 +68,22 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
     if given is None:
         return tuple(sorted(names))
     new, missing = sorted(names - set(given)), [name for name in given if name not in names]
-    faults = [f"without {_quoted(new)}; add new classes at their end, and build the dataset again"] * bool(
-        new
-    )
-    faults += [f"with {_quoted(missing)}, but {where}"] * bool(missing)
+    faults = [f"without {quoted(new)}; add new classes at their end, and build the dataset again"] * bool(new)
+    faults += [f"with {quoted(missing)}, but {where}"] * bool(missing)
     if faults:
         raise InputError("classes-differ", faults="; ".join(faults))
     return tuple(given)
 
 
-def unused_numbers(noun: str, name: str, values: npt.NDArray[Any]) -> list[str]:
-    """Return a warning if the numbers in a column or array, which are not classes, look like classes."""
+def unused_numbers(noun: str, name: str, values: npt.NDArray[Any], declared: str) -> list[str]:
+    """Return a warning if the numbers in a column or array, which are not classes, look like classes.
+
+    ``declared`` is the option that makes -1 the number of no class.
+    """
     kind = remedy = ""
     if values.dtype.kind == "i" and len(values) and values.min() < 0:
         kind, remedy = "negative", "as integers from 0, or as text"
+        remedy += f", or take -1 for no class by {declared}" if values.min() == -1 else ""
     elif values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         if len(finite) and np.array_equal(finite, np.floor(finite)):
@@ -133,5 +135,6 @@ def class_names_of(dataset: str | os.PathLike[str]) -> tuple[str, ...]:
     return names
 
 
-def _quoted(names: Sequence[str]) -> str:
-    return listed([repr(name) for name in names], _SHOWN)
+def quoted(names: Sequence[object]) -> str:
+    """Return the first few names with quotation marks, for a message."""
+    return listed([*map(repr, names)], _SHOWN)

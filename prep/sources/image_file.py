@@ -15,10 +15,12 @@ from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.prep.sources.base import Rejected
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.base import Accepted, Outcome, Rejected, Row
 from tfshards.prep.sources.fetching import FetchedContent
+from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.remote_tree import Tree
-from tfshards.schemas import Feature
+from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
 
@@ -81,14 +83,23 @@ def mask_options(images: ImageOptions) -> ImageOptions:
     The headers of masks are checked even if those of images are not: a palette would be decoded to colors.
     """
     check = "header" if images.check == "none" else images.check
-    return replace(images, check=check, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
+    depth = images.depth if images.mask_depth is None else images.mask_depth
+    kept = replace(images, check=check, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
+    return replace(kept, depth=depth, mask_depth=None)
+
+
+def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
+    """Raise OptionsError if a depth of masks is given where there are none."""
+    if options.mask_depth is not None and not has_masks:
+        raise OptionsError("mask-depth-useless", mask_depth=options.mask_depth)
 
 
 def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, Json]:
     """Return the versions of the code on which images that are stored with ``options`` depend."""
     if options.check == "none" and not has_masks:
         return {}
-    return {"conversion": CONVERSION, **decoder_versions(writes_deep=options.depth != 8)}
+    is_deep = options.depth != 8 or options.mask_depth == 16
+    return {"conversion": CONVERSION, **decoder_versions(writes_deep=is_deep)}
 
 
 def checked_image(
@@ -112,3 +123,27 @@ def checked_content(
         return normalize(content.data, options, _suffix(path), images)
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
+
+
+def outcome_of(
+    row: Row,
+    files: Sequence[tuple[bytes, FetchedContent]],
+    options: Sequence[ImageOptions],
+    *,
+    has_label: bool,
+) -> Outcome:
+    """Return the values of a row, or why it is rejected; ``files`` are its image, and its mask."""
+    if len(files) < len(options):
+        return Rejected(Reason.MISSING, "there is no mask of the same name")
+    values: list[Values] = []
+    conversions: list[str] = []
+    views: list[Geometry] = []
+    for each, file in zip(options, files, strict=True):
+        image = checked_content(*file, each, views)
+        if isinstance(image, Rejected):
+            return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
+        views += [image.view] if image.view else []
+        values.append(image.data)
+        conversions += image.conversions
+    key = to_bytes(row.key)
+    return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))

@@ -11,13 +11,13 @@ from tfshards.prep.sources.kind import SourceKind
 
 
 def _images() -> SourceKind:
-    from tfshards.prep.sources.images.folder import IMAGES
+    from tfshards.prep.sources.images.kind import IMAGES
 
     return IMAGES
 
 
 def _arrays() -> SourceKind:
-    from tfshards.prep.sources.arrays.source import ARRAYS
+    from tfshards.prep.sources.arrays.kind import ARRAYS
 
     return ARRAYS
 

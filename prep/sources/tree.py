@@ -1,83 +1,18 @@
-"""Find the image files in a folder, choose some by patterns, and count why others are skipped."""
+"""Find the image files in a folder, and count why others are skipped."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, NamedTuple, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
-from tfshards.prep.sources.keys import to_text
-from tfshards.schemas import InputError, OptionsError
+from tfshards.prep.sources.recognition import Seen, note, other_formats
+from tfshards.schemas import InputError
 from tfshards.schemas.storage.untrusted import open_regular
-
-
-def check_patterns(name: str, patterns: Sequence[str]) -> None:
-    """Raise OptionsError unless the option ``name`` is a sequence of patterns."""
-    if isinstance(patterns, (str, bytes)) or not all(isinstance(each, str) for each in patterns):
-        raise OptionsError("patterns-type", name=name, patterns=patterns)
-    if not all(patterns):
-        raise OptionsError("pattern-empty", name=name)
-
-
-def choose_keys(
-    keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]
-) -> tuple[Set[bytes], list[str]]:
-    """Return the keys that ``exclude`` matches, or that ``include``, if it has patterns, does not match.
-
-    Also return a warning for each pattern that matches no key.
-    """
-    texts = [to_text(key) for key in keys] if include or exclude else []
-    warnings: list[str] = []
-    matched: dict[str, set[int]] = {"include": set(), "exclude": set()}
-    for name, patterns in (("include", include), ("exclude", exclude)):
-        for pattern in dict.fromkeys(patterns):
-            matches = key_pattern(pattern).fullmatch
-            found = {number for number, text in enumerate(texts) if matches(text)}
-            matched[name] |= found
-            if not found:
-                warnings.append(
-                    f"{name}={pattern!r} matches no image; it is compared with whole paths relative to the "
-                    "source: '*' matches within a folder, and 'FOLDER/' everything in a folder"
-                )
-    left_out = matched["exclude"] | (set(range(len(keys))) - matched["include"] if include else set())
-    return frozenset(keys[number] for number in left_out), warnings
-
-
-def key_pattern(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression that matches the whole keys that a pattern matches.
-
-    ``*`` and ``?`` match within a folder, ``**`` across folders, and ``[...]`` one of some characters. A
-    pattern that ends with ``/`` matches every file in that folder.
-    """
-    if pattern.endswith("/"):
-        pattern += "**"
-    parts, at = [], 0
-    while at < len(pattern):
-        found = _TOKEN.match(pattern, at)
-        token = found[0] if found else pattern[at]
-        if token == "**/" and (at == 0 or pattern[at - 1] == "/"):
-            parts.append("(?:.*/)?")
-        elif token.startswith("**"):
-            parts.append(".*" + token[2:])
-        elif token.startswith("[") and len(token) > 1:
-            inside = re.sub(r"([\\\[&~|^])", r"\\\1", token[1:-1].removeprefix("!"))
-            parts.append(f"(?!/)[{'^' if token[1] == '!' else ''}{inside}]")
-        else:
-            parts.append({"*": "[^/]*", "?": "[^/]"}.get(token) or re.escape(token))
-        at += len(token)
-    try:
-        return re.compile("".join(parts), re.DOTALL)
-    except re.error as error:
-        raise OptionsError("pattern-invalid", pattern=pattern, error=error) from None
-
-
-_TOKEN = re.compile(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]")
-
 
 # What archives of macOS have of each file: no images, but with their names.
 _RESOURCE_FORKS = b"__MACOSX"
@@ -101,13 +36,13 @@ class LocalTree:
     Attributes:
         root: the folder, as a real path.
         follow_links: whether to follow links to folders, and to files outside ``root``.
-        unread: the first file in the listing that another kind of source reads, by kind; see ``note``.
+        seen: the marks of known layouts in the listing; see ``note``.
     """
 
     def __init__(self, root: bytes, *, follow_links: bool) -> None:
         self.root = root
         self.follow_links = follow_links
-        self.unread: dict[str, bytes] = {}
+        self.seen: Seen = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
         """Yield the image files in arbitrary order, and count in ``skipped`` why others are not, by reason.
@@ -118,7 +53,8 @@ class LocalTree:
         """
         if not os.path.isdir(self.root):
             problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
-            raise InputError("folder-problem", folder=os.fsdecode(self.root), problem=problem)
+            root = os.fsdecode(self.root)
+            raise InputError("folder-problem", *other_formats(root), folder=root, problem=problem)
         # not recursive, because folders may be nested more deeply than Python allows calls to be
         folders = [(b"", False, frozenset({_file_id(os.stat(self.root))}))]
         while folders:
@@ -130,16 +66,19 @@ class LocalTree:
                         # only links can form loops
                         inside = above | {_file_id(entry.stat())} if self.follow_links else above
                         folders.append((prefix + entry.name + b"/", hidden, inside))
+                        if not hidden:
+                            note(self.seen, prefix + entry.name + b"/")
                         continue
                     status = None if hidden else _status(entry)
                     reason = "hidden" if hidden else self._reason(entry, status)
                     if status and reason == "link to a folder" and self.follow_links:
                         if _file_id(status) not in above:
                             folders.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
+                            note(self.seen, prefix + entry.name + b"/")
                             continue
                         reason = "link loop"
                     if reason == "not an image":
-                        note(self.unread, prefix + entry.name)
+                        note(self.seen, prefix + entry.name)
                     if reason or not status:
                         skipped[reason or "broken link"] += 1
                     else:
@@ -205,24 +144,6 @@ class LocalTree:
             return "link out of the root"
         suffix = suffix_of(entry.name)
         return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
-
-
-# Files in a folder of images, or in one of its folders, that another kind of source reads.
-_UNREAD = re.compile(
-    rb"(?P<table>([^/]*/)?metadata\.(csv|jsonl|parquet))"
-    rb"|(?P<coco>([^/]*/)?_annotations\.coco\.json|annotations/instances_[^/]*\.json)"
-    rb"|(?P<yolo>data\.yaml|([^/]*/)?labels/([^/]*/)?[^/]*\.txt)"
-    rb"|(?P<arrays>.*\.npy)",
-    re.DOTALL,
-)
-
-
-def note(unread: dict[str, bytes], key: bytes) -> None:
-    """Keep the key of a file that is not an image if another kind of source reads it."""
-    found = _UNREAD.fullmatch(key)
-    kind = found.lastgroup if found else None
-    if kind is not None:
-        unread[kind] = min(key, unread.get(kind, key))
 
 
 def is_hidden(name: bytes) -> bool:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.progress.threads import Tick
-from tfshards.prep.records.example import Decoded, decode_example
 from tfshards.prep.records.frames import Frame, read_frames
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
@@ -21,6 +20,7 @@ from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
 from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import file_digest, read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, labels_path
 from tfshards.schemas.json_reader import Json
@@ -29,16 +29,12 @@ from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 
-def _no_tick(_: int) -> None:
-    return
-
-
 def shard_problems(folder: AnyPath, shard: Shard) -> list[Problem]:
     """Return the problems of one shard of the dataset in ``folder``, its index or its labels."""
     return digest_problems(folder, shard) + companions(folder, shard).problems
 
 
-def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = _no_tick) -> list[Problem]:
+def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
     """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
@@ -152,7 +148,7 @@ class _ShardCheck:
         self, shard: Shard, manifest: Manifest, companions: Companions, decoders: ThreadPoolExecutor | None
     ) -> None:
         self._shard, self._manifest, self._companions, self._decoders = shard, manifest, companions, decoders
-        self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
+        self._images = [feature for feature in manifest.schema.features if feature.holds_images]
         self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
         self._is_whole = self._follows = True
@@ -234,8 +230,8 @@ class _ShardCheck:
         # Pillow is needed only here
         from tfshards.prep.imaging.stored import decoded_fault
 
-        for feature in self._images:
-            (data,) = cast("list[bytes]", values[feature.name])
+        for feature, data in [(each, data) for each in self._images for data in values[each.name]]:
+            assert isinstance(data, bytes)
             future = decoders.submit(decoded_fault, data, feature, self._max_pixels)
             # only the number and offset are still needed: release the data
             self._waiting.append((frame._replace(data=None), key, future))

@@ -13,12 +13,12 @@ import numpy as np
 
 from tfshards.prep.building.commit import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.records.example import Decoded
 from tfshards.prep.records.frames import RecordError, read_records
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
+from tfshards.schemas.example import Decoded
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import UNCOMMON_DTYPES
@@ -131,8 +131,8 @@ def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
-    if feature.is_encoded:
-        return f"{_image_text(_only_bytes(values))}, {size(len(_only_bytes(values)))}"
+    if feature.holds_images:
+        return _shorten([f"{_image_text(data)}, {size(len(data))}" for data in _all_bytes(values)])
     if feature.kind == "label" and schema.class_names:
         return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])
     if feature.kind == "bytes":
@@ -145,8 +145,11 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
 
 
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
-    if feature.is_encoded:
-        return {"image": _image_text(_only_bytes(values)), "num_bytes": len(_only_bytes(values))}
+    if feature.holds_images:
+        images: list[Json] = [
+            {"image": _image_text(data), "num_bytes": len(data)} for data in _all_bytes(values)
+        ]
+        return images[0] if feature.is_encoded else images
     if feature.kind == "raw" and feature.dtype in UNCOMMON_DTYPES:
         return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
     found: list[Json] = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
@@ -181,10 +184,12 @@ def _text_of(value: bytes) -> str:
     return text if len(value) <= _SHOWN_BYTES else f"{text}… ({size(len(value))} in all)"
 
 
+def _all_bytes(values: Decoded) -> list[bytes]:
+    return [value for value in values if isinstance(value, bytes)]
+
+
 def _only_bytes(values: Decoded) -> bytes:
-    value = values[0]
-    assert isinstance(value, bytes)
-    return value
+    return _all_bytes(values)[0]
 
 
 def _shorten(values: Sequence[object]) -> str:

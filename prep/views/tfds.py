@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
 from tfshards.schemas.json_reader import Json
@@ -36,6 +37,10 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
     schema, problems = manifest.schema, []
     for feature in schema.features:
         place = f"schema.features.{feature.name}"
+        if feature.storage == "steps":
+            problems.append(
+                Problem(place, "is in feature lists of tf.train.SequenceExample; TFDS reads none")
+            )
         if feature.kind == "raw" and feature.dtype == "uint32":
             # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
             text = "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"
@@ -127,6 +132,13 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
     if _is_named(feature, schema):
         python_class = f"{_PACKAGE}.class_label_feature.ClassLabel"
         return {"pythonClassName": python_class, "classLabel": {"numClasses": str(len(schema.class_names))}}
+    if feature.holds_images and not feature.is_encoded:
+        image, length = replace(feature, shape=feature.shape[1:]), feature.shape[0]
+        sequence: Json = {
+            "feature": _feature_json(image, schema),
+            "length": str(-1 if length is None else length),
+        }
+        return {"pythonClassName": f"{_PACKAGE}.sequence_feature.Sequence", "sequence": sequence}
     dims: list[Json] = [str(-1 if dim is None else dim) for dim in feature.shape]
     content: dict[str, Json] = {"shape": {"dimensions": dims}, "dtype": feature.dtype}
     if feature.is_encoded:
@@ -171,7 +183,16 @@ def _info_json(manifest: Manifest, splits: Mapping[str, Split], prefix: str = ""
         "version": VERSION,
         "description": f"{MARK} Build {manifest.build_id}.",
         "fileFormat": "tfrecord",
-        "splits": [_split_json(name, split, prefix) for name, split in splits.items() if split.num_examples],
+        "splits": [
+            {
+                "name": name,
+                "filepathTemplate": f"{prefix}{_template(split)}",
+                "numBytes": str(split.num_bytes),
+                "shardLengths": [str(shard.num_examples) for shard in split.shards],
+            }
+            for name, split in splits.items()
+            if split.num_examples
+        ],
     }
     label = manifest.schema.label
     if label is not None:
@@ -180,15 +201,6 @@ def _info_json(manifest: Manifest, splits: Mapping[str, Split], prefix: str = ""
             # delivered with as_supervised=True
             info["supervisedKeys"] = {"input": inputs[0], "output": label.name}
     return info
-
-
-def _split_json(name: str, split: Split, prefix: str) -> Json:
-    return {
-        "name": name,
-        "filepathTemplate": f"{prefix}{_template(split)}",
-        "numBytes": str(split.num_bytes),
-        "shardLengths": [str(shard.num_examples) for shard in split.shards],
-    }
 
 
 def _template(split: Split) -> str | None:

@@ -256,7 +256,9 @@ class BuildArea:
         if isinstance(self.out, RemotePath) and isinstance(self.shards, RemotePath):
             copy_into_place(self.shards, self.out, names)
             digests = {names[one.path]: one.digest for one in manifest.shards if one.path in names}
-            check_unchanged(self.shards, [(one.shard, one.e_tags) for one in self._records()], digests)
+            paths: list[AnyPath] = [path for of in PHASES for path in (self.root / of).glob("*.done")]
+            records = [*filter(None, self.each(_read_record, paths))]
+            check_unchanged(self.shards, [(one.shard, one.e_tags) for one in records], digests)
             return
         assert isinstance(self.out, Path)
         for path, name in names.items():
@@ -339,11 +341,6 @@ class BuildArea:
         recorded = self.recorded(phase, shards)
         found = self.each(lambda shard: (shard, self.read_finished(phase, shard)), recorded)
         return {shard: done for shard, done in found if done}
-
-    def _records(self) -> list[FinishedShard]:
-        """Return the records of all layouts."""
-        paths: list[AnyPath] = [path for of in PHASES for path in (self.root / of).glob("*.done")]
-        return [*filter(None, self.each(_read_record, paths))]
 
     def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
         """Make the build write finished shards again."""

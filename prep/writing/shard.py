@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
@@ -16,7 +16,7 @@ from typing import cast
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
+from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of, in_groups
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
@@ -196,7 +196,7 @@ def _read_ahead(
     with ThreadPoolExecutor(num_threads) as pool:
         num_rows = 0
         try:
-            for piece in _pieces(rows, most_rows):
+            for piece in in_groups(rows, lambda row: row.size, _PIECE_BYTES, most_rows):
                 ahead = distant.start(piece, schema) if distant else None
                 started.append((pool.submit(read, piece, ahead), len(piece), ahead))
                 num_rows += len(piece)
@@ -212,16 +212,3 @@ def _read_ahead(
             for future, _, ahead in started:
                 if future.cancel() and ahead:
                     ahead.cancel()
-
-
-def _pieces(rows: Iterable[Row], most_rows: int) -> Iterator[list[Row]]:
-    piece: list[Row] = []
-    filled = 0
-    for row in rows:
-        piece.append(row)
-        filled += row.size
-        if filled >= _PIECE_BYTES or len(piece) == most_rows:
-            yield piece
-            piece, filled = [], 0
-    if piece:
-        yield piece

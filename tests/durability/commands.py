@@ -1,7 +1,5 @@
 """Run commands of tfshards in processes that can be killed, and inspect the files that they leave."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,14 +42,7 @@ class Commands:
     folder: Path
     server: subprocess.Popen[str]
 
-    def run(
-        self,
-        arguments: Sequence[object],
-        *,
-        kill_after: float | None = None,
-        limits: Mapping[str, object] | None = None,
-        meanwhile: Callable[[int], None] | None = None,
-    ) -> Ended:
+    def run(self, arguments, *, kill_after=None, limits=None, meanwhile=None) -> Ended:
         """Run a command to its end.
 
         Args:
@@ -79,14 +69,6 @@ class Commands:
             raise AssertionError(f"hangs: {arguments}\n{log.read_text()}")
         status = int(self.server.stdout.readline())
         return Ended(status, log.read_text(), time.monotonic() - started)
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds, and fail after a timeout."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def children(process: int) -> list[int]:

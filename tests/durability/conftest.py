@@ -1,7 +1,5 @@
 """Fixtures for the durability tests."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

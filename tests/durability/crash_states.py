@@ -12,8 +12,6 @@ The model is that of ALICE (Pillai et al., "All File Systems Are Not Created Equ
 ``record`` runs a program under strace; ``states`` enumerates the states after each of its calls.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re
@@ -117,9 +115,7 @@ def states(trace: Trace, *, num_random: int, seed: str) -> Iterator[tuple[int, S
             choices.append(([one], everything))
         for _ in range(num_random if pending or dirty else 0):
             kept = [one for one in pending if chance.random() < 0.5]
-            choices.append(
-                (kept, {number: chance.choice(["synced", "half", "zeros", "live"]) for number in dirty})
-            )
+            choices.append((kept, {n: chance.choice(["synced", "half", "zeros", "live"]) for n in dirty}))
         for kept, data in choices:
             ordered = sorted([*durable, *kept], key=lambda change: change.made_at)
             tree = _tree(trace, call, ordered, data)

@@ -1,15 +1,13 @@
 """Small inputs of each kind, and the commands that build them or edit what was built."""
 
-from __future__ import annotations
-
-import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+
+from tests.pictures import image_file
 
 # Modification times are part of the build id; with one time for all files, equal files are equal inputs.
 STAMP = 1_600_000_000 * 10**9
@@ -59,9 +57,7 @@ def fix_two(folder: Path) -> None:
 def image(number: int, side: int = 40) -> bytes:
     """Return a BMP, which a build has to re-encode."""
     pixels = np.random.default_rng(number).integers(0, 256, (side, side + number, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "BMP")
-    return file.getvalue()
+    return image_file(pixels, "BMP")
 
 
 def write(path: Path, data: bytes) -> None:

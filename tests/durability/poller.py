@@ -4,8 +4,6 @@
 often it has read the dataset. If it cannot read the dataset, it prints ``torn`` and the reason.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 

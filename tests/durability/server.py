@@ -10,8 +10,6 @@ which each step adds a line. A step is the moment before or after a call that ch
 has ended, its return code.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -81,7 +79,6 @@ def stepper(request: Mapping[str, object]) -> Callable[[str], None]:
 
 def watched(change: Callable[..., None], step: Callable[[str], None]) -> Callable[..., None]:
     """Return ``change`` with a step before it and a step after it."""
-
     name = change.__name__
 
     def call(*arguments: object, **options: object) -> None:

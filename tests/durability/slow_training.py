@@ -4,8 +4,6 @@
 exists, the number of examples read in total and a digest of their values.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time

@@ -4,9 +4,6 @@ The model is in crash_states.py. CRASH_STATES is the number of states of each co
 by TORTURE_SEED; ``all`` tries every one that the model enumerates.
 """
 
-from __future__ import annotations
-
-import io
 import os
 import random
 import shutil
@@ -19,23 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.pictures import image_file
+from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
-from tfshards.prep import (
-    Arrays,
-    ImageFolder,
-    Options,
-    append,
-    build,
-    generations,
-    merge,
-    prune,
-    relabel,
-    remove,
-    repair,
-    reshard,
-    restore,
-    verify,
-)
+from tfshards import prep
+from tfshards.prep import Arrays, ImageFolder, Options, build, generations, merge, prune, remove, verify
 from tfshards.prep.building.commit import complete_left
 from tfshards.schemas import InputError, TfshardsError, read_manifest
 from tfshards.schemas.generations import kept_manifests
@@ -49,10 +34,6 @@ MINE = "mine.txt"
 
 
 BY_RATIO = Options(splits={"train": 0.8, "test": 0.2}, compression="gzip")
-
-
-def quiet(_: str) -> None:
-    """Drop a status line."""
 
 
 def arrays(count: int = 12, names: tuple[str, ...] = ("a", "b")) -> Arrays:
@@ -70,9 +51,8 @@ def photos(root: Path, count: int) -> ImageFolder:
         path = root / "photos" / "ab"[number % 2] / f"{number}.png"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = io.BytesIO()
-            Image.new("RGB", (4, 4), (number, 0, 0)).save(file, "PNG")
-            path.write_bytes(file.getvalue()[: 20 if number == 3 else None])
+            file = image_file(Image.new("RGB", (4, 4), (number, 0, 0)))
+            path.write_bytes(file[: 20 if number == 3 else None])
         os.utime(path, (1e9, 1e9))
     return ImageFolder(root / "photos")
 
@@ -130,12 +110,13 @@ COMMANDS = {
         a_dataset, lambda root: built(root / "data", arrays(14, ("c", "d", "e")), overwrite=True, seed=1)
     ),
     "append": Command(
-        with_photos, lambda root: append(photos(root, 12), root / "data", max_rejected=1, log=quiet)
+        with_photos, lambda root: prep.append(photos(root, 12), root / "data", max_rejected=1, log=quiet)
     ),
     "remove": Command(a_dataset, lambda root: remove(root / "data", ["3", "4"], log=quiet)),
-    "relabel": Command(a_dataset, lambda root: relabel(root / "data", {"3": "a"}, log=quiet)),
+    "relabel": Command(a_dataset, lambda root: prep.relabel(root / "data", {"3": "a"}, log=quiet)),
     "reshard": Command(
-        a_dataset, lambda root: reshard(root / "data", root / "data", shards=3, overwrite=True, log=quiet)
+        a_dataset,
+        lambda root: prep.reshard(root / "data", root / "data", shards=3, overwrite=True, log=quiet),
     ),
     "merge": Command(
         lambda root: (built(root / "data"), built(root / "more")),
@@ -143,10 +124,10 @@ COMMANDS = {
         "new",
     ),
     "restore": Command(
-        with_generations, lambda root: restore(root / "data", (root / "first").read_text(), log=quiet)
+        with_generations, lambda root: prep.restore(root / "data", (root / "first").read_text(), log=quiet)
     ),
     "prune": Command(with_generations, lambda root: prune(root / "data"), prunes=True),
-    "repair": Command(damaged, lambda root: repair(root / "data", arrays()), repairs=True),
+    "repair": Command(damaged, lambda root: prep.repair(root / "data", arrays()), repairs=True),
     "larger build": Command(
         Path.exists, lambda root: built(root / "data", arrays(600), shards=5, options=BY_RATIO), most=2000
     ),

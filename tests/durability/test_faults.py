@@ -5,20 +5,15 @@ default, 400 in ``make torture``, which prints how many were tried and found (se
 whose datasets have more records.
 """
 
-from __future__ import annotations
-
 import gzip
-import io
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.records.frames import frame, read_records
@@ -37,7 +32,7 @@ Counts = Counter[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def counts() -> Iterator[Counts]:
+def counts():
     """Number of faults by kind and outcome, printed at the end."""
     found: Counts = Counter()
     yield found
@@ -52,26 +47,24 @@ def counts() -> Iterator[Counts]:
         )
 
 
-def photos(folder: Path) -> Source:
+def photos(folder) -> Source:
     """Images of two classes, of different sizes, and files that are rejected."""
     for number in range(NUM_IMAGES):
         path = folder / "ab"[number % 2] / f"{number:02d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         side = 4 + number % 5
         pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG")
-        path.write_bytes(b"no image" if number % 10 == 9 else file.getvalue())
+        path.write_bytes(b"no image" if number % 10 == 9 else image_file(pixels))
     return ImageFolder(folder)
 
 
-def numbers(_: Path) -> Source:
+def numbers(_) -> Source:
     """Rows whose records all have the same length, so that exchanged records still match the index."""
     rows = np.random.default_rng(1).integers(0, 256, (NUM_ROWS, 40), dtype=np.uint8)
     return Arrays({"x": rows, "label": np.arange(NUM_ROWS) % 2})
 
 
-DATASETS: dict[str, tuple[Callable[[Path], Source], Options]] = {
+DATASETS = {
     "images": (photos, Options(splits={"train": 0.7, "val": 0.3}, max_rejected="50%")),
     "arrays": (numbers, Options()),
     "gzip": (numbers, Options(compression="gzip")),
@@ -79,11 +72,11 @@ DATASETS: dict[str, tuple[Callable[[Path], Source], Options]] = {
 
 
 @pytest.fixture(scope="module", params=mostly_nightly(DATASETS, ["images"]))
-def dataset(request, tmp_path_factory) -> Path:
+def dataset(request, tmp_path_factory):
     return make(tmp_path_factory.mktemp("made"), request.param, seed=0)
 
 
-def make(folder: Path, name: str, seed: int) -> Path:
+def make(folder, name: str, seed: int):
     source, options = DATASETS[name]
     (folder / "in").mkdir(exist_ok=True)
     out = folder / f"out{seed}" / "data"
@@ -92,7 +85,7 @@ def make(folder: Path, name: str, seed: int) -> Path:
     return out
 
 
-def files_of(root: Path) -> dict[str, list[Path]]:
+def files_of(root):
     """The files of a dataset, by kind."""
     manifest = read_manifest(root)
     return {
@@ -104,7 +97,7 @@ def files_of(root: Path) -> dict[str, list[Path]]:
     }
 
 
-def look(root: Path, *, deep: bool) -> list[Problem]:
+def look(root, *, deep: bool) -> list[Problem]:
     """Return what verify finds; it may raise nothing except a TfshardsError."""
     try:
         return list(verify(root, deep=deep).problems)
@@ -112,7 +105,7 @@ def look(root: Path, *, deep: bool) -> list[Problem]:
         return [Problem("dataset.json", str(error))]
 
 
-def attempt(root: Path, path: Path, data: bytes | None, fault: str, counts: Counts) -> None:
+def attempt(root, path, data: bytes | None, fault: str, counts: Counts) -> None:
     """Replace a file with ``data``, or remove it, look for the fault, and restore the file."""
     sound = path.read_bytes()
     assert data != sound
@@ -126,7 +119,7 @@ def attempt(root: Path, path: Path, data: bytes | None, fault: str, counts: Coun
         path.write_bytes(sound)
 
 
-def judge(root: Path, damaged: set[str], fault: str, counts: Counts) -> None:
+def judge(root, damaged: set[str], fault: str, counts: Counts) -> None:
     """Count a fault, and assert that both checks find it at its location and nothing elsewhere."""
     counts[fault, "tried"] += 1
     for mode, deep in (("default", False), ("deep", True)):
@@ -214,10 +207,7 @@ def test_removed_repeated_and_exchanged_records_are_found(dataset, counts):
             for fault, changed in (
                 ("record removed", records[:number] + records[number + 1 :]),
                 ("record repeated", [*records[:number], records[other], *records[number:]]),
-                (
-                    "record replaced by another",
-                    [*records[:number], records[other], *records[number + 1 :]],
-                ),
+                ("record replaced by another", [*records[:number], records[other], *records[number + 1 :]]),
                 ("records exchanged", exchanged),
             ):
                 attempt(dataset, path, shard_bytes(changed, compression), fault, counts)
@@ -248,7 +238,7 @@ def test_exchanged_files_are_found(dataset, counts):
     assert verify(dataset, deep=True)
 
 
-def exchange(root: Path, one: Path, two: Path, fault: str, counts: Counts) -> None:
+def exchange(root, one, two, fault: str, counts: Counts) -> None:
     first, second = one.read_bytes(), two.read_bytes()
     one.write_bytes(second)
     two.write_bytes(first)

@@ -195,7 +195,10 @@ def bomb(path, stated=RECORD, held=RECORD):
 def hostile(sound, tmp_path_factory):
     """A folder with a dataset whose manifest and index agree with a shard of one record that is too large."""
     folder = tmp_path_factory.mktemp("hostile")
-    images, options = ImageFolder(sound / "photos", include=["b/2.png"]), Options(compression="gzip")
+    images, options = (
+        ImageFolder(sound / "photos", include=["b/2.png"], as_is=True),
+        Options(compression="gzip"),
+    )
     manifest = build(images, folder / "data", shards=1, options=options, log=lambda _: None)
     (old,) = manifest.shards
     path, index = folder / "data" / old.path, RecordIndex(np.array([RECORD + 16])).to_text().encode()

@@ -4,8 +4,6 @@ Exit status 0 means that the new dataset outlives a power cut; with any other, t
 does, and the same command ends what it began. FUSE_FAULTS is the number of faults of each command.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -15,8 +13,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +39,7 @@ pytestmark = [
 class Mounted:
     """A file system of ``fuse_disk.py``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder) -> None:
         self.folder = folder
         folder.mkdir()
         self.server = subprocess.Popen(
@@ -71,7 +67,7 @@ class Mounted:
 
 
 @pytest.fixture
-def disk(tmp_path) -> Iterator[Mounted]:
+def disk(tmp_path):
     """A file system of its own."""
     mounted = Mounted(tmp_path / "disk")
     yield mounted
@@ -79,7 +75,7 @@ def disk(tmp_path) -> Iterator[Mounted]:
 
 
 @pytest.fixture
-def arrays(tmp_path) -> tuple[Path, Path]:
+def arrays(tmp_path):
     """Two files of arrays with labels, of which the second one begins as the first one does."""
     paths = []
     for count in (12, 20):
@@ -89,7 +85,7 @@ def arrays(tmp_path) -> tuple[Path, Path]:
     return paths[0], paths[1]
 
 
-def commands_of(arrays: tuple[Path, Path], out: Path) -> dict[str, tuple[list[object], list[object]]]:
+def commands_of(arrays, out) -> dict[str, tuple[list[object], list[object]]]:
     """Return by name the command before, which may be none, and the one that meets a fault."""
     build = ["build", "arrays", arrays[0], out, "--label", "y", "--shards", 2, "--jobs", 1]
     keys = arrays[0].parent / "keys"
@@ -106,7 +102,7 @@ def commands_of(arrays: tuple[Path, Path], out: Path) -> dict[str, tuple[list[ob
     }
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder) -> dict[str, bytes]:
     """Return the files that a manifest names, and the manifest."""
     manifest = read_manifest(folder)
     names = ["dataset.json", *(shard.path for shard in manifest.shards), *manifest.views]

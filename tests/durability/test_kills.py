@@ -6,8 +6,6 @@ since these calls make shards, notes and manifest appear and old ones disappear;
 moments. ``TORTURE_SEED`` repeats a run.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -182,9 +180,7 @@ def finishes(commands, expected, out, kept, tried):
 
 
 def old_digests(expected: Undisturbed) -> set[str]:
-    return (
-        {shard.digest for shard in read_manifest(expected.start).shards} if expected.start.exists() else set()
-    )
+    return {s.digest for s in read_manifest(expected.start).shards} if expected.start.exists() else set()
 
 
 def manifest_of(folder: Path) -> bytes | None:

@@ -4,28 +4,24 @@ Each ends the build with a nonzero status and one clear line, and leaves no data
 Once the cause is gone, the same command finishes as usual.
 """
 
-from __future__ import annotations
-
-import io
 import itertools
 import os
 import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.pictures import image_file
+from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError
 
-from .commands import Commands, Ended, children, contents, until
+from .commands import Commands, Ended, children, contents
 from .inputs import image, write, write_inputs
 
 NUM_SHARDS = 6
@@ -57,7 +53,7 @@ def fails(ended: Ended, message: str) -> None:
 _UNDISTURBED: dict[tuple[str, ...], dict[str, bytes]] = {}
 
 
-def resumes(commands: Commands, command: list[str], out: Path) -> None:
+def resumes(commands: Commands, command: list[str], out) -> None:
     """Assert that the command now finishes with the bytes of an undisturbed build."""
     # without worker processes, which take longer to start
     command = command[: command.index("--")] if "--" in command else command
@@ -74,7 +70,7 @@ def resumes(commands: Commands, command: list[str], out: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(open_path: Path) -> Iterator[Path]:
+def small_disk(open_path):
     """A file system of 1 MiB, which ``make_room`` enlarges."""
     folder = open_path / "disk"
     folder.mkdir()
@@ -83,30 +79,26 @@ def small_disk(open_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def make_room(folder: Path, option: str = "size=64m") -> None:
+def make_room(folder, option: str = "size=64m") -> None:
     subprocess.run(["mount", "-o", f"remount,{option}", folder], check=True)
 
 
-def webp_images(folder: Path) -> None:
+def webp_images(folder) -> None:
     """Write images that become twenty times larger, which cannot be predicted."""
     pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "WEBP", quality=1)
+    file = image_file(pixels, "WEBP", quality=1)
     for number in range(12):
-        write(folder / f"{number:02}.webp", file.getvalue())
+        write(folder / f"{number:02}.webp", file)
 
 
 @needs_root
 @pytest.mark.parametrize(
     ("kibibytes", "workers"),
     mostly_nightly(
-        [(64, ()), (100, ()), (400, ()), (700, ()), (64, WORKERS), (400, WORKERS)],
-        kept=[(64, ()), (700, ())],
+        [(64, ()), (100, ()), (400, ()), (700, ()), (64, WORKERS), (400, WORKERS)], kept=[(64, ()), (700, ())]
     ),
 )
-def test_a_disk_that_fills_up_is_reported_and_the_build_can_be_resumed(
-    kibibytes, workers, small_disk, commands, open_path
-):
+def test_a_full_disk_is_reported_and_the_build_resumes(kibibytes, workers, small_disk, commands, open_path):
     make_room(small_disk, f"size={kibibytes}k")
     webp_images(open_path / "webp")
     out = small_disk / "data"
@@ -204,12 +196,12 @@ def test_an_input_without_read_permission_is_reported(place, commands, command, 
     resumes(commands, command, out)
 
 
-def vanish(folder: Path) -> Callable[[], None]:
+def vanish(folder):
     folder.rename(folder.with_name("elsewhere-slow"))
     return lambda: folder.with_name("elsewhere-slow").rename(folder)
 
 
-def grow(folder: Path) -> Callable[[], None]:
+def grow(folder):
     sizes = {path: path.stat() for path in folder.iterdir()}
     for path in sizes:
         with path.open("ab") as file:
@@ -223,7 +215,7 @@ def grow(folder: Path) -> Callable[[], None]:
     return undo
 
 
-def touch(folder: Path) -> Callable[[], None]:
+def touch(folder):
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     for path in times:
         os.utime(path)
@@ -318,8 +310,7 @@ SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "a scheduler's": (signal.SIGTERM, 143
 
 
 @pytest.mark.parametrize(
-    ("name", "workers"),
-    mostly_nightly(itertools.product(SIGNALS, [(), WORKERS]), kept=[("Ctrl-C", WORKERS)]),
+    ("name", "workers"), mostly_nightly(itertools.product(SIGNALS, [(), WORKERS]), kept=[("Ctrl-C", WORKERS)])
 )
 def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, commands, command, open_path):
     (number, status), out = SIGNALS[name], open_path / "data"

@@ -5,8 +5,6 @@ here: its device is copied when the command has ended or was killed, without wha
 LOOP_CUTS is the number of cuts of each file system.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random
@@ -15,8 +13,6 @@ import struct
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -43,7 +39,7 @@ _ = arrays
 class LoopDisk:
     """A file system in a file."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder) -> None:
         self.name, self.image, self.mounted = name, folder / "image", folder / "mounted"
         self.mounted.mkdir()
         with self.image.open("wb") as file:
@@ -87,7 +83,7 @@ class LoopDisk:
 
 
 @pytest.fixture(params=MAKE)
-def disk(request, tmp_path) -> Iterator[LoopDisk]:
+def disk(request, tmp_path):
     """A file system of its own, where root may mount one and its tools are installed."""
     program = MAKE[request.param][0]
     if os.geteuid() or not shutil.which(program) or not os.path.exists("/dev/loop-control"):

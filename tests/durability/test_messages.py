@@ -1,7 +1,5 @@
 """Messages about errors of the operating system, in the main process and in workers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -28,7 +26,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("error", "line"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("error", "line"), FAULTS.values(), ids=FAULTS)
 def test_an_error_of_the_system_names_the_path_and_the_remedy(error, line):
     assert system_fault("out", error) == line
 

@@ -1,7 +1,5 @@
 """A dataset stays readable until it is replaced, and even longer for processes that have it open."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, build, verify
 from tfshards.prep.building.output import locked
@@ -23,7 +22,7 @@ from tfshards.prep.cli import main as cli
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import InputError, read_manifest
 
-from .commands import TIMEOUT_SECONDS, until
+from .commands import TIMEOUT_SECONDS
 from .inputs import image, scenarios, write, write_inputs
 
 HERE = Path(__file__).parent
@@ -163,8 +162,5 @@ def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with (
-        raises(InputError, "output-unlockable"),
-        locked(tmp_path),
-    ):
+    with raises(InputError, "output-unlockable"), locked(tmp_path):
         pass

@@ -5,8 +5,6 @@ to a dataset, an unfinished build, or nothing; then each verb that writes runs. 
 number of folders (make test: 200, make nightly: 1,000, make torture: 10,000).
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -16,23 +14,10 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
-from tfshards.prep import (
-    Arrays,
-    Options,
-    adopt,
-    append,
-    build,
-    export,
-    generations,
-    merge,
-    prune,
-    relabel,
-    remove,
-    repair,
-    reshard,
-    restore,
-)
+from tfshards import prep
+from tfshards.prep import Arrays, adopt, build, export, generations, merge, prune, remove, repair, reshard
 from tfshards.prep.building.commit import complete_left
 from tfshards.prep.writing.shard_names import data_files
 from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, read_manifest
@@ -46,10 +31,6 @@ NAMES = ("cat", "dog", "owl")
 
 def arrays(count: int = 24) -> Arrays:
     return Arrays({"x": np.arange(count), "label": np.arange(count) % 3}, class_names=NAMES)
-
-
-def quiet(_: str) -> None:
-    """Drop a status line."""
 
 
 def built(out: Path, **options: object) -> Manifest:
@@ -156,11 +137,11 @@ def commands(out: Path, inputs: Path, chance: random.Random):
         "reshard into": lambda: reshard(inputs, out, shards=3, overwrite=chance.random() < 0.7, log=quiet),
         "reshard": lambda: reshard(out, out, shards=3, overwrite=True, log=quiet),
         "merge into": lambda: merge([inputs], out, overwrite=chance.random() < 0.7, log=quiet),
-        "append": lambda: append(arrays(30), out, log=quiet),
+        "append": lambda: prep.append(arrays(30), out, log=quiet),
         "remove": lambda: remove(out, ["3", "7"], log=quiet),
-        "relabel": lambda: relabel(out, {"5": "owl", "6": "owl"}, log=quiet),
+        "relabel": lambda: prep.relabel(out, {"5": "owl", "6": "owl"}, log=quiet),
         "repair": lambda: repair(out, arrays()),
-        "restore": lambda: restore(out, chance.choice(known), log=quiet),
+        "restore": lambda: prep.restore(out, chance.choice(known), log=quiet),
         "prune": lambda: prune(out),
         "adopt": lambda: adopt(out, overwrite=chance.random() < 0.5, log=quiet),
         "export into": lambda: export(inputs, out, to="webdataset", log=quiet),
@@ -283,6 +264,6 @@ def test_data_files_of_an_adopted_dataset_are_not_ours(tmp_path):
     shutil.rmtree(tmp_path / "data" / "index")
     adopted = adopt(tmp_path / "data", log=quiet)
     assert not {shard.path for shard in made.shards} & {*data_files(adopted)}
-    options = Options(name="data")
+    options = prep.Options(name="data")
     with raises(InputError, "dataset-not-ours"):
         built(tmp_path / "data", options=options, overwrite=True)

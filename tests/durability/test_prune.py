@@ -1,7 +1,5 @@
 """``prune`` removes files that no longer belong to a dataset, lists them, and touches nothing else."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -55,9 +53,7 @@ def test_only_an_earlier_generation_is_removed(two_generations):
     paths += [f"inputs-{old.build_id}.npz", f"generations/{old.build_id}.json"]
     assert len(paths) == 8
     assert found == [Pruned(path, len(before[path])) for path in paths]
-    assert contents(out) == {
-        path: data for path, data in before.items() if path not in (*paths, "generations")
-    }
+    assert contents(out) == {p: data for p, data in before.items() if p not in (*paths, "generations")}
     assert read_manifest(out) == new
     assert verify(out, deep=True)
     assert prune(out) == []
@@ -87,9 +83,7 @@ def test_rejects_and_the_build_area_are_removed(tmp_path):
         build(source, out, shards=2, seed=2, overwrite=True, engine="local", log=lambda _: None)
     create(out / ".build" / "staged-abcabcab")
     (out / ".build" / "staged-abcabcab" / "copy").write_bytes(bytes(10))
-    unfinished = {
-        path: data for path, data in contents(out).items() if re.search(r"/shards/data-train-[^/]*$", path)
-    }
+    unfinished = {p: data for p, data in contents(out).items() if re.search(r"/shards/data-train-[^/]*$", p)}
     assert len(unfinished) == 2
     gone = {item.path: item.num_bytes for item in prune(out)}
     assert not unfinished.keys() & contents(out).keys()

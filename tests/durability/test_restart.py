@@ -1,11 +1,8 @@
 """What a build reports about an unfinished build in the same output: it is resumed or discarded."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +20,7 @@ ALL = Options(max_rejected=1)
 
 
 @pytest.fixture
-def stopped(tmp_path) -> Path:
+def stopped(tmp_path):
     """An output in which a build ended after its last shard because inputs were rejected."""
     write_inputs(tmp_path)
     with raises(BuildError, "too-many-rejected"):
@@ -44,24 +41,24 @@ def build_photos(folder, log, *, shards=4, seed=0, overwrite=False, options=ALL)
     )
 
 
-def only_build(out: Path) -> str:
+def only_build(out) -> str:
     (area,) = (out / AREA_NAME).iterdir()
     return area.name
 
 
-def remove(folder: Path) -> None:
+def remove(folder) -> None:
     (folder / "photos" / "cat" / "02.bmp").unlink()
 
 
-def touch(folder: Path) -> None:
+def touch(folder) -> None:
     os.utime(folder / "photos" / "cat" / "02.bmp")
 
 
-def move(folder: Path) -> None:
+def move(folder) -> None:
     (folder / "photos" / "cat" / "02.bmp").rename(folder / "photos" / "dog" / "02.bmp")
 
 
-def add_hidden(folder: Path) -> None:
+def add_hidden(folder) -> None:
     write(folder / "photos" / ".hidden", b"")
 
 
@@ -95,13 +92,10 @@ def test_an_unfinished_build_of_inputs_of_the_same_content_is_resumed(change, st
     assert verify(stopped, deep=True)
 
 
-UNREADABLE = {
-    "of another release": b', "options": []}',
-    "cut": b', "options": {"se',
-}
+UNREADABLE = {"of another release": b', "options": []}', "cut": b', "options": {"se'}
 
 
-@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE.keys())
+@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE)
 def test_a_note_that_cannot_be_read_prevents_no_build(data, stopped, tmp_path):
     log, discarded = [], only_build(stopped)
     record = stopped / AREA_NAME / discarded / "build.json"

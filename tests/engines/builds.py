@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -11,14 +10,14 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
+from tests.pictures import image_file
 from tfshards.prep.writing.area import AREA_NAME
 
 from .processes import Service, python_path, start
@@ -40,11 +39,10 @@ def write_images(folder: Path) -> Path:
     rows, columns = np.mgrid[0:420, 0:420]
     picture = np.stack([rows // 2, columns // 2, (rows + columns) // 4], -1).astype(np.uint8) ^ noise
     for number in range(NUM_IMAGES):
-        file = io.BytesIO()
-        Image.fromarray(np.roll(picture, number, axis=0)).save(file, "BMP")
+        file = image_file(np.roll(picture, number, axis=0), "BMP")
         path = folder / ("cat", "dog")[number % 2] / f"{number:03}.bmp"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.getvalue())
+        path.write_bytes(file)
     for number in range(NUM_BAD):
         (folder / "cat" / f"bad-{number}.bmp").write_bytes(b"no image")
     return folder
@@ -104,9 +102,7 @@ class Build:
 
 
 @contextmanager
-def building(
-    source: Path, out: Path, logs: Path, beam_args: Sequence[str], *, with_rejects: bool
-) -> Iterator[Build]:
+def building(source, out, logs, beam_args, *, with_rejects) -> Iterator[Build]:
     """Run ``tfshards build``; kill it at the end of the block if it still runs.
 
     A build with rejects submits two jobs: the second one balances the shards again.

@@ -1,7 +1,5 @@
 """Fixtures for the engines: the source, what a build of it must give, and an engine for each test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

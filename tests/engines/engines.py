@@ -1,7 +1,5 @@
 """The engines that are tested, each with a worker pool, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Flink: Beam's job server with a Flink inside it, or in front of a cluster of processes of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A job service: where Beam's PortableRunner submits a pipeline; every engine here has one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import grpc

@@ -1,7 +1,5 @@
 """Prism, Beam's runner for one machine, written in Go."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

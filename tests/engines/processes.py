@@ -1,7 +1,5 @@
 """Start the processes of an engine on this machine, wait until they answer, and end them by their ids."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,9 +64,7 @@ class Service:
         self.kill()
 
 
-def start(
-    name: str, command: Sequence[str | Path], logs: Path, environment: Mapping[str, str] | None = None
-) -> Service:
+def start(name, command, logs, environment=None) -> Service:
     """Start a process; its output goes to a file in the folder ``logs``."""
     logs.mkdir(parents=True, exist_ok=True)
     number = len(list(logs.glob(f"{name}-*.log")))

@@ -5,8 +5,6 @@
 one that is done is skipped.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -108,11 +106,7 @@ def set_up_spark() -> None:
     copy_jars(spark_jars(), _SPARK_JOB_SERVER)
 
 
-STEPS: dict[str, Callable[[], None]] = {
-    "prism": set_up_prism,
-    "flink": set_up_flink,
-    "spark": set_up_spark,
-}
+STEPS: dict[str, Callable[[], None]] = {"prism": set_up_prism, "flink": set_up_flink, "spark": set_up_spark}
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Spark: Beam's job server with a Spark inside it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -3,8 +3,6 @@
 From the top of the repository: ``python -m tests.engines.start ENGINE``, with one of the names in engines.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import threading
 from contextlib import suppress

@@ -1,10 +1,5 @@
 """A cluster builds from a bucket into a bucket: nothing that its workers need is on a shared disk."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-
 import pytest
 
 from tests.storage import servers
@@ -12,13 +7,13 @@ from tfshards.prep import ImageFolder, Options, build, verify
 from tfshards.schemas.storage import RemotePath, any_path
 
 from .builds import BAD, NUM_SHARDS
-from .engines import ENGINES, Engine
+from .engines import ENGINES
 
 pytestmark = pytest.mark.engines
 
 
 @pytest.fixture
-def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemotePath]:
+def bucket(tmp_path, monkeypatch: pytest.MonkeyPatch):
     """Run an object store, which the processes of the engine find in their environment."""
     with servers.moto(tmp_path / "logs") as server:
         for name, value in server.environment.items():
@@ -28,14 +23,12 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemotePa
 
 
 @pytest.fixture
-def cluster(bucket: RemotePath, tmp_path: Path) -> Iterator[Engine]:
+def cluster(bucket: RemotePath, tmp_path):
     with ENGINES["flink-cluster"](tmp_path / "logs") as engine:
         yield engine
 
 
-def test_flink_builds_from_a_bucket_into_a_bucket(
-    cluster: Engine, bucket: RemotePath, source: Path, expected: Mapping[bool, Mapping[str, bytes]]
-) -> None:
+def test_flink_builds_from_a_bucket_into_a_bucket(cluster, bucket, source, expected) -> None:
     for path in source.rglob("*.*"):
         (bucket / "in" / path.relative_to(source).as_posix()).write_bytes(path.read_bytes())
     images = ImageFolder(f"{bucket}/in", exclude=(BAD,))
@@ -50,5 +43,5 @@ def test_flink_builds_from_a_bucket_into_a_bucket(
     assert cluster.running_jobs() == []
 
 
-def without_inputs(files: Mapping[str, bytes]) -> dict[str, bytes]:
+def without_inputs(files) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if not name.startswith("inputs-")}

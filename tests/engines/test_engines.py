@@ -3,11 +3,9 @@
 ``make engines`` runs these tests. Each starts its engine, as processes of this machine, and ends it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,14 +35,7 @@ class Trial:
     def out(self) -> Path:
         return self.folder / "data"
 
-    def run(
-        self,
-        disturb: Callable[[Build], None] | None = None,
-        options: Sequence[str] | None = None,
-        *,
-        with_rejects: bool = False,
-        recovers: bool = False,
-    ) -> None:
+    def run(self, disturb=None, options=None, *, with_rejects=False, recovers=False) -> None:
         """Build, call ``disturb`` when a few shards are finished, and repeat the command if it failed.
 
         Args:

@@ -1,10 +1,6 @@
 """``prep.WriteShards`` gives the same bytes on Prism, Flink and Spark as on Beam's local runner."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Iterator
-from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -16,7 +12,6 @@ from tfshards import prep
 from tfshards.prep.writing.area import AREA_NAME
 
 from .builds import contents
-from .engines import Engine
 
 pytestmark = pytest.mark.engines
 
@@ -38,23 +33,23 @@ def photos() -> list[Element]:
 class FailOnce(beam.DoFn):
     """Passes elements on, and fails at one of them until a file exists."""
 
-    def __init__(self, mark: Path) -> None:
+    def __init__(self, mark) -> None:
         self.mark = mark
 
-    def process(self, element: Element) -> Iterator[Element]:
+    def process(self, element: Element):
         if element[0] == "030.png" and not self.mark.exists():
             self.mark.touch()
             raise ValueError("not now")
         yield element
 
 
-def transform(out: Path) -> prep.WriteShards:
+def transform(out) -> prep.WriteShards:
     elements = prep.Elements(images=["image"], label="label")
     options = prep.Options(splits={"train": 0.8, "val": 0.2}, stratify=True, max_rejected=0.2)
     return prep.WriteShards(out, elements, shards={"train": 4, "val": 2}, options=options)
 
 
-def run(out: Path, arguments: list[str], fail_once: Path | None = None) -> dict[str, bytes]:
+def run(out, arguments: list[str], fail_once=None) -> dict[str, bytes]:
     with beam.Pipeline(options=PipelineOptions(arguments)) as pipeline:
         elements = pipeline | beam.Create(photos())
         if fail_once:
@@ -65,21 +60,17 @@ def run(out: Path, arguments: list[str], fail_once: Path | None = None) -> dict[
 
 
 @pytest.fixture
-def expected(tmp_path: Path) -> dict[str, bytes]:
+def expected(tmp_path) -> dict[str, bytes]:
     return run(tmp_path / "local" / "pets", ["--runner=FnApiRunner"])
 
 
 @pytest.mark.parametrize("engine", ["prism", "flink", "spark"], indirect=True)
-def test_a_pipeline_on_an_engine_gives_the_same_bytes(
-    engine: Engine, expected: dict[str, bytes], tmp_path: Path
-):
+def test_a_pipeline_on_an_engine_gives_the_same_bytes(engine, expected, tmp_path):
     assert run(tmp_path / "engine" / "pets", engine.options) == expected
 
 
 @pytest.mark.parametrize("engine", ["flink"], indirect=True)
-def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes(
-    engine: Engine, expected: dict[str, bytes], tmp_path: Path
-):
+def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes(engine, expected, tmp_path):
     mark = tmp_path / "mark"
     assert run(tmp_path / "engine" / "pets", engine.loopback_options, mark) == expected
     assert mark.exists()

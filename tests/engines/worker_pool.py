@@ -1,7 +1,5 @@
 """A worker pool of Beam's Python SDK: it starts a Python worker for each request of an engine."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

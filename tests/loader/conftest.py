@@ -1,7 +1,5 @@
 """A writer of small datasets, so that the tests of the loader do not need ``prep``."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import itertools
@@ -19,7 +17,6 @@ import pytest
 import tensorflow as tf
 
 from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
-from tfshards.schemas.compression import Compression
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.index import RecordIndex, index_path, labels_bytes, labels_path, parse_index
 from tfshards.schemas.manifest_file import write_manifest
@@ -49,7 +46,7 @@ def _traced_functions() -> Iterator[None]:
 
 def wire(feature: Feature, value: object) -> tf.train.Feature:
     """Return ``value`` as it is stored according to ``KINDS`` of ``schemas.feature``."""
-    if feature.is_encoded or feature.kind == "bytes":
+    if feature.holds_images or feature.kind == "bytes":
         values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
     array = np.asarray(value)
@@ -65,13 +62,7 @@ def serialize(schema: Schema, example: Example) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def write_shard(
-    root: Path,
-    name: str,
-    records: Sequence[bytes],
-    compression: Compression = "none",
-    labels: Sequence[int] | None = None,
-) -> Shard:
+def write_shard(root, name, records, compression="none", labels=None) -> Shard:
     """Write a shard, its index and, if ``labels`` are given, its labels."""
     with tf.io.TFRecordWriter(str(root / name)) as writer:
         for record in records:
@@ -108,13 +99,7 @@ def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def write(
-    root: Path,
-    schema: Schema,
-    splits: Mapping[str, Sequence[Sequence[Example]]],
-    label_counts: Mapping[str, Mapping[str, int]] | None = None,
-    compression: Compression = "none",
-) -> Path:
+def write(root, schema, splits, label_counts=None, compression="none") -> Path:
     """Write the dataset whose splits hold these shards of examples, and return ``root``.
 
     Without ``label_counts``, the labels of the examples are counted.
@@ -152,7 +137,9 @@ def labels_of(schema: Schema, examples: Sequence[Example]) -> list[int] | None:
 def count_labels(schema: Schema, shards: Sequence[Sequence[Example]]) -> dict[str, int]:
     counts = Counter(label for examples in shards for label in labels_of(schema, examples) or ())
     if schema.class_names:
-        return {name: counts[number] for number, name in enumerate(schema.class_names)} if counts else {}
+        # as builds do, which count nothing where an example has no class
+        names = schema.class_names if counts and -1 not in counts else ()
+        return {name: counts[number] for number, name in enumerate(names)}
     return {str(number): count for number, count in sorted(counts.items())}
 
 
@@ -173,10 +160,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[int
         key = tuple(sizes)
         if key not in made:
             bounds = np.cumsum([0, *sizes])
-            shards = [
-                [{"number": number} for number in range(low, high)]
-                for low, high in itertools.pairwise(bounds)
-            ]
+            shards = [[{"number": n} for n in range(low, high)] for low, high in itertools.pairwise(bounds)]
             made[key] = write(tmp_path_factory.mktemp("numbered"), NUMBERS, {"train": shards})
         return made[key]
 
@@ -199,9 +183,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
         [{"number": number, "text": text_of(number)} for number in range(low, high)]
         for low, high in itertools.pairwise(bounds)
     ]
-    return {
-        name: write(folder / name, TEXTS, {"train": shards}, compression=name) for name in ("none", "gzip")
-    }
+    return {how: write(folder / how, TEXTS, {"train": shards}, compression=how) for how in ("none", "gzip")}
 
 
 def shard_of(path: Path, index: int) -> Path:

@@ -3,10 +3,10 @@
 import itertools
 
 import numpy as np
-import tensorflow as tf
 
 from tfshards.loader.order.assignment import lane_start
-from tfshards.loader.order.epoch import lane_ranks
+from tfshards.loader.order.ops import NUMPY
+from tfshards.loader.order.ranks import lane_ranks
 
 
 def step_intervals(assignment, step):
@@ -32,18 +32,18 @@ def lane_bounds(order):
 def ranks(order, epoch, lane, start, count):
     """Return starts and counts of the ranks of the positions ``[start, start + count)`` of a lane."""
     if not order.lanes:
-        return tf.constant([start], tf.int64), tf.constant([count], tf.int64)
-    begin, end = (tf.constant([each], tf.int64) for each in lane_bounds(order)[lane : lane + 2])
+        return np.array([start]), np.array([count])
+    begin, end = (np.array([each]) for each in lane_bounds(order)[lane : lane + 2])
     entry = epoch.entries[lane : lane + 1]
-    pieces = lane_ranks(begin, end, entry, tf.constant([start], tf.int64), tf.constant([count], tf.int64))
-    return tuple(tf.squeeze(each, 0) for each in pieces)
+    pieces = lane_ranks(NUMPY, begin, end, entry, np.array([start]), np.array([count]))
+    return tuple(each[0] for each in pieces)
 
 
 def members_by_position(order, number):
     """Return the member at each position of an epoch."""
-    epoch, bounds = order.epoch(tf.constant(number, tf.int64)), lane_bounds(order)
+    epoch, bounds = order.epoch(np.int64(number)), lane_bounds(order)
     found = []
     for lane, (begin, end) in enumerate(itertools.pairwise(bounds)):
         starts, counts = ranks(order, epoch, lane, begin, end - begin)
-        found += [np.arange(s, s + n) for s, n in zip(starts.numpy(), counts.numpy(), strict=True)]
-    return order.members(epoch, tf.constant(np.concatenate(found), tf.int64)).numpy()
+        found += [np.arange(s, s + n) for s, n in zip(starts, counts, strict=True)]
+    return order.members(epoch, np.concatenate(found))

@@ -42,10 +42,7 @@ def loop(strategy, path, global_batch_size, options):
         return part.numpy().tolist()
 
     # no islice(): the test is that the dataset ends at the same step for all workers
-    return [
-        {"own": [own(value) for value in batch], "all": [own(total) for total in step(batch)]}
-        for batch in data
-    ]
+    return [{"own": [own(v) for v in batch], "all": [own(total) for total in step(batch)]} for batch in data]
 
 
 def fit(strategy, path):

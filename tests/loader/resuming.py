@@ -151,9 +151,7 @@ def run(way, dataset, folder, kill_at=0, delay=0.0):
             tf.config.experimental.enable_op_determinism()
             tf.random.set_seed(3)
             variables, seen = WAYS[way](dataset, folder, Log(log, kill_at, delay))
-            digest = hashlib.sha256(
-                b"".join(variable.numpy().tobytes() for variable in variables)
-            ).hexdigest()
+            digest = hashlib.sha256(b"".join(each.numpy().tobytes() for each in variables)).hexdigest()
             folder.with_suffix(".json").write_text(json.dumps({"digest": digest, "seen": seen}))
             status = 0
         except BaseException:  # a forked process must not continue with the code of its parent

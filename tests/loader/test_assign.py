@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from tests.errors import raises
 from tfshards.loader import Shuffle, Worker
-from tfshards.loader.order.assignment import (
-    Assignment,
-    Stored,
-    assign,
-    lane_start,
-    num_lanes,
-    num_steps,
-)
+from tfshards.loader.order.assignment import Assignment, Stored, assign, lane_start, num_lanes, num_steps
 from tfshards.schemas import OptionsError
 
 from .epochs import step_intervals
@@ -77,9 +70,7 @@ def check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle
     remainder=st.sampled_from(REMAINDERS),
     shuffle=st.sampled_from(SHUFFLES),
 )
-def test_each_position_of_an_epoch_is_read_exactly_once_for_any_split(
-    num_examples, batch_size, num_workers, remainder, shuffle
-):
+def test_each_position_is_read_once_for_any_split(num_examples, batch_size, num_workers, remainder, shuffle):
     check_exactly_once(num_examples, batch_size, num_workers, remainder, shuffle)
 
 
@@ -152,9 +143,7 @@ def test_runs_are_long_enough_for_sequential_reads(num_examples, stored, run, re
         (1 << 14, 32, 2, 8, "half a MiB for each step"),
     ],
 )
-def test_small_steps_are_parsed_together_and_read_in_long_streams(
-    record_bytes, batch_size, group, chunk, reason
-):
+def test_small_steps_are_parsed_together_and_streams_are_long(record_bytes, batch_size, group, chunk, reason):
     for shuffle, run in [(None, 0), (Shuffle(how="full"), 1)]:
         (found,) = assignments(1000, batch_size, 1, "drop", shuffle, Stored(record_bytes))
         assert (found.group, found.chunk, found.run) == (group, chunk, run), reason

@@ -10,13 +10,15 @@ import tensorflow as tf
 from tests.errors import raises
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.examples.images import decode_image, draws_of, random_box
+from tfshards.loader.examples.crops import draws_of, random_box
+from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
 
 
 def drawn(*images, epoch=0, numbers=2000):
     """Return the random draws for the first examples."""
-    return draws_of(images, tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
+    return draws_of(GRAPH, images, tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
 
 
 def picture(height, width, channels=3):
@@ -46,9 +48,7 @@ def test_half_of_the_images_are_flipped_and_draws_are_independent():
     boxes = first["box 0"].numpy().reshape(2000, -1).T
     correlations = [np.corrcoef(horizontal, each)[0, 1] for each in boxes]
     assert np.abs(correlations).max() < 0.1
-    assert np.array_equal(drawn(Image(flip="vertical"))["flip 0"], first["flip 0"]), (
-        "independent of other draws"
-    )
+    assert np.array_equal(drawn(Image(flip="vertical"))["flip 0"], first["flip 0"]), "independent of others"
 
 
 def test_the_draws_are_pinned():
@@ -92,7 +92,7 @@ def box_in(sides, size, crop, draws):
     if crop is None:
         return [0, 0, *sides]
     if crop == "random":
-        return random_box(tf.constant(sides), size, draws["box 0"]).numpy().tolist()
+        return random_box(GRAPH, tf.constant(sides), size, draws["box 0"]).numpy().tolist()
     side = min(sides)
     return [(sides[0] - side) // 2, (sides[1] - side) // 2, side, side]
 
@@ -164,8 +164,7 @@ SIZES = [(40, 30), (31, 33), (25, 25), (60, 20), (20, 50), (33, 33), (28, 41), (
 def photos(write_dataset, tmp_path_factory):
     kinds = ("JPEG", "PNG", "JPEG", "WEBP")
     examples = [
-        {"image": encoded(picture(*size), kinds[number % 4]), "number": number}
-        for number, size in enumerate(SIZES)
+        {"image": encoded(picture(*s), kinds[number % 4]), "number": number} for number, s in enumerate(SIZES)
     ]
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
 

@@ -10,10 +10,12 @@ import pytest
 import tensorflow as tf
 
 from tests.errors import fault, raises
+from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Boxes, Image, Shuffle
 from tfshards.loader.examples.boxes import moved_boxes
+from tfshards.loader.graph.ops import GRAPH
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
 from tfshards.schemas.manifest_file import write_manifest
 
@@ -174,11 +176,11 @@ def test_without_a_crop_no_box_is_removed_or_clipped(boxed):
     values = {"boxes": tf.constant([[-5, 2, 200, 3.5], [4, 4, 4, 4]])}
     region = tf.constant([50, 100, 0, 0, 50, 100])
     boxes = Boxes("boxes", "xyxy", min_visible=1, image="image")
-    found = moved_boxes(values, boxes, Image((100, 50)), region, {})
+    found = moved_boxes(GRAPH, values, boxes, Image((100, 50)), region, {})
     assert found["boxes"].numpy().tolist() == [[-2.5, 4, 100, 7], [2, 8, 2, 8]]
     # the same size as stored, flipped
     draws = {"flip 0": tf.constant([True, True])}
-    found = moved_boxes(values, boxes, Image(flip="horizontal"), region, draws)
+    found = moved_boxes(GRAPH, values, boxes, Image(flip="horizontal"), region, draws)
     assert found["boxes"].numpy().tolist() == [[-100, 2, 105, 3.5], [96, 4, 96, 4]]
 
 
@@ -191,14 +193,8 @@ def test_boxes_of_integers_come_as_floats_and_are_moved_before_the_users_functio
     def doubled(example, seed):
         return {"boxes": example["boxes"] * 2}
 
-    dataset = loader.load(
-        path,
-        batch_size=2,
-        image=Image((2 * height, width)),
-        boxes=Boxes("boxes", "xywh"),
-        map_fn=doubled,
-        memory_budget="1GiB",
-    )
+    given = {"image": Image((2 * height, width)), "boxes": Boxes("boxes", "xywh")}
+    dataset = loader.load(path, batch_size=2, map_fn=doubled, memory_budget="1GiB", **given)
     (batch,) = dataset
     assert batch["boxes"].dtype == tf.float32
     assert batch["boxes"].to_list() == [[[0, 0, 20, 80]], []]
@@ -250,6 +246,7 @@ UNFIT = [
     ({"image": IMAGE, "boxes": Boxes("points", "xywh")}, fault("boxes-feature", shape=[None, 2])),
     ({"image": IMAGE, "boxes": Boxes("boxes", "xywh", ["number"])}, "boxes-along-feature"),
     ({"image": IMAGE, "boxes": Boxes("boxes", "xywh", image="left")}, "boxes-image-decoded"),
+    ({"image": IMAGE, "boxes": Boxes("boxes")}, fault("boxes-format-unknown", feature="boxes")),
 ]
 
 
@@ -290,13 +287,11 @@ def objects(write_dataset, tmp_path):
     """Return a dataset of one example with these boxes and this record of its build."""
 
     def make(boxes=((1, 1, 4, 4),), options=None):
-        png = io.BytesIO()
-        PIL.Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(png, "PNG")
-        gray = io.BytesIO()
-        PIL.Image.fromarray(np.zeros((20, 30), np.uint8)).save(gray, "PNG")
+        png = image_file(PIL.Image.fromarray(np.zeros((20, 30, 3), np.uint8)))
+        gray = image_file(PIL.Image.fromarray(np.zeros((20, 30), np.uint8)))
         values = {
-            "image": png.getvalue(),
-            "mask": gray.getvalue(),
+            "image": png,
+            "mask": gray,
             "objects/bbox": np.array(boxes, np.float32).reshape(-1, 4),
             "objects/category": np.arange(len(boxes)),
             "objects/names": [b"%d" % number for number in range(len(boxes))],
@@ -358,7 +353,7 @@ def test_boxes_that_stay_true_are_not_reported(objects, recwarn):
 @pytest.mark.parametrize(
     ("form", "boxes"),
     [
-        ("yolo", Boxes("objects/bbox", "cxcywh")),
+        ("yolo", Boxes("objects/bbox", "cxcywh", normalized=False)),
         ("coco", Boxes("objects/bbox", "xywh", normalized=True)),
         ("coco", Boxes("objects/bbox", "xyxy", BESIDE)),
     ],
@@ -384,9 +379,8 @@ def test_a_box_that_is_none_is_an_error(wrong, cut, objects):
     dataset = loader.load(
         path, batch_size=1, image=Image((20, 30), **cut), boxes=Boxes("objects/bbox", "xywh", BESIDE)
     )
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"objects/bbox.* has a box with NaN, an infinite"
-    ):
+    message = r"objects/bbox.* has a box with NaN, an infinite"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader.examples.batches import Ahead
 from tfshards.loader.resources.budget import Sizes, ahead_within, longest_records
+from tfshards.loader.tensors.batches import Ahead
 from tfshards.schemas import OptionsError
 
 PROGRAM = Path(__file__).with_name("bounded.py")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.errors import fault, raises
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Mix, Part, Position, Shuffle, Worker
 from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.ops import NUMPY
 from tfshards.loader.order.plan import choose_population
 from tfshards.loader.order.source import open_source
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
@@ -36,9 +36,7 @@ def examples_of(first, labels):
 @pytest.fixture(scope="module")
 def animals(write_dataset, tmp_path_factory):
     examples = examples_of(0, LABELS)
-    return write_dataset(
-        tmp_path_factory.mktemp("animals"), SCHEMA, {"train": [examples[:40], examples[40:]]}
-    )
+    return write_dataset(tmp_path_factory.mktemp("zoo"), SCHEMA, {"train": [examples[:40], examples[40:]]})
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +49,8 @@ def numbers(path, num_workers=1, batch_size=8, **options):
     """Return the numbers that all workers together read in each step."""
     shares = []
     for index in range(num_workers):
-        data = loader.load(
-            path,
-            batch_size=batch_size // num_workers,
-            worker=Worker(index, num_workers),
-            select=("number",),
-            **options,
-        )
+        size, worker = batch_size // num_workers, Worker(index, num_workers)
+        data = loader.load(path, batch_size=size, worker=worker, select=("number",), **options)
         shares.append([step.tolist() for (step,) in data.as_numpy_iterator()])
         assert len(shares[-1]) == len(data)
     return [list(itertools.chain(*steps)) for steps in zip(*shares, strict=True)]
@@ -71,8 +64,7 @@ def chosen(path, **options):
     """Return the numbers of the examples of the first epoch in its stored order, without reading them."""
     checked = LoadOptions(path=path, batch_size=1, **options)
     population = choose_population(checked, open_source(checked))
-    positions = tf.range(population.num_positions, dtype=tf.int64)
-    return population.numbers(tf.constant(0, tf.int64), positions).numpy().tolist()
+    return population.numbers(NUMPY, np.int64(0), np.arange(population.num_positions)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -145,9 +137,7 @@ def test_parts_of_classes_are_disjoint_and_complete(animals):
     options = {"classes": ["dog"], "remainder": "keep"}
     parts = [flat(numbers(animals, take=Part(index, 2), **options)) for index in range(2)]
     assert sorted(itertools.chain(*parts)) == [n for n, label in enumerate(LABELS) if label == 1]
-    assert (
-        flat(numbers(animals, take=3, **options)) == [n for n, label in enumerate(LABELS) if label == 1][:3]
-    )
+    assert flat(numbers(animals, take=3, **options)) == [n for n, each in enumerate(LABELS) if each == 1][:3]
 
 
 def test_a_class_is_chosen_by_its_name_or_its_number(animals, write_dataset, tmp_path):
@@ -211,10 +201,7 @@ def test_a_mix_names_the_differences_of_its_datasets(animals, write_dataset, tmp
         ({"classes": "cat"}, fault("classes-type", classes="cat")),
         ({"classes": []}, "classes-empty"),
         ({"classes": ["cat", "cat"]}, "classes-repeated"),
-        (
-            {"classes": ["cow"]},
-            fault("classes-unknown", name="cow", known="'cat', 'dog', 'eel', 'fox'"),
-        ),
+        ({"classes": ["cow"]}, fault("classes-unknown", name="cow", known="'cat', 'dog', 'eel', 'fox'")),
         ({"classes": [4]}, fault("classes-unknown", name=4)),
         ({"classes": [-1]}, fault("classes-unknown", name=-1)),
         ({"classes": [True]}, "classes-unknown"),

@@ -75,10 +75,7 @@ def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (None, "cannot be read: No such file"),
-        (b"", "has 0 records of 0 bytes, but the manifest lists 5 of"),
-    ],
+    [(None, "cannot be read: No such file"), (b"", "has 0 records of 0 bytes, but the manifest lists 5 of")],
 )
 def test_error_names_a_missing_or_wrong_index(copied, content, message):
     index = copied / index_path(shard_of(copied, 1).name)
@@ -144,7 +141,6 @@ def test_error_names_a_shard_of_a_different_build_with_the_same_size(copied, num
     one, two = (shard.read_bytes() for shard in shards)
     shards[0].write_bytes(shard_of(other, 1).read_bytes())
     assert shards[0].stat().st_size == len(one) != len(two)
-    with pytest.raises(
-        FormatError, match=rf"{shards[0].name}: ends with the bytes .* it is a different file"
-    ):
+    message = rf"{shards[0].name}: ends with the bytes .* it is a different file"
+    with pytest.raises(FormatError, match=message):
         loader.load(copied, batch_size=2)

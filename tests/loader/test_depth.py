@@ -7,8 +7,8 @@ import tensorflow as tf
 from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.loader import Image
-from tfshards.loader.examples.images import decode_image
 from tfshards.loader.resources.budget import decoding_bytes
+from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
 
 SIZE = (31, 23)
@@ -24,10 +24,7 @@ PNGS = {"scan": tf.io.encode_png(SCAN).numpy(), "color": tf.io.encode_png(DEEP).
 def scans(write_dataset, tmp_path_factory):
     """Two examples: 16-bit PNG files, and 8-bit files."""
     schema = Schema(
-        (
-            Feature("scan", "image", "uint16", (*SIZE, 1)),
-            Feature("color", "image", "uint16", (*SIZE, 3)),
-        )
+        (Feature("scan", "image", "uint16", (*SIZE, 1)), Feature("color", "image", "uint16", (*SIZE, 3)))
     )
     shallow = {"scan": tf.io.encode_png(SHALLOW[:, :, :1]).numpy(), "color": JPEG}
     return write_dataset(tmp_path_factory.mktemp("scans"), schema, {"train": [[PNGS, shallow]]})

@@ -168,9 +168,7 @@ def test_a_strategy_for_several_hosts_with_one_worker_gives_the_batches_of_the_p
         warnings.simplefilter("error")
         plain = loader.load(dataset, batch_size=8, **options)
     wanted = [(numbers.tolist(), weights.tolist()) for numbers, weights in plain.as_numpy_iterator()]
-    found = [
-        [strategy.experimental_local_results(value)[0].numpy().tolist() for value in batch] for batch in data
-    ]
+    found = [[strategy.experimental_local_results(v)[0].numpy().tolist() for v in batch] for batch in data]
     assert [tuple(batch) for batch in found] == wanted
 
 
@@ -181,9 +179,8 @@ def cluster(kind, **sizes):
 
 def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", cluster("worker", worker=2))
-    with pytest.warns(
-        UserWarning, match=r"TF_CONFIG names 2 workers, but load\(\) without worker= reads the"
-    ):
+    message = r"TF_CONFIG names 2 workers, but load\(\) without worker= reads the"
+    with pytest.warns(UserWarning, match=message):
         loader.load(dataset, batch_size=4)
 
 
@@ -196,9 +193,7 @@ def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, 
         (cluster("chief", chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
     ],
 )
-def test_reading_everything_raises_no_warning_where_it_is_right(
-    dataset, monkeypatch, config, options, reason
-):
+def test_reading_everything_raises_no_warning_if_it_is_right(dataset, monkeypatch, config, options, reason):
     monkeypatch.setenv("TF_CONFIG", config)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

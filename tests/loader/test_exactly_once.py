@@ -27,9 +27,7 @@ def load_all(path, num_workers, batch_size, **options):
 def test_shuffled_epochs_drop_different_examples(numbered):
     dataset = loader.load(numbered([7, 6]), batch_size=4, shuffle=MIXED, epochs=8)
     read = [batch["number"] for batch in batches(dataset)]
-    dropped = [
-        set(range(13)) - {number for batch in read[i : i + 3] for number in batch} for i in range(0, 24, 3)
-    ]
+    dropped = [set(range(13)) - {n for batch in read[i : i + 3] for n in batch} for i in range(0, 24, 3)]
     assert {len(numbers) for numbers in dropped} == {1}
     assert len(set().union(*dropped)) > 1
 

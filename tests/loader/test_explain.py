@@ -174,9 +174,8 @@ def test_error_names_a_shard_replaced_by_an_intact_one_with_different_records(co
     with tf.io.TFRecordWriter(str(shard)) as writer:
         for record in reversed(records):
             writer.write(record)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"shard.* {re.escape(str(shard))}.*was replaced"
-    ):
+    message = rf"shard.* {re.escape(str(shard))}.*was replaced"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(dataset)
 
 

@@ -35,9 +35,7 @@ RARELY = [] if "TORTURE_FAULTS" in os.environ else [pytest.mark.nightly]
         pytest.param("gzip", MANY, "drop", marks=RARELY),
     ],
 )
-def test_every_fault_raises_or_is_harmless(
-    programs, write_dataset, tmp_path, compression, lengths, remainder
-):
+def test_each_fault_raises_or_is_harmless(programs, write_dataset, tmp_path, compression, lengths, remainder):
     rows = examples(lengths)
     shards = {"train": [rows[:10], rows[10:21], rows[21:]]}
     root = write_dataset(tmp_path / "dataset", SCHEMA, shards, compression=compression)

@@ -107,9 +107,7 @@ def test_a_large_split_knows_only_some_offsets(dataset, tmp_path, monkeypatch):
 
 
 def test_every_use_is_planned_before_it_is_asked_for(dataset, tmp_path):
-    data = loader.load(
-        dataset, batch_size=32, shuffle=SHUFFLE, epochs=3, cache=disk(tmp_path / "near", "500KB")
-    )
+    data = loader.load(dataset, batch_size=32, shuffle=SHUFFLE, epochs=3, cache=disk(tmp_path / "n", "500KB"))
     for _ in data:
         pass
     found = data.kept_alive.kept[0]
@@ -122,9 +120,7 @@ def test_every_use_is_planned_before_it_is_asked_for(dataset, tmp_path):
     [(SHUFFLE, "750KB", 1.25), (SHUFFLE, "2.25MB", 1), (None, "1.5MB", 1.05)],
     ids=str,
 )
-def test_the_first_epoch_fetches_few_bytes_twice(
-    dataset, tmp_path, requests, shuffle, size, most, monkeypatch
-):
+def test_the_first_epoch_fetches_little_twice(dataset, tmp_path, requests, shuffle, size, most, monkeypatch):
     monkeypatch.setattr(assignment, "PARSED_BYTES", 1 << 13)
     monkeypatch.setattr("tfshards.loader.fetching.open._LEAST_BLOCK", 1 << 13)
     batches(dataset, shuffle=shuffle, remainder="keep", cache=disk(tmp_path / "near", size))
@@ -204,9 +200,7 @@ def test_kept_blocks_give_way_when_there_is_less_space_and_take_a_new_order():
 
 # of one epoch, the second iteration looks like the pass that is expected after the first one
 @pytest.mark.parametrize(("batch_size", "epochs"), mostly_nightly([(80, 2), (200, 1)], [(200, 1)]))
-def test_two_iterators_and_one_that_is_abandoned_see_the_same_batches(
-    dataset, tmp_path, batch_size, epochs, monkeypatch
-):
+def test_two_iterators_and_an_abandoned_one_agree(dataset, tmp_path, batch_size, epochs, monkeypatch):
     # the second iterator fetches more than are held
     monkeypatch.setattr(fetcher, "_MOST_EXTRAS", 128)
     options = {"batch_size": batch_size, "epochs": epochs, "start": loader.Position(0, 0)}
@@ -295,9 +289,7 @@ for step, _ in enumerate(data):
 """
 
 
-def test_a_killed_reader_leaves_a_sound_cache_and_others_use_its_blocks(
-    programs, dataset, tmp_path, requests
-):
+def test_a_killed_reader_leaves_a_sound_cache_and_others_use_it(programs, dataset, tmp_path, requests):
     cache = disk(tmp_path, "20MB")
     reading, writing = os.pipe()
     with open(writing, "wb") as stdout:
@@ -452,11 +444,7 @@ def test_sound_records_end_before_the_first_damage(write_dataset, tmp_path):
 @pytest.mark.parametrize(
     ("cache", "error", "message"),
     [
-        (
-            "disk:{0}, 20KB",
-            OptionsError,
-            "cache-too-small",
-        ),
+        ("disk:{0}, 20KB", OptionsError, "cache-too-small"),
         ("disk:{0}, 5 apples", OptionsError, fault("cache-size-form", given="5 apples")),
         ("disk:{0}/no/such/folder, 5MB", InputError, "cache-parent-missing"),
     ],

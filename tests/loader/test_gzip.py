@@ -19,9 +19,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "options"),
-    mostly_nightly(itertools.product([1, 2], OPTIONS), [(2, OPTIONS[1])]),
-    ids=str,
+    ("num_workers", "options"), mostly_nightly(itertools.product([1, 2], OPTIONS), [(2, OPTIONS[1])]), ids=str
 )
 def test_gzip_and_plain_shards_deliver_the_same_examples_and_stored_order(texts, options, num_workers):
     together = []

@@ -144,9 +144,7 @@ def test_error_names_a_shard_removed_during_the_check(made, tmp_path):
     indexes = [parse_index((path / index_path(shard.path)).read_text(), "index") for shard in shards]
     second(path).unlink()
     problems = headers.header_problems(path, shards, indexes, manifest.compression)
-    assert [str(problem) for problem in problems] == [
-        f"{second(made).name}: cannot be read: No such file or directory"
-    ]
+    assert [str(p) for p in problems] == [f"{second(made).name}: cannot be read: No such file or directory"]
 
 
 def test_distribute_checks_and_skips_as_load_does(numbered, tmp_path):

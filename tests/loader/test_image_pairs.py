@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader import Image, Shuffle, Worker
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, Schema
 
 SCHEMA = Schema(

@@ -6,7 +6,9 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Image
-from tfshards.loader.examples.images import center_box, decode_image, draws_of, random_box
+from tfshards.loader.examples.crops import center_box, draws_of, random_box
+from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, Schema
 
 NONE = {}
@@ -21,7 +23,7 @@ def picture(height, width, channels=3):
 
 def drawn(image, epoch=0, numbers=60):
     """Return the random draws for the first examples."""
-    return draws_of([image], tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
+    return draws_of(GRAPH, [image], tf.constant(epoch, tf.int64), tf.range(numbers, dtype=tf.int64))
 
 
 def plainly(encoded, channels):
@@ -83,7 +85,7 @@ def test_with_a_size_the_whole_image_is_resized(encoded, size):
     ],
 )
 def test_the_centered_box_is_the_largest_of_the_aspect_ratio(height, width, size, box, reason):
-    found = center_box(tf.constant([height, width]), size).numpy().tolist()
+    found = center_box(GRAPH, tf.constant([height, width]), size).numpy().tolist()
     assert found == box, reason
 
 
@@ -101,7 +103,7 @@ def test_a_center_crop_is_the_centered_box_resized(encoded, channels):
 @pytest.mark.parametrize(("height", "width"), [(31, 23), (200, 300), (1, 1), (2, 500)])
 def test_random_boxes_are_within_the_image_and_their_limits_and_differ(height, width):
     sides = tf.constant([height, width])
-    draw = tf.function(lambda draws: random_box(sides, (5, 5), draws))
+    draw = tf.function(lambda draws: random_box(GRAPH, sides, (5, 5), draws))
     boxes = np.array([draw(draws) for draws in drawn(Image((5, 5), "random"))["box 0"]])
     top, left, box_height, box_width = boxes.T
     assert min(top.min(), left.min()) >= 0
@@ -124,7 +126,7 @@ def test_random_boxes_are_within_the_image_and_their_limits_and_differ(height, w
 def test_a_random_crop_depends_on_its_draws_and_not_on_the_format(encoded):
     image = Image((6, 6), "random", 3, "float32")
     for draws in drawn(image)["box 0"][:3]:
-        top, left, height, width = random_box(tf.constant([31, 23]), (6, 6), draws).numpy()
+        top, left, height, width = random_box(GRAPH, tf.constant([31, 23]), (6, 6), draws).numpy()
         whole = plainly(encoded, 3)[top : top + height, left : left + width]
         wanted = tf.image.resize(whole, (6, 6)).numpy()
         found = decode_image(encoded, image, {"box 0": draws}).numpy()
@@ -142,8 +144,7 @@ PHOTOS = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("n
 def photos(write_dataset, tmp_path_factory):
     encode = (tf.io.encode_jpeg, tf.io.encode_png)
     examples = [
-        {"image": encode[number % 2](picture(*size)).numpy(), "number": number}
-        for number, size in enumerate(SIZES)
+        {"image": encode[number % 2](picture(*s)).numpy(), "number": number} for number, s in enumerate(SIZES)
     ]
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": [examples[:4], examples[4:]]})
 
@@ -197,9 +198,7 @@ def test_an_image_of_another_size_than_in_the_schema_is_an_error(write_dataset, 
         (1, 3, 3, "those asked for"),
     ],
 )
-def test_channels_are_those_of_the_dataset_by_default(
-    stored, asked, delivered, reason, write_dataset, tmp_path
-):
+def test_by_default_channels_are_those_stored(stored, asked, delivered, reason, write_dataset, tmp_path):
     schema = Schema((Feature("image", "image", "uint8", (None, None, stored)),))
     pixels = picture(9, 7, stored or 3)
     path = write_dataset(tmp_path / "one", schema, {"train": [[{"image": tf.io.encode_png(pixels).numpy()}]]})

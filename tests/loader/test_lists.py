@@ -63,9 +63,7 @@ def listed(write_dataset, tmp_path_factory):
         if (*sizes, lists) not in made:
             numbers = iter(range(sum(sizes)))
             shards = [[example(n, lists(n)) for n in islice(numbers, size)] for size in sizes]
-            made[(*sizes, lists)] = write_dataset(
-                tmp_path_factory.mktemp("listed"), SCHEMA, {"train": shards}
-            )
+            made[(*sizes, lists)] = write_dataset(tmp_path_factory.mktemp("lists"), SCHEMA, {"train": shards})
         return made[(*sizes, lists)]
 
     return make
@@ -169,9 +167,7 @@ def test_every_dtype_is_read_exactly(write_dataset, tmp_path):
     kinds = [(kind, dtype) for kind, row in KINDS.items() if row.lists for dtype in sorted(row.dtypes)]
     schema = Schema(tuple(Feature(f"{kind} {dtype}", kind, dtype, (None,)) for kind, dtype in kinds))
     lengths = [3, 0, 1, 2]
-    examples = [
-        {feature.name: extremes(feature.dtype)[:length] for feature in schema.features} for length in lengths
-    ]
+    examples = [{f.name: extremes(f.dtype)[:length] for f in schema.features} for length in lengths]
     path = write_dataset(tmp_path / "dtypes", schema, {"train": [examples]})
     (batch,) = loader.load(path, batch_size=4)
     for feature in schema.features:

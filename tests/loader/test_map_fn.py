@@ -64,9 +64,7 @@ def batches(numbered, map_fn=with_seed, shuffle=Shuffle(seed=3), num_workers=1, 
 
 
 def by_example(read):
-    return {
-        number: tuple(seed) for numbers, seeds in read for number, seed in zip(numbers, seeds, strict=True)
-    }
+    return {n: tuple(seed) for numbers, seeds in read for n, seed in zip(numbers, seeds, strict=True)}
 
 
 @pytest.mark.nightly

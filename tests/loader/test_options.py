@@ -40,10 +40,7 @@ def normalized(normalize, channels=None):
         (lambda: Image(size=(True, 3)), "image-size"),
         (lambda: Image(dtype="int8"), fault("not-a-choice", name="Image.dtype", found="int8")),
         (lambda: Image(flip=True), fault("not-a-choice", name="Image.flip")),
-        (
-            lambda: Image(normalize="unit"),
-            fault("normalize-integers", integers="the stored integers"),
-        ),
+        (lambda: Image(normalize="unit"), fault("normalize-integers", integers="the stored integers")),
         (lambda: normalized("zscore"), "normalize-form"),
         (lambda: normalized(0.5), fault("normalize-form", given="Image.normalize=0.5")),
         (lambda: normalized((0, "1")), fault("normalize-not-finite", number="1")),

@@ -1,6 +1,7 @@
 """The order is a pure function of (dataset, seed, epoch, global batch), and runs resume exactly."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,13 @@ from hypothesis import strategies as st
 
 from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader import Position, Shuffle, Worker
+from tfshards.loader import Part, Position, Shuffle, Worker
+from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.order.assignment import Stored, assign
 from tfshards.loader.order.epoch import RunOrder, order_seed, random_bits
+from tfshards.loader.order.ops import NUMPY
+from tfshards.loader.order.population import Members, grouped, ranges_of
+from tfshards.loader.order.ranks import ranks_of_lanes, ranks_of_steps
 
 from .epochs import lane_bounds, members_by_position, ranks
 
@@ -40,12 +46,14 @@ def test_the_random_bits_are_those_of_splitmix64():
         return state ^ state >> 31
 
     # the first output of splitmix64.c for the state 0
-    assert random_bits(0, 0).numpy() == 0xE220A8397B1DCDAF >> 1
+    assert random_bits(NUMPY, 0, 0) == 0xE220A8397B1DCDAF >> 1
     for seed, *words in [(0, 0), (1, 2, 3), (-1, 5), (2**63 - 1, -(2**63)), (-(2**63), 2**63 - 1, -1)]:
         state = seed % 2**64
         for word in words:
             state = splitmix64((state + word) % 2**64)
-        assert random_bits(seed, *words).numpy() == state >> 1
+        for ops in (NUMPY, GRAPH):
+            assert int(random_bits(ops, seed, *words)) == state >> 1
+            assert int(random_bits(ops, seed, *map(np.int64, words))) == state >> 1
 
 
 def test_the_order_of_an_epoch_never_changes_between_releases(numbered):
@@ -78,10 +86,10 @@ orders = st.builds(
 @settings(max_examples=40, deadline=None)
 @given(order=orders, epoch=st.integers(0, 2**40), data=st.data())
 def test_the_positions_of_an_epoch_and_its_intervals_are_the_same_members(order, epoch, data):
-    opened = order.epoch(tf.constant(epoch, tf.int64))
+    opened = order.epoch(np.int64(epoch))
     members = members_by_position(order, epoch).tolist()
     assert sorted(members) == list(range(order.num_positions))
-    assert opened.runs.shape == [order.num_runs]
+    assert opened.runs.shape == (order.num_runs,)
     if not order.run:
         assert members == list(range(order.num_positions))
     lane = data.draw(st.integers(0, max(0, order.lanes - 1)))
@@ -90,10 +98,78 @@ def test_the_positions_of_an_epoch_and_its_intervals_are_the_same_members(order,
     count = data.draw(st.integers(0, end - start))
     segments = order.intervals(opened, *ranks(order, opened, lane, start, count))
     read = []
-    for first, length in zip(*(each.numpy().tolist() for each in segments), strict=True):
+    for first, length in zip(*(each.tolist() for each in segments), strict=True):
         assert order.run == 0 or length <= order.run
         read += [member % order.num_positions for member in range(first, first + length)]
     assert read == members[start : start + count]
+
+
+populations = st.sampled_from(
+    [
+        ranges_of(300, None),
+        ranges_of(300, Part(1, 3, rest=True)),
+        Members(np.arange(0, 600, 2)),
+        grouped([np.arange(200), np.arange(200, 250), np.array([299])], [100, 150, 50]),
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    order=orders,
+    epoch=st.integers(0, 2**40),
+    population=populations,
+    workers=st.sampled_from([1, 2, 3]),
+    data=st.data(),
+)
+def test_numpy_and_the_graph_compute_the_same_order(order, epoch, population, workers, data):
+    def same(one, other):
+        assert np.array_equal(np.asarray(one), np.asarray(other))
+
+    in_graph = replace(order, ops=GRAPH)
+    opened = order.epoch(np.int64(epoch)), in_graph.epoch(tf.constant(epoch, tf.int64))
+    for one, other in zip(*opened, strict=True):
+        same(one, other)
+    every = np.arange(order.num_positions)
+    members = order.members(opened[0], every)
+    same(members, in_graph.members(opened[1], tf.constant(every)))
+    starts = np.sort(data.draw(st.permutations(range(20))))[:5] * order.num_positions // 20
+    counts = np.diff(np.append(starts, order.num_positions))
+    for one, other in zip(
+        order.intervals(opened[0], starts, counts),
+        in_graph.intervals(opened[1], tf.constant(starts), tf.constant(counts)),
+        strict=True,
+    ):
+        same(one, other)
+    numbers = population.numbers(NUMPY, np.int64(epoch), members % population.num_positions)
+    tensor = tf.constant(members % population.num_positions)
+    same(numbers, population.numbers(GRAPH, tf.constant(epoch, tf.int64), tensor))
+    shuffle = data.draw(st.sampled_from([None, Shuffle(run=3), Shuffle(how="full")]))
+    worker = Worker(data.draw(st.integers(0, workers - 1)), workers)
+    assignment = assign(300, Stored(100), batch_size=4, worker=worker, remainder="pad", shuffle=shuffle)
+    step = data.draw(st.integers(0, assignment.num_steps - 1))
+    end = data.draw(st.integers(step, assignment.num_steps))
+    lanes = RunOrder(num_positions=300, run=3, seed=1, lanes=assignment.lanes, is_entered=True)
+    for ops, number in ((NUMPY, np.int64), (GRAPH, lambda each: tf.constant(each, tf.int64))):
+        entered = replace(lanes, ops=ops).epoch(number(epoch))
+        found = (
+            ranks_of_lanes(ops, assignment, entered, number(0), number(step), number(end))
+            if assignment.lanes
+            else ranks_of_steps(ops, assignment, number(step), number(end))
+        )
+        if ops is NUMPY:
+            expected = found
+    for one, other in zip((*found[0], found[1]), (*expected[0], expected[1]), strict=True):
+        same(one, other)
+
+
+@pytest.mark.parametrize("most", [2, 2**20, 2**62])
+@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+def test_values_of_which_many_share_their_upper_bits_are_sorted_and_equal_ones_keep_their_order(count, most):
+    values = np.random.default_rng(0).integers(0, most, count)
+    expected = np.argsort(values, kind="stable").tolist()
+    assert NUMPY.ascending(values).tolist() == expected
+    assert GRAPH.ascending(tf.constant(values)).numpy().tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +177,7 @@ def test_the_positions_of_an_epoch_and_its_intervals_are_the_same_members(order,
 )
 def test_lanes_are_entered_after_their_first_position_if_each_has_two(num_positions, is_entered, entry):
     order = RunOrder(num_positions=num_positions, run=2, seed=5, lanes=4, is_entered=is_entered)
-    assert order.epoch(tf.constant(3, tf.int64)).entries.numpy().tolist() == [entry] * 4
+    assert order.epoch(np.int64(3)).entries.tolist() == [entry] * 4
 
 
 def test_a_full_permutation_leaves_no_neighbors_together():

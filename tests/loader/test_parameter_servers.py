@@ -46,16 +46,12 @@ def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, 
             )
             wanted = [
                 [number, int(weight)]
-                for batch in own.as_numpy_iterator()
-                for number, weight in zip(
-                    batch["number"].tolist(), batch["sample_weight"].tolist(), strict=True
-                )
+                for b in own.as_numpy_iterator()
+                for number, weight in zip(b["number"].tolist(), b["sample_weight"].tolist(), strict=True)
             ]
             assert rows == wanted
             assert len(rows) == 2 * loader.steps_per_epoch(path, None, 4, "pad")
-        assert sorted(number for rows in read.values() for number, weight in rows if weight) == list(
-            range(COUNT)
-        )
+        assert sorted(n for rows in read.values() for n, weight in rows if weight) == list(range(COUNT))
 
 
 @pytest.mark.parametrize(

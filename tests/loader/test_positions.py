@@ -14,13 +14,7 @@ from tfshards import loader
 from tfshards.loader import Position, Progress, Shuffle, Worker
 from tfshards.loader.order.assignment import Stored, assign, divisors
 from tfshards.loader.order.epoch import RunOrder
-from tfshards.loader.order.plan import (
-    check_same_order,
-    check_start,
-    check_workers,
-    kept_shuffle,
-    order_facts,
-)
+from tfshards.loader.order.plan import check_same_order, check_start, check_workers, kept_shuffle, order_facts
 from tfshards.loader.order.population import ranges_of
 from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Totals
@@ -98,7 +92,6 @@ def test_each_example_occurs_once_even_if_the_number_of_workers_changes_often(
     num_steps = first[0].num_steps
     undisturbed = batches(first, 0, num_steps)
     facts = facts_of(num_examples, first[0], shuffle)
-
     step, consumed = 0, []
     while step < num_steps:
         count = data.draw(st.sampled_from(divisors(facts["lanes"] or global_batch_size)))
@@ -246,14 +239,8 @@ def test_a_resumed_run_keeps_its_lanes(numbered):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"shuffle": Shuffle(seed=4)},
-            fault("resume-order", what="Shuffle.seed", get=3),
-        ),
-        (
-            {"shuffle": Shuffle(how="full", seed=3)},
-            fault("resume-order", get="runs", get2="full"),
-        ),
+        ({"shuffle": Shuffle(seed=4)}, fault("resume-order", what="Shuffle.seed", get=3)),
+        ({"shuffle": Shuffle(how="full", seed=3)}, fault("resume-order", get="runs", get2="full")),
         ({"shuffle": None}, fault("resume-order", get="runs", get2="stored")),
         ({"shuffle": Shuffle(seed=3, lanes=4)}, fault("resume-order", what="Shuffle.lanes", get=8)),
         ({"shuffle": Shuffle(seed=3, run=7)}, fault("resume-order", what="Shuffle.run", get=2)),

@@ -44,7 +44,6 @@ def test_a_method_of_an_object_that_nobody_keeps_is_an_error():
     assert [int(found) for found in data] == [7]
     numbers.clear()
     gc.collect()
-    with pytest.raises(
-        tf.errors.OpError, match="the dataset was deleted while one of its iterators was in use"
-    ):
+    message = "the dataset was deleted while one of its iterators was in use"
+    with pytest.raises(tf.errors.OpError, match=message):
         list(data)

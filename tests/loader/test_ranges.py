@@ -43,15 +43,9 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "num_workers", "shuffle", "reason"),
-    mostly_nightly(RANGES, RANGES[1:]),
-)
+@pytest.mark.parametrize(("sizes", "num_workers", "shuffle", "reason"), mostly_nightly(RANGES, RANGES[1:]))
 def test_no_worker_reads_the_records_of_another(numbered, tmp_path, sizes, num_workers, shuffle, reason):
-    wanted = [
-        numbers_of(share(numbered(sizes), index, num_workers, shuffle=shuffle))
-        for index in range(num_workers)
-    ]
+    wanted = [numbers_of(share(numbered(sizes), i, num_workers, shuffle=shuffle)) for i in range(num_workers)]
     steps = sum(sizes) // (2 * num_workers)
     assert {len(batches) for batches in wanted} == {steps}, reason
     assert len(set(itertools.chain.from_iterable(itertools.chain(*wanted)))) == steps * 2 * num_workers

@@ -236,9 +236,7 @@ def test_a_call_at_fault_fails_as_the_public_equivalent_does_without_a_warning(o
 
 
 @pytest.mark.parametrize("compression", mostly_nightly(["none", "gzip"], ["none"]))
-def test_load_gives_the_same_batches_without_raw_operations(
-    operations, tmp_path, monkeypatch, write_dataset, compression
-):
+def test_batches_need_no_raw_operations(operations, tmp_path, monkeypatch, write_dataset, compression):
     shards = [[{"number": 10 * shard + each} for each in range(size)] for shard, size in enumerate((8, 9, 1))]
     path = write_dataset(tmp_path / "d", NUMBERS, {"train": shards}, compression=compression)
     every = [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "pad"}]

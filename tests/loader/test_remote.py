@@ -17,14 +17,8 @@ from tfshards.schemas.storage import any_path
 
 server, bucket = conftest.server, conftest.bucket
 
-SCHEMA = Schema(
-    (
-        Feature("number", "int", "int64"),
-        Feature("payload", "bytes", "bytes"),
-        Feature("label", "label", "int64"),
-    ),
-    ("cat", "dog"),
-)
+NUMBER, LABEL = Feature("number", "int", "int64"), Feature("label", "label", "int64")
+SCHEMA = Schema((NUMBER, Feature("payload", "bytes", "bytes"), LABEL), ("cat", "dog"))
 COUNT, SHARDS = 1200, 4
 SHUFFLE = loader.Shuffle(seed=3, run=30, lanes=4)
 
@@ -168,9 +162,8 @@ def test_an_object_that_is_replaced_or_removed_while_it_is_read_is_reported(loca
         else:
             path.write_bytes(path.read_bytes()[::-1])
     message = "cannot be read: there is no such object" if is_removed else "was changed after it was opened"
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"shard s3://.*tfrecord-0000\d-of-00004 {message}"
-    ):
+    match = rf"shard s3://.*tfrecord-0000\d-of-00004 {message}"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=match):
         # what was fetched ahead may be all of the epoch
         list(itertools.chain(iterator, data))
 

@@ -5,8 +5,6 @@ What is delivered is always what a local copy delivers, from the first batch to 
 repeats a run.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import random

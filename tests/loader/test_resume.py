@@ -31,9 +31,7 @@ def train(programs, write_dataset, tmp_path_factory):
     """Return a function that returns the steps that each way saw, uninterrupted and in parts."""
     pixels = np.random.default_rng(0).integers(0, 256, (COUNT, 9, 8, 1), dtype=np.uint8)
     examples = [{"image": tf.io.encode_png(image).numpy(), "number": i} for i, image in enumerate(pixels)]
-    dataset = write_dataset(
-        tmp_path_factory.mktemp("images"), IMAGES, {"train": [examples[:20], examples[20:]]}
-    )
+    dataset = write_dataset(tmp_path_factory.mktemp("set"), IMAGES, {"train": [examples[:20], examples[20:]]})
     seed = random.randrange(2**32)
     print(f"seed {seed}")
 
@@ -77,9 +75,7 @@ def test_a_killed_run_resumes_bit_for_bit(request, kills, way):
     assert [step for step, _ in whole["steps"]] == list(range(3 * (COUNT // 4)))
     *killed, last = parts
     assert {part["status"] for part in killed} == {-9}
-    assert all(part["steps"][0][0] > 0 for part in parts[1:]), (
-        "each part except the first starts from a checkpoint"
-    )
+    assert all(part["steps"][0][0] > 0 for part in parts[1:]), "later parts start from a checkpoint"
     for part in parts:
         first = part["steps"][0][0]
         assert part["steps"] == whole["steps"][first : first + len(part["steps"])]

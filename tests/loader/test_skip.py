@@ -146,9 +146,8 @@ def test_a_split_of_only_damaged_records_is_an_error(texts, tmp_path):
 def test_a_missing_index_is_an_error(texts, tmp_path):
     path = shutil.copytree(texts["none"], tmp_path / "copy")
     (path / index_path(shard_of(path, 1).name)).unlink()
-    with pytest.raises(
-        FormatError, match=r"indexes of the shards .* 1 problem\n.*cannot be read: No such file"
-    ):
+    message = r"indexes of the shards .* 1 problem\n.*cannot be read: No such file"
+    with pytest.raises(FormatError, match=message):
         loader.damaged_records(path)
 
 

@@ -1,7 +1,5 @@
 """``bench``: which stage is the limit, the figures of real datasets, messages for wrong arguments."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -43,7 +43,6 @@ def test_invalid_strategies_and_values_are_rejected():
     kind = tf.distribute.experimental.ParameterServerStrategy
     with raises(OptionsError, "replicate-servers"):
         loader.replicate(kind.__new__(kind), STATIC)
-    with pytest.raises(
-        OptionsError, match=r"static\['f'\] has type object, which cannot be converted to a tensor"
-    ):
+    message = r"static\['f'\] has type object, which cannot be converted to a tensor"
+    with pytest.raises(OptionsError, match=message):
         loader.replicate(tf.distribute.get_strategy(), {"f": object()})

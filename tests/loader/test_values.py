@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.loader.examples.batches import parse_examples
+from tfshards.loader.tensors.batches import parse_examples
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.schema import KINDS
 

@@ -5,8 +5,6 @@ module, in a process forked from one that has imported what the tests need. cosm
 nothing is written into the tree. Exit status 1 if a mutant survives on a line that EQUIVALENT does not list.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib
@@ -40,10 +38,7 @@ OPERATORS = (
     *(f"core/ReplaceComparisonOperator_{pair}" for pair in _COMPARISON.split()),
     *(f"core/{name}" for name in ["AddNot", "NumberReplacer", "ReplaceAndWithOr", "ReplaceOrWithAnd"]),
     *(f"core/{name}" for name in ["ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ZeroIterationForLoop"]),
-    *(
-        f"core/{name}"
-        for name in ["ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ExceptionReplacer"]
-    ),
+    *(f"core/{n}" for n in ["ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ExceptionReplacer"]),
     *(f"core/ReplaceUnaryOperator_{pair}" for pair in ["USub_UAdd", "Delete_Not", "Delete_Invert"]),
 )
 

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 -- lines of other files
 """Which tests run over the mutants of which module, and the mutants that no test can find."""
 
-from __future__ import annotations
-
 # Imported once, before a process is forked for each mutant; none of them imports tfshards.
 IMPORTS = ("pytest", "hypothesis", "numpy", "PIL.Image", "pyarrow.parquet", "google_crc32c", "tensorflow")
 
@@ -29,7 +27,7 @@ _SCHEMAS = {"digests.py": "digests", "index.py": "index"}
 
 # The files of tests of a module, run in this order until one fails.
 TESTS: dict[str, tuple[str, ...]] = {
-    f"{room}/{module}": tuple(f"tests/{room}/test_{name}.py" for name in names.split())
+    f"{room}/{module}": tuple(f"tests/{room}/test_{n}.py" for n in names.split())
     for room, modules in (("prep", _PREP), ("loader", _LOADER), ("schemas", _SCHEMAS))
     for module, names in modules.items()
 }
@@ -47,16 +45,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         'line, found = text.count("\\n", 0, sound) + 1, text[sound:].split("\\n", 1)[0][:40]': "no sound text starts with a newline",
         'rows = np.fromstring(text, dtype=np.int64, sep=" ").reshape(-1, 2)': "NumPy infers the length from any negative number",
     },
-    "schemas/digests.py": {
-        "entries = np.arange(256, dtype=np.uint32)": "the table is read by a byte",
-    },
+    "schemas/digests.py": {"entries = np.arange(256, dtype=np.uint32)": "the table is read by a byte"},
     "prep/planning/balance.py": {
-        "lightest = [(0, shard) for shard in range(num_shards)]": "all shards start with the same number of bytes, and only comparisons of them count",
-    },
-    "loader/order/epoch.py": {
-        "states = tf.concat([tf.fill([whole], of_run), tf.fill([entered], of_lane)], axis=0)": "the first axis of a vector is also its last one",
-        "bits = as_bits(hashed(states, tf.concat([words[:whole], words[:entered]], axis=0)))": "the first axis of a vector is also its last one",
-        "moved = tf.concat([moved, tf.constant([whole], tf.int64)], axis=0)": "the first axis of a vector is also its last one",
+        "lightest = [(0, shard) for shard in range(num_shards)]": "all shards start with the same number of bytes, and only comparisons of them count"
     },
     "loader/order/assignment.py": {
         "num_shards: int = 1": "the one use counts no shard as one",
@@ -72,9 +63,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_MIN_STEPS = 100": "a limit of the time: one step of a long search more or less",
         "_MAX_START_TERMS = 2_000_000": "no square divides 2,000,001, so that no number of groups has another number of starts",
     },
-    "prep/records/example.py": {
-        "SMALL_BYTES = 4096": "the bytes are the same in any number of parts",
-    },
+    "prep/records/example.py": {"SMALL_BYTES = 4096": "the bytes are the same in any number of parts"},
     "prep/records/values.py": {
         "if values and not isinstance(values[0], wanted):": "all values of a list have one type",
         'return f"is a list of {type(values[0]).__name__} instead of {wanted.__name__}"': "all values of a list have one type",
@@ -94,6 +83,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "if len(buffer) < SMALL_BYTES:": "the bytes are the same in any number of parts",
     },
     "prep/planning/leaks.py": {
-        "if len(splits) < 2 or isinstance(listing.keys, RowKeys):": "within one split, and among numbers of rows, no rule finds any",
+        "if len(splits) < 2 or isinstance(listing.keys, RowKeys):": "within one split, and among numbers of rows, no rule finds any"
     },
 }

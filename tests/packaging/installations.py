@@ -1,7 +1,5 @@
 """Clean environments that the built wheel is installed into, and what each extra must do in them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -7,16 +7,8 @@ import sys
 
 import pytest
 
-from tests.packaging.installations import (
-    LOAD,
-    MAKE_HEIC,
-    MAKE_PHOTOS,
-    OPEN_BUCKET,
-    ROOT,
-    UV,
-    new_environment,
-    run,
-)
+from tests.packaging import installations
+from tests.packaging.installations import LOAD, MAKE_HEIC, OPEN_BUCKET, ROOT, UV, new_environment, run
 
 pytestmark = pytest.mark.nightly
 
@@ -50,7 +42,7 @@ def dataset(wheel, tmp_path_factory):
 
 
 def build(programs, folder):
-    run([programs / "python", "-c", MAKE_PHOTOS], folder)
+    run([programs / "python", "-c", installations.MAKE_PHOTOS], folder)
     run([programs / "tfshards", "build", "images", "photos", "data", "--shards", 2], folder)
     assert "data: sound" in run([programs / "tfshards", "verify", "data", "--deep"], folder)
 
@@ -62,14 +54,12 @@ def test_prep_builds_and_verifies_a_dataset_on_each_python(wheel, tmp_path, pyth
     assert run([programs / "tfshards", "--version"]) == f"tfshards {version}\n"
     assert run([programs / "python", "-m", "tfshards", "--version"]) == f"tfshards {version}\n"
     build(programs, tmp_path)
-    loading = run([programs / "python", "-c", "import tfshards.loader"], status=1)
+    loading = run([programs / "python", "-c", "from tfshards.loader import load"], status=1)
     assert "tfshards.loader needs tensorflow: pip install 'tfshards[loader]'" in loading
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_without_an_extra_datasets_are_read_and_other_verbs_name_what_they_need(
-    wheel, dataset, tmp_path, python
-):
+def test_without_an_extra_datasets_are_read_and_verbs_name_what_they_need(wheel, dataset, tmp_path, python):
     programs = new_environment(tmp_path / "env", python, "", wheel)
     listed = run([UV, "pip", "freeze", "-q", "--python", programs / "python"])
     assert set(re.findall(r"^[\w-]+", listed, re.M)) == {"google-crc32c", "numpy", "tfshards", "tqdm"}

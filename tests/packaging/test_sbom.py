@@ -24,9 +24,7 @@ def test_the_bill_of_materials_lists_each_requirement_with_its_version(tmp_path)
     listed = {_normalized(component["name"]): component["version"] for component in bill["components"]}
     base = [text for text in requires("tfshards") if "extra ==" not in text]
     prep = [text for text in requires("tfshards") if re.search(r"extra == .prep.$", text)]
-    names = {
-        _normalized(re.match(r"[\w.-]+", text)[0]) for text in base + prep if "python_version" not in text
-    }
+    names = {_normalized(re.match(r"[\w.-]+", t)[0]) for t in base + prep if "python_version" not in t}
     assert {"numpy", "apache-beam", "pillow"} <= names <= set(listed)
     assert all(re.match(r"\d", number) for number in listed.values())
     # what requires what: tfshards is the root, and its requirements have requirements, too

@@ -1,16 +1,13 @@
 """Fixtures for the tests of ``prep``: small inputs on disk, a quiet build, the contents of a folder."""
 
-from __future__ import annotations
-
-import io
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.pictures import image_file
 from tfshards.prep import Table, build
 from tfshards.schemas import Manifest
 
@@ -51,9 +48,7 @@ def _png(number: int) -> bytes:
     # of various sizes, so that balance by bytes differs from balance by count
     side = 4 + number % 5
     pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
+    return image_file(pixels)
 
 
 @pytest.fixture
@@ -66,9 +61,8 @@ def small_folder(image_folder: MakeFolder) -> Path:
 def slow_folder(image_folder: MakeFolder) -> Path:
     """Images that take a while because they are re-encoded, and four that are rejected."""
     pixels = np.random.default_rng(0).integers(0, 256, (450, 450, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "BMP")
-    good = {f"{number:02d}.bmp": file.getvalue() for number in range(14)}
+    file = image_file(pixels, "BMP")
+    good = {f"{number:02d}.bmp": file for number in range(14)}
     return image_folder({**good, **{f"{number:02d}-bad.bmp": b"no image" for number in range(4)}})
 
 
@@ -108,9 +102,7 @@ def quiet_build(log: list[str]) -> Build:
 def build_table(quiet_build: Build, tmp_path: Path) -> Build:
     """Build a table, by default with its defaults into the folder ``out``, and return the manifest."""
 
-    def run(
-        source: object, name: str = "out", build: Mapping[str, object] | None = None, **given: object
-    ) -> Manifest:
+    def run(source, name="out", build=None, **given) -> Manifest:
         return quiet_build(Table(source, **given), tmp_path / name, **(build or {}))
 
     return run
@@ -122,9 +114,7 @@ def contents() -> Contents:
 
     def read(root: Path) -> dict[str, bytes]:
         return {
-            path.relative_to(root).as_posix(): path.read_bytes()
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
+            p.relative_to(root).as_posix(): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
         }
 
     return read

@@ -1,7 +1,5 @@
 """TIFF files with 16 bits per sample, which Pillow does not write, and such samples in PNG files."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 
@@ -24,24 +22,12 @@ def pixels(encoded: bytes, dtype: str = "uint16") -> np.ndarray:
     return tf.io.decode_png(encoded, dtype=dtype).numpy()
 
 
-def tiff(
-    samples: np.ndarray,
-    order: str = "<",
-    *,
-    is_deflated: bool = False,
-    is_planar: bool = False,
-    orientation: int = 1,
-    alpha: int = 2,
-) -> bytes:
+def tiff(samples, order="<", *, is_deflated=False, is_planar=False, orientation=1, alpha=2) -> bytes:
     """Return a TIFF of shape (height, width, channels) in three strips."""
     height, width, channels = samples.shape
     rows = -(-height // 3)
     parts = np.split(samples, channels, axis=2) if is_planar else [samples]
-    strips = [
-        part[row : row + rows].astype(f"{order}u2").tobytes()
-        for part in parts
-        for row in range(0, height, rows)
-    ]
+    strips = [p[r : r + rows].astype(f"{order}u2").tobytes() for p in parts for r in range(0, height, rows)]
     strips = [zlib.compress(strip) for strip in strips] if is_deflated else strips
     offsets = np.cumsum([8, *map(len, strips)]).tolist()
     end = offsets[-1] + offsets[-1] % 2

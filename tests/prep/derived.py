@@ -1,8 +1,5 @@
 """Datasets of every kind for the tests of derivation, and their records as values."""
 
-from __future__ import annotations
-
-import io
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -10,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.pictures import image_file
 from tfshards.prep import Arrays, ImageFolder, Options, Table, build
 from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import Manifest, read_manifest
 from tfshards.schemas.compression import Compression
+from tfshards.schemas.index import index_path, labels_path
 
 STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
@@ -34,9 +32,7 @@ def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) ->
     for number in numbers:
         side = 4 + number % 5
         pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG")
-        write(root / ("cat", "dog")[number % 2] / f"{number:03d}.png", file.getvalue())
+        write(root / ("cat", "dog")[number % 2] / f"{number:03d}.png", image_file(pixels))
     for name in bad:
         write(root / name, b"no image")
     return root
@@ -91,12 +87,8 @@ def records(root: Path) -> dict[str, list[bytes]]:
     """Return the records of each split, in order."""
     manifest = read_manifest(root)
     return {
-        name: [
-            data
-            for shard in split.shards
-            for _, data in read_records(root / shard.path, manifest.compression)
-        ]
-        for name, split in manifest.splits.items()
+        n: [data for shard in s.shards for _, data in read_records(root / shard.path, manifest.compression)]
+        for n, s in manifest.splits.items()
     }
 
 
@@ -108,7 +100,29 @@ def in_no_order(held: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
 def repeat_a_record(shard: Path) -> None:
     """Overwrite a record of a plain shard with another of the same length; all checksums remain valid."""
     frames = [b"".join(frame(data)) for _, data in read_records(shard, "none")]
-    one, other = next(
-        (one, other) for one in frames for other in frames if one != other and len(one) == len(other)
-    )
+    one, other = next((a, b) for a in frames for b in frames if a != b and len(a) == len(b))
     shard.write_bytes(shard.read_bytes().replace(one, other))
+
+
+def flip(path: Path, at: int | None = None) -> Path:
+    """Replace a file with a copy in which a bit is flipped, by default in the middle."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    return path
+
+
+def first_shard(root: Path) -> Path:
+    """Return the path of the first shard."""
+    return root / read_manifest(root).shards[0].path
+
+
+def first_index(root: Path) -> Path:
+    """Return the path of the index of the first shard."""
+    return root / index_path(read_manifest(root).shards[0].path)
+
+
+def first_labels(root: Path) -> Path:
+    """Return the path of the labels of the first shard."""
+    return root / labels_path(read_manifest(root).shards[0].path)

@@ -1,14 +1,10 @@
 """Datasets with features of every kind, written record by record, for the tests of exports."""
 
-from __future__ import annotations
-
-import io
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
+from tests.pictures import image_file
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import ShardFile, frames_of
 from tfshards.schemas import Feature, Manifest, Schema, Split, Totals
@@ -42,9 +38,7 @@ def encoded(number: int, name: str, channels: int = 3) -> bytes:
     """Return an encoded image whose pixels and sides depend on its number."""
     shape = (4 + number % 3, 5, channels) if channels > 1 else (4 + number % 3, 5)
     pixels = np.random.default_rng(number).integers(0, 256, shape, dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, name)
-    return file.getvalue()
+    return image_file(pixels, name)
 
 
 def example(number: int) -> dict[str, Values]:
@@ -70,9 +64,7 @@ def example(number: int) -> dict[str, Values]:
     }
 
 
-def write_dataset(
-    root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequence[Mapping[str, Values]]]]
-) -> Manifest:
+def write_dataset(root, schema, splits) -> Manifest:
     """Write a dataset of given shards, each a list of examples, and its manifest; return that."""
     encode = example_encoder(schema)
     (root / "index").mkdir(parents=True)

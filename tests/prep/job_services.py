@@ -1,12 +1,9 @@
 """Real job services and worker pools of Beam on loopback, and builds that they run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,18 +18,8 @@ COMMAND = [sys.executable, "-m", "tfshards", "build", "images"]
 PRISM = prism_path()
 
 
-def until(condition: Callable[[], object], what: str = "") -> None:
-    """Wait until the condition holds, and fail after a timeout."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 @contextmanager
-def service(
-    command: Sequence[object], port: int, logs: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+def service(command, port, logs, environment=None) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program that listens at a port, and all processes that it starts."""
     started = start("service", list(map(str, command)), logs, environment)
     try:

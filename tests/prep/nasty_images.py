@@ -1,7 +1,5 @@
 """The table of nasty files: the name of each kind, its bytes, and the expected result of a build."""
 
-from __future__ import annotations
-
 from .nasty import bitmaps, jpegs, lies, moving, plains, pngs, tiffs
 from .nasty.kind import Kind
 

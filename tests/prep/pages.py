@@ -1,7 +1,5 @@
 """Parse a page of HTML into elements, for tests of ``report``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path

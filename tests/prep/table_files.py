@@ -1,8 +1,5 @@
 """Files of tables and of images for tests, and the records of the datasets that are built from them."""
 
-from __future__ import annotations
-
-import io
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -13,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet
 from PIL import Image
 
-from tfshards.prep.records.example import decode_example
+from tests.pictures import image_file
+from tfshards.prep.cli.main import main
 from tfshards.prep.records.frames import read_records
 from tfshards.schemas import read_manifest
+from tfshards.schemas.example import decode_example
 
 # Hugging Face's type of images
 IMAGES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -24,9 +23,7 @@ IMAGES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def encoded(number: int, kind: str = "PNG", mode: str = "RGB") -> bytes:
     """Return an image of 8 x 6 pixels."""
     pixels = np.random.default_rng(number).integers(0, 256, (6, 8, 4), np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(file, kind)
-    return file.getvalue()
+    return image_file(Image.fromarray(pixels).convert(mode), kind)
 
 
 def write_text(path: Path, *lines: str) -> Path:
@@ -57,3 +54,20 @@ def examples(out: Path, split: str | None = None) -> dict[str, dict[str, list[ob
     by_key = {os.fsdecode(values["key"][0]): values for values in found}
     assert len(by_key) == len(found)
     return dict(sorted(by_key.items()))
+
+
+def check_repair(out: Path, *sources: object, split: str | None = None) -> None:
+    """Remove a shard of a dataset, or of a split, and assert that the command writes it again."""
+    manifest = read_manifest(out)
+    shard = out / (manifest.shards if split is None else manifest.splits[split].shards)[0].path
+    whole = shard.read_bytes()
+    shard.unlink()
+    assert main(["verify", str(out), *(word for each in sources for word in ("--repair", str(each)))]) == 0
+    assert shard.read_bytes() == whole
+
+
+def check_repeat(out: Path, source: Path, *flags: str) -> None:
+    """Assert that the options in the manifest of a dataset give the same build of a source."""
+    again = out.with_name("again")
+    assert main(["build", "--from", str(out), str(source), str(again), "--quiet", *flags]) == 0
+    assert read_manifest(again).build_id == read_manifest(out).build_id

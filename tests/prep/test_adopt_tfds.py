@@ -1,11 +1,8 @@
 """A folder of TensorFlow Datasets is adopted with the shapes, dtypes and classes of its ``features.json``."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +60,7 @@ class Street(tfds.core.GeneratorBasedBuilder):
     def _split_generators(self, _: object) -> dict:
         return {"train": self._generate_examples(5), "test": self._generate_examples(3)}
 
-    def _generate_examples(self, number: int) -> Iterable[tuple[int, dict]]:
+    def _generate_examples(self, number: int):
         for n in range(number):
             track = np.full((2, 2), n, np.uint8)
             yield (
@@ -112,7 +109,7 @@ def test_shapes_dtypes_and_classes_are_those_of_features_json(tmp_path, contents
         Feature("mask", "mask", "uint8", (3, None, 1)),
         Feature("matrix", "float", "float32", (3, 2)),
         Feature("nested/deep", "int", "int32"),
-        Feature("objects/bbox", "float", "float32", (None, 4)),
+        Feature("objects/bbox", "float", "float32", (None, 4), "yxyx-normalized"),
         Feature("objects/crowd", "int", "bool", (None,)),
         # a schema has no lists of matrices
         Feature("objects/track", "int", "uint8", (None,)),
@@ -172,7 +169,7 @@ def tensor(dtype: str, *dims: int, encoding: str = "none") -> tuple[str, dict]:
 CLASS = ("ClassLabel", {"classLabel": {"numClasses": "3"}})
 
 
-def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_warning(tmp_path):
+def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_warning(tmp_path, log):
     picture = tf.io.encode_png(np.zeros((2, 3, 3), np.uint8)).numpy()
     write(
         tmp_path / "train.tfrecord",
@@ -199,8 +196,7 @@ def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_wa
         odd=tensor("qint8", 1, encoding="bytes"),
         photo=tensor("string"),
     )
-    lines = []
-    schema = adopt(tmp_path, log=lines.append).schema
+    schema = adopt(tmp_path, log=log.append).schema
     assert schema.features == (
         Feature("deep", "int", "int64", (4,)),
         Feature("flag", "int", "int64"),
@@ -213,7 +209,7 @@ def test_records_that_contradict_features_json_are_adopted_as_they_are_with_a_wa
         Feature("rows", "float", "float32", (None,)),
     )
     start, end = "warning: features.json declares ", ", but its records differ; it is adopted as they show"
-    assert [line.removeprefix(start).removesuffix(end) for line in lines if line.startswith(start)] == [
+    assert [line.removeprefix(start).removesuffix(end) for line in log if line.startswith(start)] == [
         "'flag' as bool[]",
         "'matrix' as float32[3, 2]",
         "'packed' as int16[2]",
@@ -235,9 +231,7 @@ def test_the_only_class_of_features_json_is_the_label(declared, roles, label, tm
     write(tmp_path / "train.tfrecord", kind=[[0], [2]], part=[[1], [1]], tags=[[0, 1], []])
     declare(tmp_path, **declared)
     schema = adopt(tmp_path, AdoptOptions(roles=roles), log=lambda _: None).schema
-    assert [feature.name for feature in schema.features if feature.kind == "label"] == (
-        [label] if label else []
-    )
+    assert [f.name for f in schema.features if f.kind == "label"] == ([label] if label else [])
 
 
 def test_folders_that_declare_a_feature_differently_declare_nothing_of_it(tmp_path):

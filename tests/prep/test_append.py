@@ -1,17 +1,12 @@
 """append: new examples go to new shards; existing examples keep their split, shard and bytes."""
 
-from __future__ import annotations
-
-import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,29 +18,19 @@ import pytest
 from PIL import Image
 
 from tests.errors import fault, raises
-from tfshards import loader
-from tfshards.prep import (
-    Arrays,
-    ColumnRoles,
-    ImageFolder,
-    ImageOptions,
-    Options,
-    ShardOptions,
-    Table,
-    adopt,
-    merge,
-    reshard,
-    verify,
-)
+from tests.pictures import image_file
+from tests.programs import until
+from tfshards import prep
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, Table, merge, reshard, verify
 from tfshards.prep import append as append_by_any_engine
 from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.cli.main import main
 from tfshards.prep.planning.splits import split_by_cuts
-from tfshards.prep.records.example import decode_example, decode_key
 from tfshards.prep.rewriting import keys as known
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas.example import decode_example, decode_key
 from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import quiet, records, write, write_images
@@ -77,11 +62,10 @@ def grown(tmp_path) -> tuple[ImageFolder, Path, Manifest]:
     return ImageFolder(photos), tmp_path / "out", old
 
 
-def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grown):
+def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grown, log):
     source, out, old = grown
     shards, where = files(out, old), keys(out)
-    logged: list[str] = []
-    made = append(source, out, shards=3, max_rejected=1, log=logged.append)
+    made = append(source, out, shards=3, max_rejected=1, log=log.append)
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert files(out, old) == shards
@@ -90,9 +74,9 @@ def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grow
     for split in ("train", "val"):
         assert made.splits[split].shards[:2] == old.splits[split].shards
         assert where[split] < keys(out)[split]
-    assert logged[:2] == [
+    assert log[:2] == [
         "21 new inputs, 31 known",
-        f"starting build: 21 examples, {logged[1].split(', ')[1]}, 6 shards",
+        f"starting build: 21 examples, {log[1].split(', ')[1]}, 6 shards",
     ]
     assert made.build_id != old.build_id
     # the build area is gone
@@ -141,16 +125,15 @@ def test_examples_go_where_the_build_would_have_sent_them(grown, tmp_path):
     }
 
 
-def test_a_source_without_new_inputs_changes_nothing(grown, contents):
+def test_a_source_without_new_inputs_changes_nothing(grown, contents, log):
     source, out, _ = grown
     append(source, out, max_rejected=1, log=quiet)
     before = contents(out)
     (out / "labels.txt").unlink()
-    logged: list[str] = []
-    assert append(source, out, log=logged.append) == read_manifest(out)
+    assert append(source, out, log=log.append) == read_manifest(out)
     # it also restores the views, as after a killed call
     assert contents(out) == before
-    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
+    assert log[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
 
 
 def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_path):
@@ -175,15 +158,14 @@ def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_
         append(ImageFolder(write_images(tmp_path / "p", range(90, 92))), tmp_path / "all", log=quiet)
 
 
-def test_a_rejected_image_that_was_fixed_is_a_new_example(grown):
+def test_a_rejected_image_that_was_fixed_is_a_new_example(grown, log):
     source, out, _ = grown
     append(source, out, max_rejected=1, log=quiet)
     good = (Path(source.root) / "cat" / "000.png").read_bytes()
     (Path(source.root) / "cat" / "old.png").write_bytes(good)
     (Path(source.root) / "dog" / "new.png").unlink()
-    logged: list[str] = []
-    made = append(source, out, log=logged.append)
-    assert logged[0] == "1 new input, 50 known"
+    made = append(source, out, log=log.append)
+    assert log[0] == "1 new input, 50 known"
     assert made.num_examples == 51
     assert (made.totals.rejected, made.totals.entries) == (1, 53)
     assert b"cat/old.png" in set().union(*keys(out).values())
@@ -205,14 +187,13 @@ def touch_all(root: Path) -> None:
         os.utime(path, ns=(5, 5))
 
 
-def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grown, contents):
+def test_rejected_inputs_with_the_same_content_and_another_time_are_not_new(grown, contents, log):
     source, out, _ = grown
     append(source, out, max_rejected=1, log=quiet)
     before = contents(out)
     touch_all(Path(source.root))
-    logged: list[str] = []
-    append(source, out, log=logged.append)
-    assert logged[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
+    append(source, out, log=log.append)
+    assert log[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
     assert contents(out) == before
     # of the same size, but rejected for another reason
     (Path(source.root) / "cat" / "old.png").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -237,7 +218,7 @@ def test_a_dropped_duplicate_is_new_only_if_its_content_has_changed(tmp_path, co
     assert (more.num_examples, more.totals.rejected) == (11, 0)
 
 
-SOURCES: dict[str, Callable[[Path, int], tuple[Source, list[Path | str], Options]]] = {
+SOURCES = {
     "images": lambda folder, count: (
         ImageFolder(
             write_images(folder / "photos", range(count)),
@@ -252,7 +233,7 @@ SOURCES: dict[str, Callable[[Path, int], tuple[Source, list[Path | str], Options
         Table(
             make_table(folder, count),
             ImageOptions(jpeg_quality=90),
-            ColumnRoles(label="color", split="part", drop=("noise",)),
+            prep.ColumnRoles(label="color", split="part", drop=("noise",)),
             root=folder / "images",
         ),
         [folder / "table.csv", folder / "images"],
@@ -273,7 +254,7 @@ def array_files(folder: Path, count: int) -> list[str]:
     return [f"x={folder / 'x.npy'}", f"label={folder / 'label.npy'}"]
 
 
-@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
 def test_append_takes_the_options_from_the_manifest(make, tmp_path, contents, capsys):
     """Assert that paths alone give the same as a source with the options of the build."""
     source, _, options = make(tmp_path, 20)
@@ -307,18 +288,17 @@ def test_an_adopted_dataset_is_refused(tmp_path):
     photos = write_images(tmp_path / "photos", range(4))
     build(ImageFolder(photos), tmp_path / "out", shards=1, log=quiet)
     (tmp_path / "out" / "dataset.json").unlink()
-    adopt(tmp_path / "out", log=quiet)
+    prep.adopt(tmp_path / "out", log=quiet)
     with raises(InputError, "records-no-build", manifest="out", get="adopt"):
         append(photos, tmp_path / "out", log=quiet)
 
 
-def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path):
+def test_columns_that_the_dataset_lacks_are_left_out_and_listed(tmp_path, log):
     write(tmp_path / "t.csv", b"text,size\na,1\nb,2")
     build(Table(tmp_path / "t.csv"), tmp_path / "out", shards=1, log=quiet)
     write(tmp_path / "t.csv", b"text,size,split,more\na,1,x,x\nb,2,x,x\nc,3,x,x")
-    logged: list[str] = []
-    assert append(tmp_path / "t.csv", tmp_path / "out", log=logged.append).num_examples == 3
-    assert logged[0] == "columns left out because the dataset does not have them: split, more"
+    assert append(tmp_path / "t.csv", tmp_path / "out", log=log.append).num_examples == 3
+    assert log[0] == "columns left out because the dataset does not have them: split, more"
 
 
 def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
@@ -374,18 +354,6 @@ def test_links_cannot_be_followed_without_images(tmp_path, array_files):
     build(Arrays.open(given), out, shards=1, log=quiet)
     with raises(OptionsError, "follow-links-useless"):
         append(given, out, follow_links=True, log=quiet)
-
-
-def test_groups_stay_together(tmp_path):
-    def arrays(count: int) -> Arrays:
-        return Arrays({"x": np.arange(count), "who": np.arange(count) % 12})
-
-    options = Options(splits={"train": "0.5", "val": "0.5"}, group_by="who")
-    build(arrays(48), tmp_path / "out", shards=1, options=options, log=quiet)
-    append(arrays(120), tmp_path / "out", shards=1, log=quiet)
-    groups = [{int(key) % 12 for key in held} for held in keys(tmp_path / "out").values()]
-    assert groups[0].isdisjoint(groups[1])
-    assert sum(map(len, keys(tmp_path / "out").values())) == 120
 
 
 def test_a_class_without_examples_so_far_is_split_by_the_ratios(tmp_path):
@@ -466,7 +434,7 @@ def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_a
     assert verify(out, deep=True)
 
 
-def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, slow_folder, contents):
+def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, slow_folder, contents, log):
     few = tmp_path / "few"
     few.mkdir()
     for number in range(4):
@@ -478,49 +446,15 @@ def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, 
     process = subprocess.Popen(
         [*command, "--shards", "5", "--max-rejected", "100%"], stderr=subprocess.DEVNULL
     )
-    end = time.monotonic() + 100
-    while not list(out.glob(f"{AREA_NAME}/*/first/*.done")):
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")) or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert process.wait() == -signal.SIGKILL
     assert before.items() <= contents(out).items()
     assert verify(out, deep=True)
-    logged: list[str] = []
-    append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=logged.append)
-    assert logged[1].startswith("resuming the build: ")
+    append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=log.append)
+    assert log[1].startswith("resuming the build: ")
     append(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=5, max_rejected=1, log=quiet)
     assert contents(out) == contents(tmp_path / "whole" / "out")
-
-
-def test_the_command_prints_the_dataset(grown, capsys):
-    source, out, _ = grown
-    options = ["--max-rejected", "100%", "--shards", "1"]
-    assert main(["append", str(source.root), str(out), *options]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == f"out, build {read_manifest(out).build_id}"
-    assert main(["append", str(source.root), str(out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["totals"]["accepted"] == 50
-    assert main(["append", str(source.root), str(out), "--split", "train=1"]) == 2
-
-
-def test_the_loader_reads_appended_resharded_and_merged_datasets(grown, tmp_path):
-    source, out, _ = grown
-    append(source, out, shards=3, max_rejected=1, log=quiet)
-    reshard(
-        out,
-        tmp_path / "resharded",
-        shards=4,
-        options=ShardOptions(balance="bytes", compression="gzip"),
-        log=quiet,
-    )
-    other = write_images(tmp_path / "other", range(80, 90))
-    build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, log=quiet)
-    merge([out, tmp_path / "more"], tmp_path / "merged", log=quiet)
-    for root in (out, tmp_path / "resharded", tmp_path / "merged"):
-        batches = loader.load(root, "train", batch_size=1, select=("key",)).as_numpy_iterator()
-        assert sorted(key.item() for (key,) in batches) == sorted(keys(root)["train"])
 
 
 @pytest.fixture
@@ -567,9 +501,7 @@ def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents)
 
 
 def bmp(color: str) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (9, 9), color).save(file, "BMP")
-    return file.getvalue()
+    return image_file(Image.new("RGB", (9, 9), color), "BMP")
 
 
 def test_touched_and_copied_inputs_are_compared_by_their_content(photos):
@@ -586,7 +518,7 @@ def test_touched_and_copied_inputs_are_compared_by_their_content(photos):
     assert lines_of_append(photos)[1].startswith("warning: 2 inputs have changed, such as 'cat/002.png'; ")
 
 
-def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
+def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path, log):
     (photos / "cat" / "004.png").unlink()
     assert lines_of_append(photos)[0] == (
         "1 known input not in the source, such as 'cat/004.png': kept in the dataset, and left out by a "
@@ -595,9 +527,8 @@ def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path):
     (photos / "cat" / "006.png").unlink()
     assert lines_of_append(photos)[0].startswith("2 known inputs not in the source, such as 'cat/00")
     more = write_images(tmp_path / "more" / "photos", range(50, 53))
-    lines: list[str] = []
-    append(more, tmp_path / "out", log=lines.append)
-    assert lines[0] == f"the source holds only new inputs; 20 known inputs of {tmp_path / 'out'} kept"
+    append(more, tmp_path / "out", log=log.append)
+    assert log[0] == f"the source holds only new inputs; 20 known inputs of {tmp_path / 'out'} kept"
 
 
 def test_arrays_with_other_names_are_named_as_in_the_build(tmp_path):
@@ -609,21 +540,20 @@ def test_arrays_with_other_names_are_named_as_in_the_build(tmp_path):
         append([tmp_path / "x.npy", tmp_path / "lab.npy"], tmp_path / "out", log=quiet)
 
 
-def test_rows_with_another_class_or_split_have_changed(tmp_path):
+def test_rows_with_another_class_or_split_have_changed(tmp_path, log):
     table, out = make_table(tmp_path, 12), tmp_path / "out"
-    columns = ColumnRoles(label="color", split="part", drop=("noise",))
+    columns = prep.ColumnRoles(label="color", split="part", drop=("noise",))
     build(Table(table, columns=columns, root=tmp_path / "images"), out, shards=1, log=quiet)
     text = table.read_text()
     table.write_text(
         text.replace("004.png,red", "004.png,blue").replace("006.png,red,test", "006.png,red,train")
     )
-    lines: list[str] = []
-    append([table, tmp_path / "images"], out, log=lines.append)
-    assert f"warning: 2 inputs have changed, such as '004.png'; {OVERWRITE}" in lines
+    append([table, tmp_path / "images"], out, log=log.append)
+    assert f"warning: 2 inputs have changed, such as '004.png'; {OVERWRITE}" in log
     table.write_text(text)
     (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
-    append([table, tmp_path / "images"], out, log=lines.append)
-    assert lines[-2] == f"warning: 1 input has changed, such as '003.png'; {OVERWRITE}"
+    append([table, tmp_path / "images"], out, log=log.append)
+    assert log[-2] == f"warning: 1 input has changed, such as '003.png'; {OVERWRITE}"
 
 
 def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, contents, capsys):
@@ -632,13 +562,8 @@ def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, conte
     lines: list[str] = []
     assert append(source, out, shards=2, max_rejected=1, dry_run=True, log=lines.append) == old
     assert contents(out.parent) == before
-    made = append(
-        source, shutil.copytree(out, out.parent / "copy" / "out"), shards=2, max_rejected=1, log=quiet
-    )
-    assert lines[:2] == [
-        "21 new inputs, 31 known",
-        "would append 21 inputs",
-    ]
+    made = append(source, shutil.copytree(out, out.parent / "copy/out"), shards=2, max_rejected=1, log=quiet)
+    assert lines[:2] == ["21 new inputs, 31 known", "would append 21 inputs"]
     # the table of a plan; dog/new.png is counted, since only decoding shows that it is damaged
     rows = [line.split() for line in lines[2:-1]]
     new = {row[0]: int(row[1]) for row in rows[1:3]}
@@ -658,20 +583,19 @@ def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, conte
     assert json.loads(capsys.readouterr().out) == {"dry_run": True, "lines": printed.out.splitlines()}
 
 
-def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path):
+def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path, log):
     out = tmp_path / "out"
     build(Arrays({"x": np.arange(4)}), out, shards=1, log=quiet)
-    lines: list[str] = []
-    append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=lines.append)
-    assert lines == [f"{out} is up to date: none of the 4 inputs is new, and none has changed"]
-    append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=lines.append)
-    assert [line.split()[0] for line in lines[2:5]] == ["would", "split", "train"]
+    append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=log.append)
+    assert log == [f"{out} is up to date: none of the 4 inputs is new, and none has changed"]
+    append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=log.append)
+    assert [line.split()[0] for line in log[2:5]] == ["would", "split", "train"]
     # a class without a name that the dataset does not have
     numbers = Arrays({"x": np.arange(20), "label": np.arange(20) % 5})
     build(numbers, tmp_path / "numbers", shards=1, log=quiet)
     grown = Arrays({"x": np.arange(23), "label": np.append(np.arange(20) % 5, [0, 7, 6])})
-    append(grown, tmp_path / "numbers", dry_run=True, log=lines.append)
-    assert "new classes: '6', '7'" in lines
+    append(grown, tmp_path / "numbers", dry_run=True, log=log.append)
+    assert "new classes: '6', '7'" in log
     with raises(InputError, "shards-too-many", asked="shards=3", examples=2):
         append(Arrays({"x": np.arange(6)}), out, shards=3, dry_run=True, log=quiet)
 
@@ -694,7 +618,7 @@ def table_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path 
 
 
 @pytest.mark.parametrize("make", [with_new_classes, table_with_new_classes])
-def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
+def test_new_classes_are_added_after_the_others(make, tmp_path, contents, log):
     source, paths = make(tmp_path, 20)
     out = tmp_path / "out"
     old = build(source, out, shards=2, log=quiet)
@@ -705,9 +629,8 @@ def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
         append(paths, out, log=quiet)
     with raises(InputError, "classes-new", classes="classes 'ant', 'eel'"):
         append(source, out, dry_run=True, log=quiet)
-    lines: list[str] = []
-    append(source, out, new_classes=True, dry_run=True, log=lines.append)
-    assert lines[:1] == ["new classes: 'ant', 'eel'"]
+    append(source, out, new_classes=True, dry_run=True, log=log.append)
+    assert log[:1] == ["new classes: 'ant', 'eel'"]
     made = append(paths, out, new_classes=True, log=quiet)
     assert made.schema.class_names == ("cat", "dog", "ant", "eel")
     assert made.options["appended"][0]["new_classes"] == ["ant", "eel"]
@@ -729,17 +652,16 @@ def test_new_classes_are_added_after_the_others(make, tmp_path, contents):
     }
 
 
-def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_path):
+def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_path, log):
     x = {"x": np.arange(4), "label": np.array(["b", "c", "b", "c"])}
     build(Arrays(x), tmp_path / "out", shards=1, log=quiet)
     more = {"x": np.arange(6), "label": np.array(["b", "c", "b", "c", "a", "d"])}
     with raises(InputError, "append-classes-differ"):
         append(Arrays(more, class_names=("a", "b", "c", "d")), tmp_path / "out", new_classes=True, log=quiet)
     named = Arrays(more, class_names=("b", "c", "d", "a"))
-    lines: list[str] = []
-    made = append(named, tmp_path / "out", new_classes=True, log=lines.append)
+    made = append(named, tmp_path / "out", new_classes=True, log=log.append)
     assert made.schema.class_names == ("b", "c", "d", "a")
-    assert lines[0] == "new classes: 'd', 'a'"
+    assert log[0] == "new classes: 'd', 'a'"
     assert verify(tmp_path / "out", deep=True)
 
 
@@ -757,7 +679,7 @@ def test_a_record_without_a_key_is_named(tmp_path, monkeypatch):
         append(Arrays({"x": np.arange(5)}), tmp_path / "out", log=quiet)
 
 
-def test_another_mask_is_found(tmp_path):
+def test_another_mask_is_found(tmp_path, log):
     for number in range(3):
         for kind in ("images", "masks"):
             folder = tmp_path / "photos" / kind
@@ -765,28 +687,25 @@ def test_another_mask_is_found(tmp_path):
             Image.new("L", (8, 6), number).save(folder / f"{number}.png")
     build(ImageFolder(tmp_path / "photos"), tmp_path / "out", shards=1, log=quiet)
     Image.new("L", (8, 6), 9).save(tmp_path / "photos" / "masks" / "1.png")
-    lines: list[str] = []
-    append(ImageFolder(tmp_path / "photos"), tmp_path / "out", log=lines.append)
-    (warning,) = [line for line in lines if line.startswith("warning: ")]
+    append(ImageFolder(tmp_path / "photos"), tmp_path / "out", log=log.append)
+    (warning,) = [line for line in log if line.startswith("warning: ")]
     assert warning.startswith("warning: 1 input has changed, such as 'images/1.png' or its mask; ")
 
 
 def write_parquet(path: Path, pixels: list[int]) -> Table:
     images = []
     for pixel in pixels:
-        file = io.BytesIO()
-        Image.new("L", (3, 3), pixel).save(file, "BMP")
-        images.append({"bytes": file.getvalue(), "path": f"{len(images)}.bmp"})
+        data = image_file(Image.new("L", (3, 3), pixel), "BMP")
+        images.append({"bytes": data, "path": f"{len(images)}.bmp"})
     pq.write_table(pa.table({"image": images}), path)
     return Table(path)
 
 
-def test_another_image_within_a_table_is_found(tmp_path):
+def test_another_image_within_a_table_is_found(tmp_path, log):
     path = tmp_path / "table.parquet"
     build(write_parquet(path, [1, 2, 3]), tmp_path / "out", shards=1, log=quiet)
-    lines: list[str] = []
-    append(write_parquet(path, [1, 9, 3]), tmp_path / "out", log=lines.append)
-    assert lines[:2] == [
+    append(write_parquet(path, [1, 9, 3]), tmp_path / "out", log=log.append)
+    assert log[:2] == [
         "comparing the contents of 1 input, which may have changed",
         f"warning: 1 input has changed, such as '1.bmp'; {OVERWRITE}",
     ]

@@ -1,13 +1,10 @@
 """Randomly damaged array files: read as by NumPy or refused in one line, in little memory."""
 
-from __future__ import annotations
-
 import io
 import struct
 import tracemalloc
 import warnings
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,7 +69,7 @@ def npz(method: int) -> bytes:
     return file.getvalue()
 
 
-def read(path: Path, staged: Path) -> tuple[ArraysReader, dict[str, list[object]]] | None:
+def read(path, staged) -> tuple[ArraysReader, dict[str, list[object]]] | None:
     """Return the reader, and the values of each feature; None if the file is refused."""
     staged.mkdir()
     try:
@@ -85,7 +82,7 @@ def read(path: Path, staged: Path) -> tuple[ArraysReader, dict[str, list[object]
     return reader, dict(zip(listing.schema.names, map(list, columns), strict=True))
 
 
-def check(data: bytes, name: str, folder: Path) -> None:
+def check(data: bytes, name: str, folder) -> None:
     path = folder / name
     path.write_bytes(data)
     tracemalloc.start()

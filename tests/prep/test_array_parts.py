@@ -1,7 +1,5 @@
 """Arrays in several files: which files are parts of one array, their order, and that none is missing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -71,7 +69,7 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize(("files", "arguments", "name"), ORDERS.values(), ids=ORDERS.keys())
+@pytest.mark.parametrize(("files", "arguments", "name"), ORDERS.values(), ids=ORDERS)
 def test_parts_are_one_array_in_their_order(files, arguments, name, folder):
     save(*files)
     assert values(Arrays.open(arguments)) == {name: list(range(2 * len(files)))}
@@ -84,37 +82,26 @@ def test_an_array_in_parts_is_ordered_by_its_first_part(folder):
     assert list(values(Arrays.open(["a.npy", "x-1.npy", "b.npy", "x-0.npy"]))) == ["a", "x", "b"]
 
 
-NUMBERS = (
-    r"^parts of 'x': the numbers {} must be 0 to {}, or 1 to {}, each once; give every part, or name arr"
-)
+NUMBER = r"^parts of 'x': the numbers {} must be 0 to {}, or 1 to {}, each once; give every part, or name arr"
 ALIKE = r"^parts of 'x': the files are not numbered in the same way in one folder; give them in order as"
 COMMAND_LINES = {
-    "a gap": (["x-0.npy", "x-2.npy"], NUMBERS.format("0, 2", 1, 2)),
-    "a gap at the start": (["x-2.npy", "x-3.npy"], NUMBERS.format("2, 3", 1, 2)),
-    "the last of four": (
-        [f"x-0000{number}-of-00004.npy" for number in range(3)],
-        NUMBERS.format("0, 1, 2", 3, 4),
-    ),
-    "all but one": (["x-00001-of-00004.npy"], NUMBERS.format("1", 3, 4)),
-    "more than there are": ([f"x-{number}-of-2.npy" for number in range(3)], NUMBERS.format("0, 1, 2", 1, 2)),
-    "one number twice": (["x-0.npy", "x-1.npy", "x-01.npy"], NUMBERS.format("0, 1, 1", 2, 3)),
+    "a gap": (["x-0.npy", "x-2.npy"], NUMBER.format("0, 2", 1, 2)),
+    "a gap at the start": (["x-2.npy", "x-3.npy"], NUMBER.format("2, 3", 1, 2)),
+    "the last of four": ([f"x-0000{n}-of-00004.npy" for n in range(3)], NUMBER.format("0, 1, 2", 3, 4)),
+    "all but one": (["x-00001-of-00004.npy"], NUMBER.format("1", 3, 4)),
+    "more than there are": ([f"x-{number}-of-2.npy" for number in range(3)], NUMBER.format("0, 1, 2", 1, 2)),
+    "one number twice": (["x-0.npy", "x-1.npy", "x-01.npy"], NUMBER.format("0, 1, 1", 2, 3)),
     "two folders": (["a/x-0.npy", "b/x-1.npy"], ALIKE),
     "two numbers of parts": (["x-0-of-2.npy", "x-1-of-3.npy"], ALIKE),
     "with and without the number of parts": (["x-0.npy", "x-1-of-2.npy"], ALIKE),
-    "parts and a whole": (
-        ["x-0.npy", "x-1.npy", "x.npy"],
-        r"^x\.npy: two arrays are named 'x'; name them wi",
-    ),
+    "parts, a whole": (["x-0.npy", "x-1.npy", "x.npy"], r"^x\.npy: two arrays are named 'x'; name them wi"),
     "a whole and parts": (["x.npy", "x-0.npy", "x-1.npy"], r"^x-0\.npy: two arrays are named 'x'; name them"),
     "a part given by name twice": (["y=a.npy", "y=a.npy"], r"^y=a\.npy: a\.npy is a part of 'y' twice$"),
-    "parts named as the row number": (
-        ["key-0.npy", "key-1.npy"],
-        r"^key-0\.npy: an array cannot be named 'k",
-    ),
+    "parts named as row numbers": (["key-0.npy", "key-1.npy"], r"^key-0\.npy: an array cannot be named 'k"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES.keys())
+@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES)
 def test_missing_part_numbers_are_reported_without_reading_the_disk(arguments, message, folder):
     with pytest.raises(OptionsError, match=message):
         Arrays.open(arguments)
@@ -128,7 +115,7 @@ PATTERNS = {
 }
 
 
-@pytest.mark.parametrize(("files", "message"), PATTERNS.values(), ids=PATTERNS.keys())
+@pytest.mark.parametrize(("files", "message"), PATTERNS.values(), ids=PATTERNS)
 def test_a_pattern_whose_files_are_not_all_parts_of_one_array_is_refused(files, message, folder):
     save(*files)
     with pytest.raises(InputError, match=message):
@@ -162,7 +149,7 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize(("array", "message"), UNLIKE.values(), ids=UNLIKE.keys())
+@pytest.mark.parametrize(("array", "message"), UNLIKE.values(), ids=UNLIKE)
 def test_parts_must_have_the_same_dtype_and_shape(array, message, folder):
     np.save("x-0.npy", np.zeros(2))
     np.save("x-1.npy", array)
@@ -172,9 +159,8 @@ def test_parts_must_have_the_same_dtype_and_shape(array, message, folder):
 
 @pytest.mark.parametrize(("paths", "found"), [([], "it is empty"), (["a.npy", "b"], "'b' is not one")])
 def test_a_list_of_anything_but_paths_is_refused(paths, found, folder):
-    with pytest.raises(
-        InputError, match=rf"^array 'x': a list must hold the paths of \.npy files, but {found}"
-    ):
+    message = rf"^array 'x': a list must hold the paths of \.npy files, but {found}"
+    with pytest.raises(InputError, match=message):
         values(Arrays({"x": paths}))
 
 

@@ -1,16 +1,15 @@
 """Arrays of several splits: by names such as ``x_train``, and as ``SPLIT:NAME``."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.errors import fault, raises
-from tfshards.prep import Arrays, Options, append, plan, repair
+from tests.prep.table_files import check_repair
+from tfshards.prep import Arrays, Options, append, plan
 from tfshards.prep.cli import main as cli
-from tfshards.prep.records.example import decode_example
 from tfshards.prep.records.frames import read_records
 from tfshards.schemas import InputError, read_manifest
+from tfshards.schemas.example import decode_example
 
 RANDOM = np.random.default_rng(0)
 MNIST = {
@@ -66,7 +65,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("names", "splits", "features"), NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize(("names", "splits", "features"), NAMES.values(), ids=NAMES)
 def test_names_of_arrays_give_splits(names, splits, features, tmp_path, quiet_build):
     manifest = quiet_build(Arrays({name: np.arange(3.0) for name in names}), tmp_path / "out")
     assert list(manifest.splits) == splits
@@ -91,9 +90,7 @@ def test_splits_are_given_by_arguments_of_the_command_line(tmp_path, array_files
 
 def test_fields_and_text_of_splits_are_joined(tmp_path, quiet_build):
     def rows(*names):
-        return np.array(
-            [(number, name) for number, name in enumerate(names)], [("n", "<i4"), ("label", "U5")]
-        )
+        return np.array([(n, name) for n, name in enumerate(names)], [("n", "<i4"), ("label", "U5")])
 
     out = tmp_path / "out"
     manifest = quiet_build(Arrays({"rows_train": rows("b", "a"), "rows_test": rows("ccc")}), out)
@@ -114,14 +111,8 @@ def test_repair_and_append_read_the_same_splits(tmp_path, array_files):
     arguments = [f"{name}={path}" for name, path in (each.split("=", 1) for each in array_files(**MNIST))]
     out = tmp_path / "out"
     assert cli.main(["build", "arrays", *arguments, str(out)]) == 0
-    (shard,) = read_manifest(out).splits["test"].shards
-    content = (out / shard.path).read_bytes()
-    (out / shard.path).unlink()
-    repair(out, arguments, log=lambda _: None)
-    assert (out / shard.path).read_bytes() == content
-    more = {
-        name: np.concatenate([array, array[:1]]) if "test" in name else array for name, array in MNIST.items()
-    }
+    check_repair(out, *arguments, split="test")
+    more = {n: np.concatenate([array, array[:1]]) if "test" in n else array for n, array in MNIST.items()}
     grown = append(array_files(**more), out, engine="local", log=lambda _: None)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 6}
 
@@ -145,7 +136,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("arrays", "error"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("arrays", "error"), WRONG.values(), ids=WRONG)
 def test_splits_that_do_not_fit_together_are_refused(arrays, error, tmp_path):
     with raises(InputError, error):
         Arrays(arrays, split="fold" if "train:fold" in arrays else None).stage(tmp_path).listing()
@@ -167,13 +158,17 @@ def test_labels_in_a_column_are_reported(tmp_path):
 
 NOT_CLASSES = {
     "whole floats": (np.array([1.0, 0.0, np.nan]), "floating-point", "as integers or text"),
-    "negative": (np.array([-1, 0, 1]), "negative", "as integers from 0, or as text"),
+    "negative": (
+        np.array([-1, 0, 1]),
+        "negative",
+        "as integers from 0, or as text, or take -1 for no class by label='labels'",
+    ),
     "fractions": (np.array([0.5, 1, 2], np.float16), None, ""),
     "too many": (np.arange(10_001), None, ""),
 }
 
 
-@pytest.mark.parametrize(("labels", "kind", "remedy"), NOT_CLASSES.values(), ids=NOT_CLASSES.keys())
+@pytest.mark.parametrize(("labels", "kind", "remedy"), NOT_CLASSES.values(), ids=NOT_CLASSES)
 def test_numbers_that_look_like_classes_but_are_not_are_reported(labels, kind, remedy, tmp_path):
     found = plan(Arrays({"x": np.zeros(len(labels)), "labels": labels}), tmp_path / "out").warnings
     line = f"the array 'labels' holds {kind} numbers, so the values are not classes; if they are, save them"

@@ -1,8 +1,5 @@
 """Findings of an audit: equal and similar images, label conflicts, rare classes, odd sizes."""
 
-from __future__ import annotations
-
-import io
 import json
 import subprocess
 import sys
@@ -15,6 +12,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageFilter
 
 from tests.errors import raises
+from tests.pictures import image_file as encoded
 from tfshards.prep import Arrays, ImageFolder, audit
 from tfshards.prep.auditing import repeats, similar
 from tfshards.prep.auditing.audit import Audit, audit_text
@@ -33,12 +31,6 @@ def picture(number: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
     """Return a picture of soft blobs, different for each number."""
     coarse = np.random.default_rng(number).integers(0, 256, (9, 12, 3), dtype=np.uint8)
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
-
-
-def encoded(image: Image.Image, kind: str = "PNG", **options: int) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 @cache
@@ -76,11 +68,7 @@ def found(made: Audit) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
             finding.kind,
             finding.message,
             [
-                (
-                    case.example.key if case.example else "",
-                    case.like.key if case.like else "",
-                    case.detail,
-                )
+                (case.example.key if case.example else "", case.like.key if case.like else "", case.detail)
                 for case in finding.instances
             ],
         )
@@ -144,9 +132,7 @@ NEAR = {
 
 
 def test_nearly_the_same_pictures_in_two_splits_are_leaks(dataset):
-    copies = {
-        f"val/dog/{what}.png": change(picture(place)) for place, (what, change) in enumerate(NEAR.items())
-    }
+    copies = {f"val/dog/{what}.png": change(picture(p)) for p, (what, change) in enumerate(NEAR.items())}
     ((_, message, cases),) = [finding for finding in found(audit(dataset(copies))) if finding[0] == "leak"]
     assert message == "images of 'train' that are also in 'val': 10 of 24 (0 the same, 10 nearly the same)"
     originals = {f"train/{('cat', 'dog')[place % 2]}/{place}.png": what for place, what in enumerate(NEAR)}
@@ -213,11 +199,7 @@ def test_odd_sizes_are_reported_with_their_keys(dataset):
     files = {f"train/cat/{name}.png": encoded(picture(70, size)) for name, size in sizes.items()}
     made = audit(dataset(files), distance=None)
     assert found(made) == [
-        (
-            "size",
-            "images with a side below 32 pixels: 1",
-            [("train/cat/tiny.png", "", "20 x 20 pixels")],
-        ),
+        ("size", "images with a side below 32 pixels: 1", [("train/cat/tiny.png", "", "20 x 20 pixels")]),
         (
             "size",
             "images with one side more than 5 times the other: 1",
@@ -282,8 +264,7 @@ def test_images_that_cannot_be_decoded_are_reported_and_the_others_audited(datas
     damaged = encoded(picture(2))
     for shard in read_manifest(out).shards:
         records = [
-            data.replace(damaged, b"\x1b" * len(damaged))
-            for _, data in read_records(out / shard.path, "none")
+            d.replace(damaged, b"\x1b" * len(damaged)) for _, d in read_records(out / shard.path, "none")
         ]
         (out / shard.path).write_bytes(b"".join(part for data in records for part in frame(data)))
     for distance in (32, None):
@@ -298,9 +279,7 @@ def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path
     schema = Schema((Feature("left", "image", "uint8", IMAGE), Feature("right", "image", "uint8", IMAGE)))
     pairs = [(picture(0), picture(1)), (picture(2), picture(1)), (picture(0), picture(3))]
     encode = example_encoder(schema)
-    data = b"".join(
-        part for left, right in pairs for part in frame(b"".join(encode([encoded(left), encoded(right)])))
-    )
+    data = b"".join(part for a, b in pairs for part in frame(b"".join(encode([encoded(a), encoded(b)]))))
     path = "pairs-train-5eed0001.tfrecord-00000-of-00001"
     (tmp_path / path).write_bytes(data)
     split = Split((scan_shard(tmp_path, path, "none")[0],))

@@ -1,7 +1,5 @@
 """The undocumented parts of Beam that engines/beam.py uses; each test names what has changed."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

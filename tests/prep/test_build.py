@@ -1,11 +1,8 @@
 """The result of a build: shards, counts, rejects, and the same bytes with any runner."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, rea
 ANY_REJECTS = Options(max_rejected=1)
 
 
-def records(root: Path, manifest: Manifest, split: str = "train") -> list[list[tf.train.Example]]:
+def records(root, manifest: Manifest, split: str = "train") -> list[list[tf.train.Example]]:
     """Return the examples of each shard of a split, read and parsed by TensorFlow."""
     paths = [str(root / shard.path) for shard in manifest.splits[split].shards]
     return [[tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(path)] for path in paths]
@@ -36,10 +33,8 @@ def value(example: tf.train.Example, name: str) -> object:
     return item
 
 
-def keys(root: Path, manifest: Manifest, split: str = "train") -> list[list[str]]:
-    return [
-        [os.fsdecode(value(example, "key")) for example in shard] for shard in records(root, manifest, split)
-    ]
+def keys(root, manifest: Manifest, split: str = "train") -> list[list[str]]:
+    return [[os.fsdecode(value(e, "key")) for e in shard] for shard in records(root, manifest, split)]
 
 
 def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
@@ -48,24 +43,8 @@ def with_rejects(good: int, bad: int) -> dict[str, int | bytes]:
     return files | {f"{'ab'[n % 2]}/{n:03d}-bad.jpg": b"no image" for n in range(bad)}
 
 
-def test_every_image_is_in_one_record_with_its_label_and_key(small_folder, tmp_path, quiet_build):
-    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=4)
-    found = [example for shard in records(tmp_path / "out", manifest) for example in shard]
-    assert len(found) == 13
-    assert {value(example, "key").decode() for example in found} == {
-        path.relative_to(small_folder).as_posix() for path in small_folder.rglob("*.png")
-    }
-    for example in found:
-        key = value(example, "key").decode()
-        assert value(example, "image") == (small_folder / key).read_bytes()
-        assert ("cat", "dog")[value(example, "label")] == key.split("/")[0]
-    assert verify(tmp_path / "out", deep=True)
-
-
 @pytest.mark.parametrize("shards", [1, 2, 5, 13])
-def test_exactly_n_shards_differ_by_at_most_one_example(
-    shards, small_folder, tmp_path, quiet_build, contents
-):
+def test_n_shards_differ_by_at_most_one_example(shards, small_folder, tmp_path, quiet_build, contents):
     manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=shards)
     sizes = [shard.num_examples for shard in manifest.splits["train"].shards]
     assert len(sizes) == shards
@@ -100,14 +79,9 @@ def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
         assert max(sizes) - min(sizes) <= 1
     kept = [key for shard in keys(tmp_path / "out", manifest) for key in shard]
     assert sorted(kept) == sorted(key for key in with_rejects(good, bad) if "bad" not in key)
-    totals = manifest.totals
-    assert (totals.entries, totals.accepted, totals.rejected, totals.skipped) == (
-        good + bad + 2,
-        good,
-        bad,
-        2,
-    )
-    assert totals.reasons == {"rejected": {"unreadable": bad}, "skipped": {"hidden": 1, "not an image": 1}}
+    total = manifest.totals
+    assert (total.entries, total.accepted, total.rejected, total.skipped) == (good + bad + 2, good, bad, 2)
+    assert total.reasons == {"rejected": {"unreadable": bad}, "skipped": {"hidden": 1, "not an image": 1}}
     lines = (tmp_path / "out" / f"rejected-{manifest.build_id}.jsonl").read_text().splitlines()
     assert [json.loads(line)["key"] for line in lines] == sorted(
         k for k in with_rejects(good, bad) if "bad" in k
@@ -127,9 +101,7 @@ def test_label_counts_count_accepted_examples(image_folder, tmp_path, quiet_buil
     assert (tmp_path / "out" / "labels.txt").read_text() == "a\nb\nc\n"
 
 
-def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
-    image_folder, tmp_path, quiet_build, log
-):
+def test_as_many_rejects_as_allowed_pass_and_one_more_does_not(image_folder, tmp_path, quiet_build, log):
     root = image_folder(with_rejects(18, 2))
     # skipped entries are not inputs: they do not reduce the share of rejects
     for number in range(50):
@@ -155,9 +127,7 @@ def test_as_many_rejects_as_allowed_pass_and_one_more_ends_the_build(
     ]
 
 
-def test_a_build_names_the_first_rejected_inputs_their_reasons_and_the_list(
-    image_folder, tmp_path, quiet_build, log
-):
+def test_a_build_names_the_first_rejects_their_reasons_and_the_list(image_folder, tmp_path, quiet_build, log):
     files = {f"good/{number}.png": number for number in range(4)} | {"good/copy.png": 0}
     files |= {f"bad/{number}.png": b"" for number in range(6)}
     source, options = ImageFolder(image_folder(files)), Options(max_rejected=1, duplicates="drop")
@@ -177,10 +147,8 @@ def test_a_build_names_the_first_rejected_inputs_their_reasons_and_the_list(
 
 def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folder, tmp_path, quiet_build):
     root = image_folder(with_rejects(2, 2))
-    with pytest.raises(
-        BuildError,
-        match=r"^after rejects, shards=3 exceeds the 2 examples of split 'train'; use at most 2$",
-    ):
+    message = r"^after rejects, shards=3 exceeds the 2 examples of split 'train'; use at most 2$"
+    with pytest.raises(BuildError, match=message):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ANY_REJECTS)
 
 
@@ -194,9 +162,7 @@ def test_rejects_that_leave_fewer_examples_than_shards_end_the_build(image_folde
     ],
     ids=" ".join,
 )
-def test_any_runner_and_parallelism_makes_the_same_bytes(
-    beam_args, image_folder, tmp_path, quiet_build, contents
-):
+def test_runners_and_workers_make_the_same_bytes(beam_args, image_folder, tmp_path, quiet_build, contents):
     root = image_folder(with_rejects(11, 3))
     quiet_build(ImageFolder(root), tmp_path / "one" / "out", shards=4, options=ANY_REJECTS)
     other = tmp_path / "other" / "out"
@@ -205,33 +171,22 @@ def test_any_runner_and_parallelism_makes_the_same_bytes(
 
 
 def test_a_runner_that_runs_nothing_is_detected(tmp_path, quiet_build):
-    args = [
-        "--runner=apache_beam.runners.render.RenderRunner",
-        f"--render_output={tmp_path / 'pipeline.dot'}",
-    ]
+    args = ["--runner=apache_beam.runners.render.RenderRunner", f"--render_output={tmp_path / 'job.dot'}"]
     with raises(BuildError, "shard-unfinished", where="shard 0 of split 'train'"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", shards=2, beam_args=args)
 
 
 BEAM_ARGS = {
-    "no such option": (
-        ["--direct_num_workerz=2"],
-        r"^Apache Beam: --direct_num_workerz=2 is not a pipeline option$",
-    ),
+    "typo": (["--direct_num_workerz=2"], r"^Apache Beam: --direct_num_workerz=2 is not a pipeline option$"),
     "no option": (["FlinkRunner"], r"^Apache Beam: FlinkRunner is not a pipeline option$"),
     "no such value": (["--direct_num_workers=two"], r"^Apache Beam: argument --direct_num_workers: invalid"),
-    "no such runner": (
-        ["--runner=Flonk"],
-        r"^Apache Beam: --runner=Flonk: Unexpected pipeline runner: Flonk",
-    ),
+    "no runner": (["--runner=Flonk"], r"^Apache Beam: --runner=Flonk: Unexpected pipeline runner: Flonk"),
     "a runner in no module": (["--runner=none.Flonk"], r"--runner=none\.Flonk: No module named 'none'$"),
 }
 
 
-@pytest.mark.parametrize(("beam_args", "message"), BEAM_ARGS.values(), ids=BEAM_ARGS.keys())
-def test_a_mistake_in_beam_options_is_reported_before_anything_is_written(
-    beam_args, message, tmp_path, quiet_build
-):
+@pytest.mark.parametrize(("beam_args", "message"), BEAM_ARGS.values(), ids=BEAM_ARGS)
+def test_a_mistake_in_beam_options_is_reported_before_writing(beam_args, message, tmp_path, quiet_build):
     with pytest.raises(OptionsError, match=message) as found:
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=beam_args)
     assert "\n" not in str(found.value)
@@ -244,84 +199,6 @@ def test_the_help_of_beam_is_shown_on_request(tmp_path, quiet_build, capsys):
     assert "--runner" in capsys.readouterr().out
 
 
-def test_arrays_are_read_back_unchanged(tmp_path, quiet_build):
-    arrays = {
-        "image": np.random.default_rng(0).integers(0, 256, (30, 4, 5), dtype=np.uint8),
-        "weight": np.linspace(0, 1, 30, dtype=">f4"),
-        "label": np.arange(30) % 3,
-        "name": np.array([f"#{row}" for row in range(30)]),
-    }
-    manifest = quiet_build(Arrays(arrays, lists=("weight",)), tmp_path / "out", shards=4)
-    found = [example for shard in records(tmp_path / "out", manifest) for example in shard]
-    rows = np.array([int(value(example, "key")) for example in found])
-    assert sorted(rows) == list(range(30))
-    images = np.array([np.frombuffer(value(example, "image"), np.uint8) for example in found])
-    np.testing.assert_array_equal(images.reshape(30, 4, 5), arrays["image"][rows])
-    np.testing.assert_array_equal([value(e, "weight") for e in found], arrays["weight"][rows])
-    np.testing.assert_array_equal([value(e, "label") for e in found], arrays["label"][rows])
-    assert [value(e, "name").decode() for e in found] == arrays["name"][rows].tolist()
-    assert manifest.splits["train"].label_counts == {"0": 10, "1": 10, "2": 10}
-    assert manifest.totals.entries == manifest.totals.accepted == 30
-    assert not (tmp_path / "out" / "labels.txt").exists()
-
-
-def test_an_array_from_memory_a_file_or_an_archive_makes_equal_shards(tmp_path, quiet_build):
-    array = np.random.default_rng(0).normal(size=(20, 3))
-    np.save(tmp_path / "x.npy", array)
-    np.savez_compressed(tmp_path / "all.npz", x=array)
-    sources = [
-        Arrays({"x": array}),
-        Arrays({"x": tmp_path / "x.npy"}),
-        Arrays.open([str(tmp_path / "all.npz")]),
-        Arrays({"x": array[start : start + 7]} for start in range(0, 20, 7)),
-    ]
-    manifests = [quiet_build(source, tmp_path / f"{n}" / "out", shards=3) for n, source in enumerate(sources)]
-    assert len({tuple(shard.digest for shard in manifest.shards) for manifest in manifests}) == 1
-    # the copy from memory is removed
-    assert not any(path.name == AREA_NAME for path in tmp_path.rglob("*"))
-
-
-def test_the_number_of_shards_follows_from_their_size(tmp_path, quiet_build):
-    source = Arrays({"x": np.zeros((12, 10), np.uint8)})
-
-    def shards(**options: object) -> int:
-        options = Options(**options)
-        return len(quiet_build(source, tmp_path / f"{options.shard_size}", options=options).shards)
-
-    assert shards() == 1
-    assert shards(shard_size=30) == 4
-    assert shards(shard_size=119) == 2
-    assert shards(shard_size=120) == 1
-    # at most as many as there are examples
-    assert shards(shard_size=1) == 12
-
-
-def test_groups_stay_in_one_split(image_folder, tmp_path, quiet_build):
-    root = image_folder({f"{'ab'[n % 2]}/patient{n // 3:02d}-{n}.png": n for n in range(30)})
-    options = Options(splits={"train": 0.7, "val": 0.3}, group_by=r"(patient\d+)")
-    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=options)
-    patients = {
-        split: {
-            key.split("/")[1].split("-")[0]
-            for shard in keys(tmp_path / "out", manifest, split)
-            for key in shard
-        }
-        for split in manifest.splits
-    }
-    assert {split: len(found) for split, found in patients.items()} == {"train": 7, "val": 3}
-    assert not patients["train"] & patients["val"]
-    assert manifest.options["group_by"] == r"(patient\d+)"
-
-
-def test_the_manifest_does_not_depend_on_time_and_path(small_folder, tmp_path, quiet_build):
-    manifest = quiet_build(ImageFolder(small_folder), tmp_path / "out", options=Options(name="pets"))
-    text = (tmp_path / "out" / "dataset.json").read_text()
-    assert str(tmp_path) not in text
-    assert manifest.name == "pets"
-    assert all(shard.path.startswith("pets-train-") for shard in manifest.shards)
-    assert read_manifest(tmp_path / "out") == manifest
-
-
 CHANGES = {
     "a byte": lambda root: (root / "cat/00.png").write_bytes((root / "cat/00.png").read_bytes() + b"\0"),
     "a name": lambda root: (root / "cat/00.png").rename(root / "cat/0.png"),
@@ -330,15 +207,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_other_inputs_are_another_build(change, small_folder, tmp_path, quiet_build):
     before = quiet_build(ImageFolder(small_folder), tmp_path / "out")
     change(small_folder)
     options = Options(max_rejected=1)
-    assert (
-        quiet_build(ImageFolder(small_folder), tmp_path / "other" / "out", options=options).build_id
-        != before.build_id
-    )
+    other = quiet_build(ImageFolder(small_folder), tmp_path / "other" / "out", options=options)
+    assert other.build_id != before.build_id
 
 
 IRRELEVANT = {
@@ -359,32 +234,10 @@ def test_inputs_of_the_same_content_are_the_same_build(change, small_folder, tmp
     assert (after.inputs_digest, after.options) == (before.inputs_digest, before.options)
 
 
-def test_options_that_do_not_change_the_bytes_do_not_change_the_build_id(small_folder, tmp_path, quiet_build):
-    before = quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=1)
-    options = Options(max_rejected=0.5)
-    args = ["--direct_num_workers=2", "--direct_running_mode=multi_threading"]
-    after = quiet_build(ImageFolder(small_folder), tmp_path / "2" / "out", options=options, beam_args=args)
-    assert after == before
-
-
-def test_names_that_are_not_utf8_pass_through_the_whole_build(image_folder, tmp_path, quiet_build):
-    root = image_folder({"caf\udce9/\udcff.png": 1, "猫/ \n.png": 2, "猫/bad\udc80.jpg": b"text"})
-    manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=2, options=ANY_REJECTS)
-    assert manifest.schema.class_names == ("caf\udce9", "猫")
-    assert sorted(key for shard in keys(tmp_path / "out", manifest) for key in shard) == [
-        "caf\udce9/\udcff.png",
-        "猫/ \n.png",
-    ]
-    (line,) = (tmp_path / "out" / f"rejected-{manifest.build_id}.jsonl").read_text().splitlines()
-    assert json.loads(line)["key"] == "猫/bad\udc80.jpg"
-    assert (tmp_path / "out" / "labels.txt").read_text() == "caf\\udce9\n猫\n"
-    assert verify(tmp_path / "out", deep=True)
-
-
 SHARD = ShardId("train", 0)
 
 
-def task_of(folder: Path, out: Path, reader: Reader | None = None) -> ShardTask:
+def task_of(folder, out, reader: Reader | None = None) -> ShardTask:
     """Return a task with one planned shard."""
     source = ImageFolder(folder)
     listing = source.listing()
@@ -446,16 +299,8 @@ def test_a_finished_shard_is_not_written_again_when_a_runner_repeats_its_task(sm
 ERRORS = {
     "no shards": ({"shards": 0}, OptionsError, fault("shards-range", asked="shards=0")),
     "a negative seed": ({"seed": -1}, OptionsError, fault("seed-range", seed=-1)),
-    "number and size of shards": (
-        {"shards": 2, "options": Options(shard_size=9)},
-        OptionsError,
-        "shards-and-size",
-    ),
-    "more shards than examples": (
-        {"shards": 64},
-        InputError,
-        fault("shards-too-many", asked="shards=64", examples=13),
-    ),
+    "number and size": ({"shards": 2, "options": Options(shard_size=9)}, OptionsError, "shards-and-size"),
+    "too many shards": ({"shards": 64}, InputError, fault("shards-too-many", asked="shards=64", examples=13)),
     "a split that would be empty": (
         {"options": Options(splits={"train": 0.99, "val": 0.01})},
         InputError,
@@ -464,10 +309,8 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), ERRORS.values(), ids=ERRORS.keys())
-def test_invalid_inputs_are_reported_before_anything_is_written(
-    arguments, error, message, small_folder, tmp_path, quiet_build
-):
+@pytest.mark.parametrize(("arguments", "error", "message"), ERRORS.values(), ids=ERRORS)
+def test_invalid_inputs_are_reported_first(arguments, error, message, small_folder, tmp_path, quiet_build):
     with raises(error, message):
         quiet_build(ImageFolder(small_folder), tmp_path / "new" / "folders" / "out", **arguments)
     assert not (tmp_path / "new").exists()
@@ -486,12 +329,7 @@ def test_stratifying_requires_labels(tmp_path, quiet_build):
 
 
 @pytest.mark.parametrize(
-    ("options", "is_explained"),
-    [
-        ({}, True),
-        ({"resize": "400x500"}, True),
-        ({"jpeg_quality": 90}, False),
-    ],
+    ("options", "is_explained"), [({}, True), ({"resize": "400x500"}, True), ({"jpeg_quality": 90}, False)]
 )
 def test_a_much_larger_dataset_is_explained(options, is_explained, tmp_path, quiet_build, log):
     exif = Image.Exif()

@@ -1,7 +1,5 @@
 """Several captions per image: rows that name the same image stay in one split."""
 
-from __future__ import annotations
-
 import os
 
 import pyarrow as pa
@@ -54,7 +52,7 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS.keys())
+@pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS)
 def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp_path, log):
     (photos / "link").symlink_to("a")
     for number in range(14):
@@ -69,11 +67,7 @@ def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp
 
 
 GROUPS = {
-    "groups of the user": (
-        [f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)],
-        {"group_by": "half"},
-        None,
-    ),
+    "own groups": ([f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)], {"group_by": "half"}, None),
     "one row per image": ([f"a/{row}.png,{row} x,0" for row in range(4)], {}, None),
     "rows without an image": (
         [*(f"a/{row % 4}.png,{row} x,0" for row in range(8)), ",8 x,0", ",9 x,0", "none.png,10 x,0"],
@@ -83,7 +77,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize(("lines", "options", "recorded"), GROUPS.values(), ids=GROUPS.keys())
+@pytest.mark.parametrize(("lines", "options", "recorded"), GROUPS.values(), ids=GROUPS)
 def test_images_are_groups_only_where_rows_share_one(lines, options, recorded, photos, build_table, tmp_path):
     table = write_text(photos / "rows.csv", "file_name,caption,half", *lines)
     manifest = build_table(table, build={"options": Options(splits=RATIOS, max_rejected=1, **options)})
@@ -110,7 +104,7 @@ def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
     table = write_text(photos / "rows.csv", *lines)
     build_table(table, build={"options": Options(splits=RATIOS)})
     write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
-    append([str(table)], tmp_path / "out", engine="local", log=lambda line: None)
+    append([str(table)], tmp_path / "out", engine="local", log=lambda _: None)
     check_apart(tmp_path / "out", 40, 20)
 
 

@@ -1,7 +1,5 @@
 """Numbers of classes with names of their own mean the same class in every file and dataset."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from tests.errors import raises
 from tests.prep.table_files import encoded, examples, write_parquet
 from tfshards.prep import ColumnRoles, Options, Table, append, merge, plan, verify
-from tfshards.prep.planning.plan import label_counts
+from tfshards.prep.planning.plan import label_counts_of
 from tfshards.schemas import InputError, read_manifest
 
 QUIET = {"engine": "local", "log": lambda _: None}
@@ -138,7 +136,7 @@ def test_rows_without_a_class_are_of_no_class_in_a_plan(tmp_path):
         "the split 'val' has no examples of 'c'; the classes keep their numbers",
         "the split 'more' has no examples of 'a', 'b'; the classes keep their numbers",
     ]
-    assert {split: label_counts(found.listing, layout) for split, layout in found.layouts.items()} == {
+    assert label_counts_of(found.listing, found.layouts) == {
         "more": {"a": 0, "b": 0, "c": 1},
         "test": {},
         "train": {"a": 1, "b": 1, "c": 1},
@@ -153,7 +151,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("labels", "names", "code"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("labels", "names", "code"), WRONG.values(), ids=WRONG)
 def test_numbers_without_a_name_are_refused(labels, names, code, tmp_path):
     with raises(InputError, code, name="label"):
         Table(rows(tmp_path, {"label": labels}), class_names=names).stage(tmp_path)

@@ -1,7 +1,5 @@
 """The label map: taken from a file or a dataset, otherwise sorted, and never guessed."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 
@@ -39,7 +37,7 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize(("text", "names"), BY_HAND.values(), ids=BY_HAND.keys())
+@pytest.mark.parametrize(("text", "names"), BY_HAND.values(), ids=BY_HAND)
 def test_a_map_may_be_written_by_hand(text, names, tmp_path):
     (tmp_path / "labels.txt").write_bytes(text)
     assert read_class_names(tmp_path / "labels.txt") == names
@@ -60,7 +58,7 @@ FAULTY = {
 }
 
 
-@pytest.mark.parametrize(("text", "code", "number"), FAULTY.values(), ids=FAULTY.keys())
+@pytest.mark.parametrize(("text", "code", "number"), FAULTY.values(), ids=FAULTY)
 def test_a_faulty_line_is_named(text, code, number, tmp_path):
     (tmp_path / "labels.txt").write_bytes(text)
     with raises(InputError, code, number=number):
@@ -85,7 +83,7 @@ MAPS = {
 }
 
 
-@pytest.mark.parametrize(("found", "faults"), MAPS.values(), ids=MAPS.keys())
+@pytest.mark.parametrize(("found", "faults"), MAPS.values(), ids=MAPS)
 def test_classes_that_are_not_those_of_the_map_are_named(found, faults):
     with raises(InputError, "classes-differ", faults=faults):
         class_map(found, ["dog", "cat"], "there is none")
@@ -107,7 +105,7 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize(("names", "lines"), TWINS.values(), ids=TWINS.keys())
+@pytest.mark.parametrize(("names", "lines"), TWINS.values(), ids=TWINS)
 def test_class_names_that_people_may_confuse_are_reported(names, lines):
     assert (len(twins(names)) if isinstance(lines, int) else twins(names)) == lines
 
@@ -120,24 +118,19 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("names", "message"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("names", "message"), WRONG.values(), ids=WRONG)
 def test_an_invalid_label_map_is_reported_at_once(names, message):
     with raises(OptionsError, message):
         ImageFolder("x", class_names=names)
 
 
-def test_a_build_uses_the_map_and_the_map_of_its_dataset_gives_the_same_build(
-    image_folder, tmp_path, quiet_build
-):
+def test_a_build_uses_the_map_and_that_of_its_dataset_gives_the_same(image_folder, tmp_path, quiet_build):
     root = image_folder({"a\\b/1.png": 1, "ca\nt/2.png": 2, "caf\udce9 /3.png": 3})
     order = ("caf\udce9 ", "ca\nt", "a\\b")
     first = quiet_build(ImageFolder(root, class_names=order), tmp_path / "1" / "out")
     assert first.schema.class_names == order
     assert list(first.splits["train"].label_counts) == list(order)
-    for again in (
-        read_class_names(tmp_path / "1" / "out" / "labels.txt"),
-        class_names_of(tmp_path / "1" / "out"),
-    ):
+    for again in (read_class_names(tmp_path / "1/out/labels.txt"), class_names_of(tmp_path / "1" / "out")):
         assert again == order
         assert quiet_build(ImageFolder(root, class_names=again), tmp_path / "2" / "out") == first
     (root / "ca\nt" / "2.png").unlink()
@@ -186,7 +179,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize(("files", "options", "lines"), LACKING.values(), ids=LACKING.keys())
+@pytest.mark.parametrize(("files", "options", "lines"), LACKING.values(), ids=LACKING)
 def test_a_class_missing_from_a_split_is_reported_and_keeps_its_number(
     files, options, lines, image_folder, tmp_path, quiet_build, log
 ):

@@ -1,7 +1,5 @@
 """``tfshards completion`` prints scripts with which the shells themselves complete commands."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,15 +1,11 @@
 """``--compression gzip``: the same examples in the same order, in smaller files, for every verb."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from tfshards.prep import Arrays, ImageFolder, Options, audit, verify
-from tfshards.prep.cli.main import main
+from tfshards.prep import ImageFolder, Options, audit, verify
 from tfshards.prep.verification.show import find
 from tfshards.prep.views.tfds import tfds_problems
 from tfshards.schemas import OptionsError, read_manifest
@@ -52,13 +48,6 @@ def test_compressed_shards_hold_the_records_of_plain_ones(folder, tmp_path, quie
     assert verify(small, deep=True)
 
 
-def test_arrays_become_smaller(tmp_path, quiet_build):
-    source = Arrays({"x": np.zeros((5_000, 784), np.uint8), "y": np.arange(5_000)})
-    made = quiet_build(source, tmp_path / "out", shards=2, options=Options(compression="gzip"))
-    assert made.splits["train"].num_bytes < made.splits["train"].record_bytes / 20
-    assert verify(tmp_path / "out", deep=True)
-
-
 def test_the_bytes_do_not_depend_on_the_number_of_workers(folder, tmp_path, quiet_build, contents):
     outs = [tmp_path / name / "out" for name in ("one", "several")]
     quiet_build(ImageFolder(folder), outs[0], shards=3, options=GZIP)
@@ -86,11 +75,3 @@ def test_compressed_datasets_have_no_tfds_view(folder, tmp_path, quiet_build):
 def test_another_compression_is_refused(compression):
     with pytest.raises(OptionsError, match=r"compression=.* must be one of none, gzip$"):
         Options(compression=compression)
-
-
-def test_compression_is_an_option_of_the_command_line(folder, tmp_path, capsys):
-    arguments = ["build", "images", str(folder), str(tmp_path / "out"), "--compression", "gzip"]
-    assert main([*arguments, "--shards", "2", "--max-rejected", "50%"]) == 0
-    assert read_manifest(tmp_path / "out").compression == "gzip"
-    assert main([*arguments[:-1], "lz4"]) == 2
-    assert "argument --compression: invalid choice: 'lz4'" in capsys.readouterr().err

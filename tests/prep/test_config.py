@@ -1,7 +1,5 @@
 """Options in a TOML file: every flag can be a key, the command line wins, mistakes name file and key."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

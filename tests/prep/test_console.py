@@ -1,7 +1,5 @@
 """What a command reports, and where: results, errors, status lines, progress, and streams that fail."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -19,6 +17,7 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.job_services import free_port
+from tests.programs import until
 from tfshards.prep import Arrays, ImageFolder, build, limited_jobs, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.cli.verb import Verb, add_dataset
@@ -212,7 +211,7 @@ def test_beams_log_is_a_detail(run):
 
 
 def test_progress_as_json_has_every_report_as_an_object_on_a_line(run, image_folder):
-    image_folder({"a/1.png": 1, "a/2.png": b"text", "c/": b""}, "warned")
+    image_folder({"a/1.png": 1, "b/2.png": b"text", "c/": b""}, "warned")
     status, _, err = run("build images warned new --max-rejected 50% --progress json")
     assert status == 0
     events = [json.loads(line) for line in err.splitlines()]
@@ -323,10 +322,7 @@ def long_build(run):
     line = [*COMMAND, "build", "arrays", "long.npy", "long", "--shards", "40", "--jobs", "1"]
 
     def begun() -> None:
-        deadline = time.monotonic() + 60
-        while not any(Path("long").glob(".build/*/first/*.done")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: any(Path("long").glob(".build/*/first/*.done")))
 
     return line, begun
 
@@ -342,10 +338,7 @@ def long_build(run):
 def test_the_end_of_a_terminal_interrupts_a_build_unless_it_is_ignored(long_build, hangup, number, status):
     line, begun = long_build
     process = subprocess.Popen(
-        ["env", hangup, *line],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        ["env", hangup, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     begun()
     process.send_signal(signal.SIGHUP)
@@ -445,13 +438,6 @@ def test_no_more_threads_compute_than_there_are_jobs():
         for thread in threads:
             thread.join()
     assert most == 2
-
-
-def test_the_number_of_jobs_does_not_change_a_dataset(run, contents):
-    assert run("build images photos one/new --shards 3 --jobs 1")[0] == 0
-    assert run("build images photos two/new --shards 3")[0] == 0
-    assert contents(Path("one")) == contents(Path("two"))
-    assert "up to date" in run("build images photos one/new --shards 3 --jobs 2")[2]
 
 
 @pytest.mark.nightly

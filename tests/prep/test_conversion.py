@@ -5,8 +5,6 @@ intended, raise CONVERSION in prep/imaging/options.py, and replace the digests: 
 tests.prep.test_conversion`` prints them. The versions of the codecs matter, too; manifests record them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 
@@ -118,10 +116,12 @@ def test_every_option_is_recorded_with_its_value():
         "max_scans": 100,
         "quality": 95,
     }
-    assert set(recorded) | {"mask"} == {*ImageOptions.__dataclass_fields__, "quality"}
+    assert set(recorded) | {"mask", "mask_depth"} == {*ImageOptions.__dataclass_fields__, "quality"}
     assert ImageOptions(check="none").to_json() == {"check": "none", "max_bytes": 1 << 30}
     assert ImageOptions(channels=4, jpeg_quality=None).to_json()["alpha"] == "keep"
     assert ImageOptions(jpeg_quality=60).to_json()["quality"] == 60
+    # earlier releases did not record it
+    assert ImageOptions(mask_depth=16).to_json() == {**recorded, "mask_depth": 16}
 
 
 def test_the_conversion_is_recorded_wherever_images_are_converted():

@@ -1,7 +1,5 @@
 """Dataflow, as far as Beam allows without its service: the size of the job graph, and its translation."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from math import ceil

@@ -1,24 +1,13 @@
 """Decisions about the contents of an output: pure functions of a value, without a file system."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tfshards.prep.building.output_state import (
-    OutputState,
-    UnfinishedBuild,
-    Wanted,
-    builds_to_discard,
-    check_usable,
-    discard_message,
-    is_committed,
-    is_up_to_date,
-    outlook,
-)
+from tfshards.prep.building import output_state
+from tfshards.prep.building.output_state import OutputState, Wanted, discard_message, is_up_to_date, outlook
 from tfshards.schemas import Feature, FormatError, InputError, Manifest, Problem, Schema, Totals
 
 OUT = Path("out")
@@ -40,21 +29,21 @@ def state(committed: str | None) -> OutputState:
         OUT,
         a_file="x",
         manifest=manifest(committed) if committed else None,
-        unfinished=(UnfinishedBuild(PLAN, UNFINISHED, has_begun=True, options={"seed": 1}),),
+        unfinished=(output_state.UnfinishedBuild(PLAN, UNFINISHED, has_begun=True, options={"seed": 1}),),
     )
 
 
 def test_the_area_of_a_committed_build_is_removed_even_by_a_build_of_the_same_plan():
     left = state(UNFINISHED)
     (build,) = left.unfinished
-    assert is_committed(build, left)
-    assert builds_to_discard(left, PLAN) == [build]
-    assert builds_to_discard(state(BEFORE), PLAN) == []
+    assert output_state.is_committed(build, left)
+    assert output_state.builds_to_discard(left, PLAN) == [build]
+    assert output_state.builds_to_discard(state(BEFORE), PLAN) == []
 
 
 def test_nothing_is_removed_if_the_manifest_cannot_be_read():
     unreadable = replace(state(None), fault=FAULT)
-    assert builds_to_discard(unreadable, NOW) == []
+    assert output_state.builds_to_discard(unreadable, NOW) == []
 
 
 def test_the_line_on_a_discarded_build_names_the_different_options_if_known():
@@ -85,7 +74,7 @@ UP_TO_DATE = {
 }
 
 
-@pytest.mark.parametrize(("found", "overwrite", "expected"), UP_TO_DATE.values(), ids=UP_TO_DATE.keys())
+@pytest.mark.parametrize(("found", "overwrite", "expected"), UP_TO_DATE.values(), ids=UP_TO_DATE)
 def test_an_output_is_up_to_date_if_it_holds_this_build_completely(found, overwrite, expected):
     assert is_up_to_date(found, wanted({"seed": 0}), overwrite=overwrite) == expected
 
@@ -101,15 +90,11 @@ REFUSED = {
         InputError,
         r"^out is damaged: x: is missing; give overwrite=True to rebuild it$",
     ),
-    "a manifest that cannot be read": (
-        replace(state(None), fault=FAULT),
-        FormatError,
-        "not readable as JSON",
-    ),
+    "a broken manifest": (replace(state(None), fault=FAULT), FormatError, "not readable as JSON"),
 }
 
 
-@pytest.mark.parametrize(("found", "error", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("found", "error", "message"), REFUSED.values(), ids=REFUSED)
 def test_overwriting_a_dataset_is_refused(found, error, message):
     with pytest.raises(error, match=message):
         is_up_to_date(found, wanted({"seed": 0}), overwrite=False)
@@ -134,7 +119,7 @@ def test_adopted_records_are_never_overwritten(overwrite):
 )
 def test_an_output_that_is_not_for_datasets_is_refused(found, message):
     with pytest.raises(InputError, match=message):
-        check_usable(found)
+        output_state.check_usable(found)
 
 
 DISTINCTIONS = [
@@ -164,9 +149,7 @@ DISTINCTIONS = [
 
 
 @pytest.mark.parametrize(("recorded", "name", "options", "inputs", "text"), DISTINCTIONS)
-def test_the_causes_of_another_build_are_named_as_far_as_they_are_known(
-    recorded, name, options, inputs, text
-):
+def test_the_causes_of_another_build_are_named_as_far_as_known(recorded, name, options, inputs, text):
     found = replace(state(BEFORE), manifest=manifest(BEFORE, **recorded))
     build = wanted({"seed": 0, **options}, name, inputs)
     with pytest.raises(InputError, match=f"^out holds a dataset {re.escape(text)}; give overwrite=True"):

@@ -1,15 +1,12 @@
 """Every verb on a dataset of 16-bit images with masks: the values stay exact, also in what it prints."""
 
-from __future__ import annotations
-
-import io
-
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from tests.pictures import image_file
 from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Table, adopt, append, audit, reshard, verify
 from tfshards.prep.cli.main import main
@@ -59,7 +56,7 @@ def test_adopted_images_of_16_bits_keep_them(tmp_path):
             writer.write(
                 tf.train.Example(features=tf.train.Features(feature={"image": value})).SerializeToString()
             )
-    manifest = adopt(tmp_path, log=lambda line: None)
+    manifest = adopt(tmp_path, log=lambda _: None)
     assert manifest.schema["image"] == Feature("image", "image", "uint16", (*SIZE, 3))
     (batch,) = loader.load(tmp_path, batch_size=2, image=loader.Image())
     assert np.array_equal(batch["image"], [SCANS[0], shallow.astype(np.uint16) * 257])
@@ -68,16 +65,14 @@ def test_adopted_images_of_16_bits_keep_them(tmp_path):
 def test_gray_of_16_bits_is_stretched_before_it_is_compared():
     """Scanners use 12 of 16 bits, of which Pillow's own conversion to 8 keeps nothing."""
     ramp = np.linspace(100, 3000, 64 * 64).reshape(64, 64).astype(np.uint16)
-    file = io.BytesIO()
-    Image.fromarray(ramp).save(file, "PNG")
-    size, gray = glance(file.getvalue(), 16)
+    file = image_file(ramp)
+    size, gray = glance(file, 16)
     assert size == (64, 64)
     assert int(np.asarray(gray).min()) < 20
     assert int(np.asarray(gray).max()) > 235
-    assert describe(file.getvalue()) == "PNG 64 x 64 (height x width), mode I;16"
-    flat = io.BytesIO()
-    Image.fromarray(np.full((4, 4), 7, np.uint16)).save(flat, "PNG")
-    assert np.asarray(glance(flat.getvalue(), 2)[1]).max() == 0
+    assert describe(file) == "PNG 64 x 64 (height x width), mode I;16"
+    flat = image_file(Image.fromarray(np.full((4, 4), 7, np.uint16)))
+    assert np.asarray(glance(flat, 2)[1]).max() == 0
 
 
 def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build, capsys):

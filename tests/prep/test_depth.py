@@ -1,9 +1,6 @@
 """Images with more than 8 bits per sample: what is kept, converted exactly, rejected, and warned about."""
 
-from __future__ import annotations
-
 import io
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.errors import raises
-from tfshards import loader
+from tests.pictures import image_file as saved
 from tfshards.prep import ImageFolder, ImageOptions, Options, Table, plan
 from tfshards.prep.cli.main import main
 from tfshards.prep.imaging import depth
@@ -26,12 +23,6 @@ from .deep_files import noise, pixels, png, tiff
 DEEP = ImageOptions(depth=16)
 KEEP = ImageOptions(depth="keep")
 GRAY, GRAY_ALPHA, RGB, RGBA = (noise(13, 7, channels) for channels in (1, 2, 3, 4))
-
-
-def saved(picture: Image.Image, name: str = "PNG", **options: object) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, name, **options)
-    return file.getvalue()
 
 
 def stored(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Normalized:
@@ -317,19 +308,3 @@ def test_folders_of_floats_are_sent_to_arrays(image_folder, tmp_path, log, quiet
 
 
 # From files to the loader
-
-
-@pytest.mark.parametrize("value", [16, "keep"])
-def test_scans_come_out_of_the_loader_with_their_values(scans, tmp_path, quiet_build, value):
-    images = ImageOptions(depth=value, channels=1, resize="9x8")
-    manifest = quiet_build(ImageFolder(scans, images), tmp_path / "out", engine="local")
-    assert manifest.schema["image"].dtype == "uint16"
-    for dtype in ("uint16", "float32"):
-        image = loader.Image(dtype=dtype)
-        for batch in loader.load(tmp_path / "out", batch_size=7, image=image).as_numpy_iterator():
-            for found, key in zip(batch["image"], batch["key"], strict=True):
-                with Image.open(os.path.join(scans, key.decode())) as opened:
-                    stored = np.asarray(opened)
-                wanted = stored if stored.dtype == np.uint16 else stored.astype(np.uint16) * 257
-                assert found.dtype == dtype
-                assert np.array_equal(found[:, :, 0], wanted)

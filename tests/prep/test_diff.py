@@ -1,7 +1,5 @@
 """diff: what one dataset has that another lacks, and what differs in the examples of both."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -11,33 +9,16 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import (
-    AdoptOptions,
-    Arrays,
-    FeatureRoles,
-    ImageFolder,
-    Options,
-    ShardOptions,
-    adopt,
-    append,
-    build,
-    diff,
-    relabel,
-    remove,
-    reshard,
-)
+from tfshards import prep
+from tfshards.prep import AdoptOptions, Arrays, Options, adopt, append, build, diff, relabel, remove, reshard
 from tfshards.prep.cli.main import main
 from tfshards.prep.comparison import diff as diff_module
 from tfshards.prep.comparison.diff import option_differences
 from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import BuildError, InputError, read_manifest
 
-from .derived import build_images, write_images
+from .derived import build_images, build_quietly, quiet, write_images
 from .test_remove import keys
-
-
-def quiet(_: str) -> None:
-    """Drop a status line."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +43,7 @@ def test_equal_datasets_are_compared_without_reading_them(origin, copy, monkeypa
     found = diff(origin, copy)
     assert found.is_same
     assert repr(found) == "60 examples are the same"
-    reshard(copy, copy, shards=2, overwrite=True, options=ShardOptions(compression="gzip"), log=quiet)
+    reshard(copy, copy, shards=2, overwrite=True, options=prep.ShardOptions(compression="gzip"), log=quiet)
     found = diff(origin, copy)
     assert (found.is_same, found.has_same_examples, names(found)) == (False, True, {"compression", "shards"})
     assert repr(found).splitlines()[0] == "compression: none -> gzip"
@@ -70,9 +51,7 @@ def test_equal_datasets_are_compared_without_reading_them(origin, copy, monkeypa
 
 def changed_shard(root: Path) -> Path:
     """Return the shard that the only edit of a dataset has written; the others are links."""
-    (found,) = [
-        root / one.path for one in read_manifest(root).shards if (root / one.path).stat().st_nlink == 1
-    ]
+    (found,) = [root / s.path for s in read_manifest(root).shards if (root / s.path).stat().st_nlink == 1]
     return found
 
 
@@ -105,7 +84,7 @@ def test_equal_records_may_have_other_classes(tmp_path):
         folder = tmp_path / label
         folder.mkdir()
         shutil.copy(tmp_path / "built" / shard.path, folder / "a.tfrecord")
-        adopt(folder, AdoptOptions(splits={"train": "a*"}, roles=FeatureRoles(label=label)))
+        adopt(folder, AdoptOptions(splits={"train": "a*"}, roles=prep.FeatureRoles(label=label)))
     found = diff(tmp_path / "x", tmp_path / "y")
     assert found.relabeled == (("1", "1", "0"), ("2", "2", "3"))
     assert found.num_same == 2
@@ -134,16 +113,11 @@ def test_examples_that_changed_or_moved(origin, tmp_path):
     pictures = write_images(tmp_path / "photos", range(60))
     shutil.copy(pictures / "cat" / "000.png", pictures / "cat" / "002.png")
     options = Options(splits={"train": "0.6", "val": "0.3", "test": "0.1"})
-    build(
-        ImageFolder(pictures), tmp_path / "new", shards=3, seed=1, options=options, engine="local", log=quiet
-    )
+    build_quietly(prep.ImageFolder(pictures), tmp_path / "new", shards=3, seed=1, options=options)
     found = diff(origin, tmp_path / "new")
     assert found.changed == ("cat/002.png",)
     assert (found.added, found.removed, found.relabeled) == ((), (), ())
-    splits = [
-        {key: split for split, held in keys(root).items() for key in held}
-        for root in (origin, tmp_path / "new")
-    ]
+    splits = [{k: s for s, held in keys(root).items() for k in held} for root in (origin, tmp_path / "new")]
     moved = {(key, split, splits[1][key]) for key, split in splits[0].items() if split != splits[1][key]}
     assert {*found.moved} == moved
     assert len(moved) > 10

@@ -13,33 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tfshards import loader
-from tfshards.prep import (
-    ImageFolder,
-    ImageOptions,
-    Options,
-    append,
-    build,
-    diff,
-    merge,
-    relabel,
-    remove,
-    repair,
-    reshard,
-    restore,
-    verify,
-)
+from tests.prep.derived import quiet
+from tfshards import loader, prep
+from tfshards.prep import ImageFolder, ImageOptions, append, build, diff, merge, remove, repair, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.imaging.options import CONVERSION
 from tfshards.schemas import InputError, read_manifest
 
 EARLIER = Path(__file__).parent / "golden" / "earlier"
-OPTIONS = Options(max_rejected=1)
+OPTIONS = prep.Options(max_rejected=1)
 RESIZED = ImageOptions(resize="4x4")
-
-
-def quiet(_: str) -> None:
-    """Drop a line."""
 
 
 @pytest.fixture
@@ -57,17 +40,17 @@ def test_they_are_read_edited_and_repaired(here, name):
     assert verify(name, deep=True)
     assert sum(1 for _ in loader.load(name, batch_size=1)) == first.num_examples
     remove(name, ["cat/0.png"], log=quiet)
-    relabel(name, {"dog/1.png": "cat"}, log=quiet)
+    prep.relabel(name, {"dog/1.png": "cat"}, log=quiet)
     shutil.copy("photos/cat/2.png", "photos/cat/9.png")
     append(["photos"], name, max_rejected=1, log=quiet)
     assert read_manifest(name).num_examples == first.num_examples
-    restore(name, first.build_id, log=quiet)
+    prep.restore(name, first.build_id, log=quiet)
     Path(name, first.shards[0].path).unlink()
     assert not verify(name)
     Path("photos/cat/9.png").unlink()
     repair(name, ["photos"])
     assert verify(name, deep=True)
-    reshard(name, "one", shards=1, log=quiet)
+    prep.reshard(name, "one", shards=1, log=quiet)
     assert diff(name, "one").num_same == first.num_examples
 
 

@@ -1,7 +1,5 @@
 """remove on datasets with masks or boxes: those that stay belong to the images that stay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

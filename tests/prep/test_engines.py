@@ -1,7 +1,5 @@
 """Engines: every item is processed, the first failure stops the others, all write the same bytes."""
 
-from __future__ import annotations
-
 import _thread
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 benchmarks/foresight.py compares the time with that of real builds.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Encoding tf.train.Example gives the same bytes as TensorFlow, and decoding reverses it."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -11,16 +9,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep.records.example import (
-    SMALL_BYTES,
-    ParsedExample,
-    decode_example,
-    decode_key,
-    example_encoder,
-    with_key_prefix,
-    with_label,
-)
+from tfshards.prep.records.example import SMALL_BYTES, canonical, example_encoder, with_key_prefix, with_label
 from tfshards.schemas import Feature, Schema
+from tfshards.schemas.example import ParsedExample, decode_example, decode_key
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FLOAT32 = st.floats(width=32)
@@ -161,13 +152,8 @@ def test_features_without_elements_are_returned_with_their_wire_type():
 
 def test_one_value_is_replaced_in_features_of_each_length():
     schema = Schema(
-        (
-            Feature("a", "bytes", "bytes"),
-            Feature("key", "bytes", "bytes"),
-            Feature("label", "label", "int64"),
-        )
+        (Feature("a", "bytes", "bytes"), Feature("key", "bytes", "bytes"), Feature("label", "label", "int64"))
     )
-
     for length in (*range(260), 16_000, 16_383, 16_384, 1 << 21):
         first, key = bytes(length), b"k" * length
         before, after = (encoded(schema, [first, b"k", label]) for label in (127, 128))
@@ -213,7 +199,7 @@ def test_a_key_and_a_label_have_one_value():
 
 def test_features_that_are_missing_have_no_value():
     one = ParsedExample(b"")
-    assert (one.key, one.canonical("z")) == (None, b"")
+    assert (one.key, canonical(one, "z")) == (None, b"")
     with pytest.raises(ValueError, match="the feature 'x' has 0 integers instead of 1"):
         one.label("x")
 
@@ -231,8 +217,8 @@ def test_equal_values_have_equal_bytes_however_they_are_encoded():
         + values
         for values in (b"\x0a\x02\x01\x02", b"\x08\x01\x08\x02", b"\x0a\x03\x81\x00\x02")
     )
-    found = {ParsedExample(data).canonical("x") for data in (packed, unpacked, padded)}
-    others = {ParsedExample(encoded(*values)).canonical("x") for values in OTHERS}
+    found = {canonical(ParsedExample(data), "x") for data in (packed, unpacked, padded)}
+    others = {canonical(ParsedExample(encoded(*values)), "x") for values in OTHERS}
     assert len(found) == 1
     assert len(found | others) == 1 + len(OTHERS)
 
@@ -257,10 +243,8 @@ def test_whatever_the_bytes_are_they_mean_what_they_mean_to_tensorflow(data, dra
     try:
         features = tf.train.Example.FromString(data).features.feature
         expected = {
-            name: list(getattr(feature, feature.WhichOneof("kind")).value)
-            if feature.WhichOneof("kind")
-            else []
-            for name, feature in features.items()
+            n: list(getattr(feature, feature.WhichOneof("kind")).value) if feature.WhichOneof("kind") else []
+            for n, feature in features.items()
         }
     except DecodeError:
         expected = None

@@ -1,7 +1,5 @@
 """Exports in parallel: killed ones resume, damage is found, and nothing else is written over."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -101,7 +99,7 @@ def test_a_killed_export_resumes_and_gives_the_same_bytes(tmp_path, contents):
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_flipped_byte_of_a_finished_export_is_found_and_written_again(every, tmp_path, contents, to):
+def test_a_flipped_byte_of_a_finished_export_is_found_and_written_again(every, tmp_path, contents, to, log):
     quietly(every, tmp_path / "out", to=to)
     before = contents(tmp_path / "out")
     assert quietly(every, tmp_path / "out", to=to).num_kept == 4
@@ -111,9 +109,8 @@ def test_a_flipped_byte_of_a_finished_export_is_found_and_written_again(every, t
     data = bytearray(before[largest])
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    lines = []
-    export(every, tmp_path / "out", to=to, log=lines.append)
-    assert lines == ["keeping 3 parts of an earlier run, writing 1"]
+    export(every, tmp_path / "out", to=to, log=log.append)
+    assert log == ["keeping 3 parts of an earlier run, writing 1"]
     assert contents(tmp_path / "out") == before
 
 

@@ -1,7 +1,5 @@
 """Exports are read back by the real package of each format, value for value."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import partial
@@ -210,9 +208,8 @@ def test_classes_that_cannot_name_folders_and_datasets_without_images_are_refuse
 
 def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
     write_dataset(tmp_path / "ds", Schema((KEY,)), {"a-b": [[]], "a_b": [[]], "c-d": [[]]})
-    with pytest.raises(
-        FormatError, match=r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
-    ):
+    message = r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
+    with pytest.raises(FormatError, match=message):
         export_quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
 
 

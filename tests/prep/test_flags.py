@@ -1,7 +1,5 @@
 """Messages of the library name parameters; the command line prints its flags."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import fields
 from functools import cache
@@ -20,7 +18,7 @@ IMAGES = (prep.ImageOptions,)
 BUILDS = {
     "images": (prep.Options, prep.ImageFolder, *IMAGES),
     "arrays": (prep.Options, prep.Arrays.open),
-    "table": (prep.Options, prep.Table, prep.ColumnRoles, *IMAGES),
+    "table": (prep.Options, prep.Table, prep.ColumnRoles, prep.RowOptions, *IMAGES),
 }
 # functions called by each verb, whose parameters its errors name
 CALLED = {
@@ -65,11 +63,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 def parameters(called) -> set[str]:
     """Return the names that a function or dataclass accepts."""
-    return (
-        {field.name for field in fields(called)}
-        if isinstance(called, type)
-        else {*signature(called).parameters}
-    )
+    return {f.name for f in fields(called)} if isinstance(called, type) else {*signature(called).parameters}
 
 
 def test_every_argument_is_stored_under_the_parameter_that_it_sets_and_printed_as_its_flag():
@@ -102,6 +96,7 @@ def test_every_argument_is_stored_under_the_parameter_that_it_sets_and_printed_a
         ("class_names=('a', 'b'); x", "--class-names a --class-names b; x"),
         ("group_by='\\x1b[31m' is", r"--group-by '\x1b[31m' is"),
         ("shard_size=None, more", "--shard-size None, more"),
+        ("--split seed=0.1 --seed 3", "--split seed=0.1 --seed 3"),
         ("a path/seed=3 and x_seed=3 and other=3", "a path/seed=3 and x_seed=3 and other=3"),
     ],
 )

@@ -4,8 +4,6 @@ In ``make test`` the examples are the same each time, and few. ``make fuzz`` set
 tries new ones. TensorFlow decodes many files at once in a separate process, which must not crash either.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

@@ -1,35 +1,29 @@
 """A dataset keeps the generations that it replaces, and its views follow the manifest, or are reported."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.prep.derived import quiet
 from tfshards.prep import Arrays, append, build, generations, prune, relabel, remove, restore, verify
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.generations import kept_manifests, made_by
 
 
-def quiet(_: str) -> None:
-    """Drop a status line."""
-
-
 def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -> Arrays:
     return Arrays({"x": np.arange(count), "label": np.arange(count) % len(names)}, class_names=names)
 
 
-def built(out: Path, source: Arrays | None = None, **options: object) -> Manifest:
+def built(out, source: Arrays | None = None, **options: object) -> Manifest:
     return build(source or arrays(), out, **{"shards": 2, "engine": "local", "log": quiet, **options})
 
 
 @pytest.fixture
-def out(tmp_path) -> Path:
+def out(tmp_path):
     """A dataset that was built, appended to, edited twice, and built again: five generations."""
     out = tmp_path / "data"
     built(out)
@@ -42,7 +36,7 @@ def out(tmp_path) -> Path:
 
 def test_each_generation_is_kept_until_prune(out, contents):
     found = generations(out)
-    assert [(one.made_by, one.num_examples, one.num_damaged) for one in found] == [
+    assert [(e.made_by, e.num_examples, e.num_damaged) for e in found] == [
         ("arrays", 24, 0),
         ("relabel", 28, 0),
         ("remove", 28, 0),
@@ -151,7 +145,7 @@ def disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
 
-    def mounted(num_files: int, option: str = "") -> Path:
+    def mounted(num_files: int, option: str = ""):
         command = ["mount", "-t", "tmpfs", "-o", f"{option}nr_inodes={num_files}", "tmpfs", str(folder)]
         if subprocess.run(command, capture_output=True).returncode:
             pytest.skip("only root can mount a small file system")
@@ -171,17 +165,11 @@ def test_a_disk_that_fills_up_after_the_commit_leaves_a_dataset_that_says_so(dis
     statuses = set()
     for num_files in range(26, 50):
         root = disk(200)
-        arguments = [
-            "build",
-            "arrays",
-            f"x={tmp_path}/x.npy",
-            f"label={tmp_path}/label.npy",
-            str(root / "data"),
-        ]
-        assert main([*arguments, "--class-names", str(tmp_path / "old.txt")]) == 0
+        words = ["build", "arrays", f"x={tmp_path}/x.npy", f"label={tmp_path}/label.npy", str(root / "data")]
+        assert main([*words, "--class-names", str(tmp_path / "old.txt")]) == 0
         old = read_manifest(root / "data")
         disk(num_files, "remount,")
-        status = main([*arguments, "--class-names", str(tmp_path / "new.txt"), "--overwrite"])
+        status = main([*words, "--class-names", str(tmp_path / "new.txt"), "--overwrite"])
         errors = capsys.readouterr().err
         statuses.add(status)
         now = read_manifest(root / "data")

@@ -6,8 +6,6 @@ files: ``python tests/prep/test_golden.py``. They do not include the record of t
 modification times.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,12 +14,11 @@ import numpy as np
 import pytest
 
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, ShardCounts, build, verify
-from tfshards.schemas import Manifest
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def numbers(folder: Path) -> Manifest:
+def numbers(folder: Path):
     """Arrays of several kinds, in shards of even count."""
     arrays = {
         "image": np.arange(11 * 6, dtype=np.uint8).reshape(11, 2, 3),
@@ -34,17 +31,11 @@ def numbers(folder: Path) -> Manifest:
         np.save(folder / f"{name}.npy", array)
     source = Arrays({name: folder / f"{name}.npy" for name in arrays}, lists=("box",))
     options = Options(splits={"train": 0.7, "val": 0.3}, stratify=True)
-    return build(
-        source,
-        folder / "numbers",
-        shards=ShardCounts(3, {"val": 1}),
-        seed=7,
-        options=options,
-        log=lambda line: None,
-    )
+    given = {"seed": 7, "options": options, "log": lambda _: None}
+    return build(source, folder / "numbers", shards=ShardCounts(3, {"val": 1}), **given)
 
 
-def pets(folder: Path) -> Manifest:
+def pets(folder: Path):
     """Files kept byte for byte, so that the release of no decoder matters, in shards of even bytes."""
     files = {
         f"{split}/{name}/{n}.jpg": bytes(range(n))
@@ -57,7 +48,7 @@ def pets(folder: Path) -> Manifest:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     source = ImageFolder(folder / "photos", ImageOptions(check="none"))
-    return build(source, folder / "pets", shards=2, options=Options(balance="bytes"), log=lambda line: None)
+    return build(source, folder / "pets", shards=2, options=Options(balance="bytes"), log=lambda _: None)
 
 
 @pytest.mark.parametrize("make", [numbers, pets])

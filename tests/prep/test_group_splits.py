@@ -1,7 +1,5 @@
 """``--stratify`` together with ``--group-by``: whole groups, and classes as even as these allow."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter
@@ -59,9 +57,7 @@ def test_a_group_is_in_the_one_split_that_the_manifest_records(pairs, ratios, se
     cuts, moved = membership.cuts["cuts"]["all"], membership.cuts["moved"]
     by_cuts = {group: list(ratios)[place(group, seed, cuts)] for group in groups}
     chosen = dict(zip(groups, names, strict=True))
-    assert sorted(chosen[group] for group in chosen if by_cuts[group] != chosen[group]) == sorted(
-        moved.values()
-    )
+    assert sorted(chosen[g] for g in chosen if by_cuts[g] != chosen[g]) == sorted(moved.values())
 
 
 @given(GROUPS, ratios(), SEEDS, st.randoms())
@@ -172,11 +168,9 @@ def patients(image_folder):
     """Images of 12 patients in two class folders; every third patient is in both."""
     return image_folder(
         {
-            f"{kind}/p{patient:02d}_{number}.png": 10 * patient + number
-            for patient in range(12)
-            for number, kind in enumerate(
-                ("ill", "well") if patient % 3 == 0 else (("ill", "well")[patient % 2],) * 2
-            )
+            f"{kind}/p{p:02d}_{number}.png": 10 * p + number
+            for p in range(12)
+            for number, kind in enumerate(("ill", "well") if p % 3 == 0 else (("ill", "well")[p % 2],) * 2)
         }
     )
 

@@ -1,7 +1,5 @@
 """Image folders as a source: examples, classes, splits, and skipped entries, which are counted."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -21,8 +19,8 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.reasons import Reason
 
 
-def listed(root: Path) -> Listing:
-    return ImageFolder(root).listing()
+def listed(root: Path, **options: bool) -> Listing:
+    return ImageFolder(root, **options).listing()
 
 
 def keys(listing: Listing) -> list[str]:
@@ -64,7 +62,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(("files", "labels", "class_names", "tops"), LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize(("files", "labels", "class_names", "tops"), LAYOUTS.values(), ids=LAYOUTS)
 def test_classes_and_splits_follow_from_the_folders(files, labels, class_names, tops, image_folder):
     listing = listed(image_folder(dict.fromkeys(files, 1)))
     found = sorted(files, key=os.fsencode)
@@ -109,7 +107,7 @@ def test_files_that_are_not_inputs_are_skipped_and_counted(image_folder, tmp_pat
     outside.write_bytes(b"secret")
     os.symlink(outside, root / "cat" / "outside.png")
     os.symlink("../../photos/cat/1.png", root / "cat" / "roundabout.png")
-    listing = listed(root)
+    listing = listed(root, as_is=True)
     assert keys(listing) == ["cat/1.png", "cat/inside.png", "cat/roundabout.png"]
     assert listing.skipped == {
         "beside the folders": 1,
@@ -144,7 +142,7 @@ def test_files_beside_the_class_folders_belong_to_no_class(image_folder):
 
 def test_a_folder_without_images_is_no_class_and_is_reported(image_folder):
     root = image_folder({"ant/": b"", "bee/1.png": 1, "cat\x1b/": b"", "annotations/a.json": b"{}"})
-    listing = listed(root)
+    listing = listed(root, as_is=True)
     assert listing.schema.class_names == ("bee",)
     assert listing.labels.tolist() == [0]
     assert listing.warnings == tuple(
@@ -176,7 +174,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
     os.close(os.open("2.png", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
     os.close(deep)
     try:
-        listing = listed(root)
+        listing = ImageFolder(root, as_is=True).listing()
     finally:
         # shutil.rmtree is recursive and would fail
         subprocess.run(["rm", "-r", root], check=True)
@@ -235,7 +233,7 @@ def test_a_large_file_is_read_whole(image_folder):
 
 def test_groups_are_folders_or_matches_of_an_expression(image_folder):
     root = image_folder({"cat/a/img_01_x.png": 1, "cat/a/img_02_x.png": 1, "cat/img_01_y.png": 1})
-    listing = listed(root)
+    listing = listed(root, as_is=True)
     source = ImageFolder(root)
     assert source.groups(listing, "folder") == [b"cat/a", b"cat/a", b"cat"]
     assert source.groups(listing, r"img_(\d+)") == [b"01", b"02", b"01"]

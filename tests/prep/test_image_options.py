@@ -1,7 +1,5 @@
 """Image options: each has an effect, changes the build id, and is refused if invalid."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import fields as fields_of
 
@@ -10,19 +8,13 @@ import pytest
 from PIL import Image, ImageCms
 
 from tests.errors import raises
+from tests.pictures import image_file as encoded
 from tfshards.prep import ImageFolder, ImageOptions, Options
 from tfshards.prep.cli import main as cli
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import parse_resize
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas import OptionsError, read_manifest
-
-
-def encoded(pixels: np.ndarray, name: str = "PNG", **options: object) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, name, **options)
-    return file.getvalue()
-
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 60, 4), dtype=np.uint8)
 RGB, GRAY = NOISE[..., :3], NOISE[..., 0]
@@ -184,9 +176,7 @@ def test_invalid_options_are_refused(code, fields):
         (["--check=none", "--alpha=drop"], "--check none stores the bytes unchanged: leave out --alpha"),
     ],
 )
-def test_invalid_options_are_reported_in_one_line_before_anything_is_read(
-    words, message, verb, tmp_path, capsys
-):
+def test_invalid_options_are_reported_in_one_line_before_reading(words, message, verb, tmp_path, capsys):
     assert cli.main([verb, "images", str(tmp_path / "gone"), str(tmp_path / "out"), *words]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -207,7 +197,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(("text", "before", "after"), SIZES.values(), ids=SIZES.keys())
+@pytest.mark.parametrize(("text", "before", "after"), SIZES.values(), ids=SIZES)
 def test_the_target_size_follows_from_the_text(text, before, after):
     assert parse_resize(text).size(*before) == after
 
@@ -230,17 +220,10 @@ def test_conversions_are_counted_without_rejects_and_duplicates(image_folder, tm
     assert manifest.totals.reasons["rejected"] == {"duplicate": 6, "empty": 4}
 
 
-def test_what_conversions_lose_is_in_the_summary_with_the_option_that_keeps_it(
-    image_folder, tmp_path, capsys
-):
+def test_what_conversions_lose_is_in_the_summary_with_options_that_keep_it(image_folder, tmp_path, capsys):
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    root = image_folder(
-        {
-            "alpha.png": encoded(NOISE),
-            "moving.gif": animated(),
-            "profile.png": encoded(RGB, icc_profile=profile),
-        }
-    )
+    files = {"alpha.png": encoded(NOISE), "moving.gif": animated()}
+    root = image_folder({**files, "profile.png": encoded(RGB, icc_profile=profile)})
     out = str(tmp_path / "out")
     assert cli.main(["build", "images", str(root), out, "--animation", "first"]) == 0
     text = capsys.readouterr()

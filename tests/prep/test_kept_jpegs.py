@@ -1,7 +1,5 @@
 """Kept JPEGs are checked without the parser of Pillow; the results must be the same as with it."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -11,7 +9,8 @@ from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 
-from .nasty.kind import GRAY, RGB, encoded
+from .nasty.kind import encoded
+from .nasty.modes import GRAY, RGB
 from .nasty_images import KINDS
 
 JPEGS = {name: kind for name, kind in KINDS.items() if kind.data.startswith(b"\xff\xd8\xff")}

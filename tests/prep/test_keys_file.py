@@ -1,7 +1,5 @@
 """Files of keys hold any key, and read what people write by hand."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

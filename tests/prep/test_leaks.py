@@ -1,7 +1,5 @@
 """Names in different splits that look like copies or parts of one image, and names that do not."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -33,17 +31,9 @@ LEAKS = [
     ("slices of one scan", ["ct/p7-slice12.png", "ct/p7-slice13.png"], "named as parts"),
     ("frames in the folder of a video", ["v1/frame1.jpg", "v1/frame2.jpg"], "named as parts"),
     ("augmented by Roboflow", [f"a/x_jpg.rf.{d * 32}.jpg" for d in "ab"], "named as parts"),
-    (
-        "slices with other separators",
-        ["ct/p7-slice1.png", "ct/p7_slice2.png"],
-        "2 examples are named as parts",
-    ),
+    ("other separators", ["ct/p7-slice1.png", "ct/p7_slice2.png"], "2 examples are named as parts"),
     ("frames without a name", ["frame1.jpg", "Frame2.jpg"], "2 examples are named as parts"),
-    (
-        "two words of parts in a name",
-        ["a/clip1_crop_1.jpg", "a/clip1_crop_2.jpg"],
-        "2 examples are named as parts",
-    ),
+    ("two words of parts", ["a/clip1_crop_1.jpg", "a/clip1_crop_2.jpg"], "2 examples are named as parts"),
 ]
 
 

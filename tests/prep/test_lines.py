@@ -1,7 +1,5 @@
 """Status lines and warnings reach the ``log`` of the public call that reports them, and no other."""
 
-from __future__ import annotations
-
 import io
 import threading
 
@@ -37,41 +35,37 @@ def failing(*, log: Log = to_stderr) -> None:
     raise ValueError("end")
 
 
-def test_a_call_inside_of_another_reports_to_its_log():
-    lines: list[str] = []
-    outer(log=lines.append)
-    assert lines == ["warning: warning of outer", "status of inner", "end of outer"]
+def test_a_call_inside_of_another_reports_to_its_log(log):
+    outer(log=log.append)
+    assert log == ["warning: warning of outer", "status of inner", "end of outer"]
 
 
-def test_a_call_inside_of_another_may_have_its_own_log():
-    lines: list[str] = []
+def test_a_call_inside_of_another_may_have_its_own_log(log):
     others: list[str] = []
-    outer(others.append, log=lines.append)
-    assert lines == ["warning: warning of outer", "end of outer"]
+    outer(others.append, log=log.append)
+    assert log == ["warning: warning of outer", "end of outer"]
     assert others == ["status of inner"]
 
 
-def test_a_log_is_used_until_its_call_ends():
-    lines: list[str] = []
+def test_a_log_is_used_until_its_call_ends(log):
     stream = io.StringIO()
     with reporting(Console(stream)):
         with pytest.raises(ValueError, match="end"):
-            failing(log=lines.append)
+            failing(log=log.append)
         silent()
-        silent(log=lines.append)
+        silent(log=log.append)
         outer()
-    assert lines == ["begin", "dropped"]
+    assert log == ["begin", "dropped"]
     assert stream.getvalue() == "warning: warning of outer\nstatus of inner\nend of outer\n"
 
 
-def test_threads_of_a_call_report_to_its_log():
+def test_threads_of_a_call_report_to_its_log(log):
     @takes_log
     def threaded(*, log: Log = to_stderr) -> None:
         in_threads(lambda number, tick: report_line(f"line {number}"), range(3), lambda _: None)
 
-    lines: list[str] = []
-    threaded(log=lines.append)
-    assert sorted(lines) == ["line 0", "line 1", "line 2"]
+    threaded(log=log.append)
+    assert sorted(log) == ["line 0", "line 1", "line 2"]
 
 
 def test_builds_in_two_threads_report_to_their_own_logs(tmp_path):

@@ -1,12 +1,9 @@
 """Inputs that were touched, copied, edited, added or deleted since a build: content decides, not times."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.prep.table_files import write_text
+from tests.programs import until
 from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
@@ -22,8 +20,6 @@ from tfshards.prep.rewriting.repair import repair
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, read_manifest
 from tfshards.schemas.names import inputs_name
-
-from .job_services import until
 
 LATER = 1_700_000_000 * 10**9
 
@@ -58,9 +54,7 @@ def identities(folder: Path) -> dict[str, tuple[int, int]]:
 
 def records(folder: Path) -> dict[str, bytes]:
     """Return the bytes of the shards, indexes and labels in a manifest."""
-    return {
-        path: (folder / path).read_bytes() for shard in read_manifest(folder).shards for path in shard.files
-    }
+    return {path: (folder / path).read_bytes() for s in read_manifest(folder).shards for path in s.files}
 
 
 @pytest.fixture
@@ -75,7 +69,7 @@ def bitmaps(tmp_path) -> Path:
     return root
 
 
-HARMLESS: dict[str, Callable[[Path], Path]] = {
+HARMLESS = {
     "a hidden file appears": lambda root: ((root / ".DS_Store").write_bytes(b"x"), root)[1],
     "a text appears": lambda root: ((root / "cat" / "notes.txt").write_bytes(b"x"), root)[1],
     "a file was touched": lambda root: (touch(root / "cat" / "04.bmp"), root)[1],
@@ -85,7 +79,7 @@ HARMLESS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("happens", HARMLESS.values(), ids=HARMLESS.keys())
+@pytest.mark.parametrize("happens", HARMLESS.values(), ids=HARMLESS)
 def test_what_does_not_go_into_a_dataset_changes_nothing(happens, bitmaps, tmp_path, quiet_build, log):
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(bitmaps), out, shards=4)
@@ -237,10 +231,8 @@ ANY = Options(max_rejected=1)
 RESUMED = {"shards": 4, "options": ANY}
 
 
-@pytest.mark.parametrize("happens", HARMLESS.values(), ids=HARMLESS.keys())
-def test_an_interrupted_build_resumes_after_what_does_not_matter(
-    happens, stopped, bitmaps, tmp_path, quiet_build, log
-):
+@pytest.mark.parametrize("happens", HARMLESS.values(), ids=HARMLESS)
+def test_a_build_resumes_after_what_does_not_matter(happens, stopped, bitmaps, tmp_path, quiet_build, log):
     root = happens(bitmaps)
     manifest = quiet_build(ImageFolder(root), stopped, **RESUMED)
     assert "resuming the build: 4 of 4 shards finished" in log
@@ -254,10 +246,8 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize(("options", "line", "kept"), COMPARED.values(), ids=COMPARED.keys())
-def test_only_shards_of_edited_inputs_are_written_again(
-    options, line, kept, stopped, bitmaps, rebuild, tmp_path, log
-):
+@pytest.mark.parametrize(("options", "line", "kept"), COMPARED.values(), ids=COMPARED)
+def test_shards_of_edited_inputs_are_rewritten(options, line, kept, stopped, bitmaps, rebuild, tmp_path, log):
     if not options:
         touch(bitmaps / "cat" / "00.bmp")
     edit(bitmaps / "cat" / "02.bmp", keep_time=bool(options))

@@ -1,7 +1,5 @@
 """The local engine: this process and its helpers write the shards, and a lost helper ends the build."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -14,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.durability.commands import children, until
+from tests.durability.commands import children
 from tests.errors import raises
+from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
 from tfshards.prep.engines import local
@@ -44,9 +43,7 @@ MIB = 1 << 20
         (0, 0, 0, 4, 0),
     ],
 )
-def test_more_work_has_more_helpers_but_no_more_than_cores_and_shards(
-    num_examples, num_bytes, num_shards, num_cores, expected
-):
+def test_the_number_of_helpers_fits_the_work(num_examples, num_bytes, num_shards, num_cores, expected):
     assert local.num_helpers(Written(num_examples, num_bytes), num_shards, num_cores) == expected
 
 
@@ -187,15 +184,8 @@ entry()
 
 @pytest.fixture
 def slow_build(slow_folder, tmp_path) -> list[str]:
-    arguments = [
-        "build",
-        "images",
-        str(slow_folder),
-        str(tmp_path / "out"),
-        "--shards=8",
-        "--max-rejected=100%",
-    ]
-    return [sys.executable, "-c", COMMAND, *arguments]
+    words = ["build", "images", str(slow_folder), str(tmp_path / "out"), "--shards=8", "--max-rejected=100%"]
+    return [sys.executable, "-c", COMMAND, *words]
 
 
 def is_running(process: int) -> bool:

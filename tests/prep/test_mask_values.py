@@ -1,7 +1,5 @@
 """Masks: the exact numbers in their files, and whether they fit their image, which EXIF may turn."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct
@@ -86,16 +84,10 @@ def mask_options(**options: object) -> ImageOptions:
 TWELVE, SIXTEEN = small(34) * 117 % 4096, small(34) * 1871
 BYTES, BITS = small(31).astype(np.uint8), small(1).astype(bool)
 MASKS = {
-    **{
-        f"PNG, {bits} bits": (gray_png(small((1 << bits) - 1), bits), small((1 << bits) - 1))
-        for bits in (1, 2, 4)
-    },
+    **{f"PNG, {bits} bits": (gray_png(small(2**bits - 1), bits), small(2**bits - 1)) for bits in (1, 2, 4)},
     **{f"{name}, 8 bits": (saved(BYTES, name), BYTES) for name in ("PNG", "TIFF", "BMP")},
     **{f"{name}, bilevel": (saved(BITS, name), BITS) for name in ("PNG", "TIFF", "BMP", "PPM")},
-    **{
-        f"TIFF, {bits} bits": (gray_tiff(small((1 << bits) - 1), bits), small((1 << bits) - 1))
-        for bits in (2, 4)
-    },
+    **{f"TIFF, {bits} bits": (gray_tiff(small(2**bits - 1), bits), small(2**bits - 1)) for bits in (2, 4)},
     **{f"PGM, {most}": (pgm(small(most), most), small(most)) for most in (1, 2, 6, 20, 33, 254, 255)},
     **{f"PGM in text, {most}": (pgm(small(most), most, is_text=True), small(most)) for most in (2, 20, 255)},
     **{f"PGM, {most}": (pgm(TWELVE % (most + 1), most), TWELVE % (most + 1)) for most in (256, 1023, 4095)},
@@ -110,7 +102,7 @@ MASKS = {
 @pytest.mark.parametrize(("data", "numbers"), MASKS.values(), ids=MASKS)
 def test_the_numbers_of_a_mask_are_stored_as_they_are(data, numbers, value):
     if value == 8 and Image.open(io.BytesIO(data)).mode.startswith("I"):
-        with pytest.raises(ImageError, match=r"at most 8 bits; depth=16 allows 16"):
+        with pytest.raises(ImageError, match=r"at most 8 bits; mask_depth=16 allows 16"):
             normalize(data, mask_options())
         return
     with Image.open(io.BytesIO(normalize(data, mask_options(depth=value)).data)) as image:
@@ -246,11 +238,8 @@ def test_a_mask_of_another_size_is_rejected_with_both_sizes(resize, check, read,
     if check == "none" and resize:
         return
     write_pair(tmp_path, saved(PHOTO), saved(small(31, 3, 4).astype(np.uint8)))
-    found = read(tmp_path, ImageOptions(check=check, resize=resize), tmp_path)
-    assert (found.reason, found.detail.split(": ")[-1]) == (
-        "mismatch",
-        "4 x 3 pixels, but its image has 7 x 5",
-    )
+    one = read(tmp_path, ImageOptions(check=check, resize=resize), tmp_path)
+    assert (one.reason, one.detail.split(": ")[-1]) == ("mismatch", "4 x 3 pixels, but its image has 7 x 5")
 
 
 @BOTH

@@ -1,59 +1,37 @@
 """merge: several datasets as one, with linked or new shards, and what is refused."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import threading
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.errors import fault, raises
-from tfshards.prep import (
-    Arrays,
-    ImageFolder,
-    ImageOptions,
-    Options,
-    ShardCounts,
-    ShardOptions,
-    append,
-    merge,
-    reshard,
-    verify,
-)
+from tfshards import prep, schemas
+from tfshards.prep import Arrays, ImageFolder, Options, ShardOptions, append, merge, reshard, verify
 from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.cli import main as cli
 from tfshards.prep.progress.lines import Reporter
-from tfshards.prep.records.example import decode_example, example_encoder, with_key_prefix
+from tfshards.prep.records.example import example_encoder, with_key_prefix
 from tfshards.prep.records.frames import read_records
 from tfshards.prep.records.shard_file import ShardFile, frames_of
 from tfshards.prep.rewriting import keys
 from tfshards.prep.rewriting.origin import Origin
-from tfshards.schemas import (
-    BuildError,
-    Feature,
-    InputError,
-    Manifest,
-    OptionsError,
-    Schema,
-    Split,
-    Totals,
-    read_manifest,
-)
-from tfshards.schemas.index import index_path, labels_path
+from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, Totals, read_manifest
+from tfshards.schemas.example import decode_example
+from tfshards.schemas.index import index_path
 from tfshards.schemas.manifest_file import write_manifest
 
-from .derived import build_quietly, in_no_order, quiet, records, write_images
+from .derived import build_quietly, first_labels, first_shard, flip, in_no_order, quiet, records, write_images
 
 ANY = Options(max_rejected=1)
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
 
 
-def build_photos(folder: Path, name: str, numbers: range, options: Options = SPLIT, **more: object) -> Path:
+def build_photos(folder, name: str, numbers: range, options: Options = SPLIT, **more: object):
     """Build images of these numbers, and one that is rejected."""
     photos = write_images(folder / f"{name}-photos", numbers, [f"cat/{name}.png"])
     build_quietly(ImageFolder(photos, **more), folder / name, shards=3, options=options)
@@ -61,7 +39,7 @@ def build_photos(folder: Path, name: str, numbers: range, options: Options = SPL
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory) -> list[Path]:
+def three(tmp_path_factory):
     """Three datasets of which each split differs in size: 61, 20 and 9 examples."""
     folder = tmp_path_factory.mktemp("three")
     return [
@@ -73,12 +51,12 @@ def three(tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture
-def two(tmp_path) -> list[Path]:
+def two(tmp_path):
     """Two datasets that a test may damage."""
     return [build_photos(tmp_path, "a", range(12)), build_photos(tmp_path, "b", range(12, 30))]
 
 
-def together(roots: list[Path]) -> dict[str, list[bytes]]:
+def together(roots) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     for root in roots:
         for split, held in records(root).items():
@@ -86,14 +64,13 @@ def together(roots: list[Path]) -> dict[str, list[bytes]]:
     return found
 
 
-def test_shards_are_linked_under_new_names(three, tmp_path):
-    logged: list[str] = []
-    made = merge(three, tmp_path / "out", log=logged.append)
+def test_shards_are_linked_under_new_names(three, tmp_path, log):
+    made = merge(three, tmp_path / "out", log=log.append)
     out = tmp_path / "out"
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert records(out) == together(three)
-    assert logged == ["starting merge: 90 examples, writing 0 shards and linking 15"]
+    assert log == ["starting merge: 90 examples, writing 0 shards and linking 15"]
     old = [root / shard.path for root in three for shard in read_manifest(root).splits["train"].shards]
     new = [out / shard.path for shard in made.splits["train"].shards]
     assert [path.stat().st_ino for path in new] == [path.stat().st_ino for path in old]
@@ -104,13 +81,8 @@ def test_shards_are_linked_under_new_names(three, tmp_path):
 def test_the_manifest_adds_up(three, tmp_path):
     manifests = [read_manifest(root) for root in three]
     made = merge(three, tmp_path / "out", log=quiet)
-    assert made.totals == Totals(
-        entries=93,
-        accepted=90,
-        rejected=3,
-        reasons={"rejected": {"unreadable": 3}, "skipped": {}},
-        conversions={},
-    )
+    reasons = {"rejected": {"unreadable": 3}, "skipped": {}}
+    assert made.totals == Totals(entries=93, accepted=90, rejected=3, reasons=reasons, conversions={})
     for split in ("train", "val"):
         held = [manifest.splits[split].label_counts for manifest in manifests if split in manifest.splits]
         expected = {name: sum(counts[name] for counts in held) for name in ("cat", "dog")}
@@ -130,7 +102,7 @@ def test_the_manifest_adds_up(three, tmp_path):
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_new_shards_mix_the_datasets(balance, compression, three, tmp_path):
     asked = {
-        "shards": ShardCounts(4, {"val": 2}),
+        "shards": prep.ShardCounts(4, {"val": 2}),
         "options": ShardOptions(balance=balance, compression=compression),
     }
     made = merge(three, tmp_path / "out", **asked, log=quiet)
@@ -174,12 +146,11 @@ def test_a_merged_dataset_can_be_merged_and_resharded(three, tmp_path):
     assert made.totals.rejected == 3
 
 
-def test_a_repeated_merge_is_up_to_date_and_another_needs_overwrite(three, tmp_path):
-    logged: list[str] = []
+def test_a_repeated_merge_is_up_to_date_and_another_needs_overwrite(three, tmp_path, log):
     out = tmp_path / "out"
     made = merge(three[:2], out, log=quiet)
-    assert merge(three[:2], out, log=logged.append) == made
-    assert logged == [up_to_date(out, is_compared=False)]
+    assert merge(three[:2], out, log=log.append) == made
+    assert log == [up_to_date(out, is_compared=False)]
     with raises(InputError, "dataset-differs", distinction="with other inputs"):
         merge(three, out, log=quiet)
     again = merge(three, out, overwrite=True, log=quiet)
@@ -221,7 +192,7 @@ def test_other_classes_are_refused(two, tmp_path):
 
 
 def test_other_features_are_refused(two, tmp_path):
-    gray = build_photos(tmp_path, "grey", range(50, 54), ANY, images=ImageOptions(channels=1))
+    gray = build_photos(tmp_path, "grey", range(50, 54), ANY, images=prep.ImageOptions(channels=1))
     with raises(InputError, "merge-features-differ"):
         merge([two[0], gray], tmp_path / "out", log=quiet)
 
@@ -239,28 +210,19 @@ def test_anything_except_two_different_datasets_is_refused(roots, message, tmp_p
         merge(roots, tmp_path / "out", log=quiet)
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.unlink()
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize("asked", [{}, {"shards": 2}])
 def test_a_damaged_shard_is_named(asked, two, tmp_path):
-    flip(two[1] / read_manifest(two[1]).shards[0].path)
-    with pytest.raises(
-        BuildError, match=r"b-train-\w+\.tfrecord-00000-of-00003: record \d+ at byte .*checksum"
-    ):
+    flip(first_shard(two[1]), -1)
+    message = r"b-train-\w+\.tfrecord-00000-of-00003: record \d+ at byte .*checksum"
+    with pytest.raises(BuildError, match=message):
         merge(two, tmp_path / "out", **asked, log=quiet)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
 def test_damaged_labels_are_named(two, tmp_path):
-    flip(two[1] / labels_path(read_manifest(two[1]).shards[0].path))
-    with pytest.raises(
-        BuildError, match=r"/b is damaged: index/b-train-\w+.*\.labels: its bytes have changed"
-    ):
+    flip(first_labels(two[1]), -1)
+    message = r"/b is damaged: index/b-train-\w+.*\.labels: its bytes have changed"
+    with pytest.raises(BuildError, match=message):
         merge(two, tmp_path / "out", log=quiet)
     with pytest.raises(InputError, match=r"/b is damaged: index/b-train-.*\.labels: its bytes have changed"):
         merge(two, tmp_path / "out", shards=2, log=quiet)
@@ -276,7 +238,7 @@ def test_datasets_whose_labels_are_different_features_are_refused(tmp_path):
         merge(roots, tmp_path / "out", log=quiet)
 
 
-def by_hand(root: Path, schema: Schema, examples: list[bytes]) -> Path:
+def by_hand(root, schema: Schema, examples: list[bytes]):
     """Write a dataset of records that may violate the schema."""
     (root / "index").mkdir(parents=True)
     with ShardFile(root / "x.tfrecord", schema.label is not None) as file:
@@ -284,20 +246,19 @@ def by_hand(root: Path, schema: Schema, examples: list[bytes]) -> Path:
     shard, companions = file.describe("x.tfrecord")
     for path, content in companions.items():
         (root / path).write_bytes(content)
-    splits = {"train": Split((shard,))}
+    splits = {"train": schemas.Split((shard,))}
     totals = Totals(len(examples), len(examples))
-    write_manifest(Manifest("x", "00000000", schema, splits, totals), root)
+    write_manifest(schemas.Manifest("x", "00000000", schema, splits, totals), root)
     return root
 
 
 @pytest.mark.parametrize("as_splits", [False, True])
-def test_datasets_without_keys_are_merged_with_a_warning(as_splits, tmp_path):
+def test_datasets_without_keys_are_merged_with_a_warning(as_splits, tmp_path, log):
     schema = Schema((Feature("x", "bytes", "bytes"),))
     one, two = (by_hand(tmp_path / name, schema, [name.encode() * 3]) for name in "ab")
     sources = {"train": one, "test": two} if as_splits else [one, two]
-    logged: list[str] = []
-    merge(sources, tmp_path / "out", log=logged.append)
-    assert logged[0].startswith("warning: the examples have no keys, so repeated")
+    merge(sources, tmp_path / "out", log=log.append)
+    assert log[0].startswith("warning: the examples have no keys, so repeated")
     wanted = {"train": [b"aaa"], "test": [b"bbb"]} if as_splits else {"train": [b"aaa", b"bbb"]}
     assert records(tmp_path / "out") == wanted
     merge(sources, tmp_path / "new", shards=1, log=quiet)
@@ -306,10 +267,7 @@ def test_datasets_without_keys_are_merged_with_a_warning(as_splits, tmp_path):
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [
-        (b"\xff", "record 0 at byte 0: is not a tf.train.Example"),
-        (b"", "record 0 at byte 0: has no key"),
-    ],
+    [(b"\xff", "record 0 at byte 0: is not a tf.train.Example"), (b"", "record 0 at byte 0: has no key")],
 )
 def test_a_record_without_a_key_is_named(data, message, tmp_path):
     schema = Schema((Feature("key", "bytes", "bytes"),))
@@ -335,20 +293,6 @@ def test_keys_are_read_no_further_once_another_shard_has_failed(three, monkeypat
     assert len(read(origin, shard, lambda *_: b"k", Reporter(), stop)) == shard.num_examples
     stop.set()
     assert read(origin, shard, lambda *_: b"k", Reporter(), stop) == b""
-
-
-def test_the_command_prints_the_new_dataset(three, tmp_path, capsys):
-    from tfshards.prep.cli.main import main
-
-    roots = [str(root) for root in three]
-    assert main(["merge", *roots, str(tmp_path / "out"), "--name", "pets"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == f"pets, build {read_manifest(tmp_path / 'out').build_id}"
-    assert len(read_manifest(tmp_path / "out").shards) == 15
-    assert main(["merge", *roots, str(tmp_path / "new"), "--shards", "2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["options"]["shards"] == {"train": 2, "val": 2}
-    assert main(["merge", roots[0], str(tmp_path / "new")]) == 2
-    assert "merge needs two or more datasets in SOURCE" in capsys.readouterr().err
 
 
 KEYED = b"".join(example_encoder(Schema((Feature("key", "bytes", "bytes"),)))([b"1"]))

@@ -1,12 +1,9 @@
 """Every nasty file in a real build and the loader, each in a separate process that must not crash."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +67,7 @@ class Delivered:
 
 
 @pytest.fixture(scope="module")
-def built(programs, tmp_path_factory) -> Callable[[str], Path]:
+def built(programs, tmp_path_factory):
     """Return a function that builds and reads the dataset of a variant once; no process may crash."""
     folder, outs = tmp_path_factory.mktemp("nasty") / "files", tmp_path_factory.mktemp("built")
     folder.mkdir()
@@ -150,9 +147,7 @@ def test_each_rejected_file_is_in_the_rejects_file_with_its_reason(built):
     (path,) = built("default").glob("rejected-*.jsonl")
     rejects = {line["key"]: line["reason"] for line in map(json.loads, path.read_text().splitlines())}
     assert rejects == {
-        key: kind.outcome
-        for key, kind in BY_KEY.items()
-        if kind.outcome not in ("kept", "converted", "skipped")
+        k: kind.outcome for k, kind in BY_KEY.items() if kind.outcome not in ("kept", "converted", "skipped")
     }
 
 

@@ -25,7 +25,7 @@ def folder(image_folder, tmp_path, monkeypatch):
     """The working directory, with a dataset, ``data``."""
     monkeypatch.chdir(tmp_path)
     image_folder({"a/1.png": 1, "b/2.png": 2}, "photos")
-    build(ImageFolder("photos"), "data", shards=1, log=lambda line: None)
+    build(ImageFolder("photos"), "data", shards=1, log=lambda _: None)
     os.symlink("data", "link")
     os.symlink("data/labels.txt", "labels.png")
     Path("data/own").symlink_to(tmp_path / "elsewhere.png")
@@ -69,7 +69,7 @@ def test_a_file_of_the_same_kind_or_without_content_is_replaced_and_others_are_k
 
 def test_keys_that_were_edited_are_replaced_and_lists_of_people_are_not(folder):
     shutil.copytree("photos/a", "photos/c")
-    build(ImageFolder("photos"), "more", shards=1, log=lambda line: None)
+    build(ImageFolder("photos"), "more", shards=1, log=lambda _: None)
     assert main(["audit", "more", "--keys", "keys", "--keys-of", "conflict"]) == 0
     Path("keys").write_text('"b/2.png"\n"\\u00e4\\""\n')
     assert main(["audit", "more", "--keys", "keys"]) == 0

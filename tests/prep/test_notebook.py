@@ -1,7 +1,5 @@
 """Values and bars in a notebook, which a real kernel runs."""
 
-from __future__ import annotations
-
 import pytest
 
 CELLS = (

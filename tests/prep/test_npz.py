@@ -1,14 +1,10 @@
 """Archives of arrays: what is read from an .npz, and what is refused before it is unpacked."""
 
-from __future__ import annotations
-
-import io
 import shutil
 import struct
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +16,8 @@ from tfshards.prep.sources.arrays.files import stage_arrays
 from tfshards.prep.sources.arrays.npz import Member
 from tfshards.schemas import InputError
 
+from .test_array_damage import npy
 from .test_arrays import columns
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
 
 SOUND = npy(np.arange(6, dtype=np.uint16).reshape(3, 2))
 
@@ -154,7 +144,7 @@ def overlap(path: Path) -> None:
     path.write_bytes(data)
 
 
-def changed(change: Callable[[bytes], bytes], name: str = "x.npy") -> Callable[[Path], None]:
+def changed(change, name: str = "x.npy"):
     def make(path: Path) -> None:
         write(path, name)
         path.write_bytes(change(path.read_bytes()))
@@ -162,7 +152,7 @@ def changed(change: Callable[[bytes], bytes], name: str = "x.npy") -> Callable[[
     return make
 
 
-def with_field(place: int, value: int) -> Callable[[Path], None]:
+def with_field(place: int, value: int):
     def make(path: Path) -> None:
         write(path, "x.npy")
         in_directory(path, place, "<H", value)
@@ -179,17 +169,14 @@ UNSOUND = {
     "encrypted": (with_field(8, 1), r"'x\.npy' is encrypted; unpack the archive and use its \.npy fil"),
     "bzip2": (with_field(10, 12), r"by method 12; write the file with numpy\.savez_compressed"),
     "an unknown method": (with_field(10, 93), r"by method 93; write the file with numpy\.savez_compressed"),
-    "bytes after it": (
-        changed(lambda data: data + b"!"),
-        r"bytes follow the end of the archive; it is damaged",
-    ),
+    "more bytes": (changed(lambda data: data + b"!"), r"bytes follow the end of the archive; it is damaged"),
     "bytes before it": (changed(lambda data: b"#!/bin/sh\n" + data), r"10 bytes precede the archive; it is"),
     "members that share bytes": (overlap, r"'[xy]\.npy' overlaps the next one; the archive is damaged"),
 }
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize(("make", "message"), UNSOUND.values(), ids=UNSOUND.keys())
+@pytest.mark.parametrize(("make", "message"), UNSOUND.values(), ids=UNSOUND)
 def test_an_unsound_archive_is_refused_by_its_directory(make, message, path):
     make(path)
     with pytest.raises(InputError, match=rf"all\.npz: .*{message}"):
@@ -199,10 +186,7 @@ def test_an_unsound_archive_is_refused_by_its_directory(make, message, path):
 @pytest.mark.parametrize(
     ("data", "method", "size", "kind"),
     [
-        *(
-            (SOUND, zipfile.ZIP_STORED, size, "stored")
-            for size in (len(SOUND) - 1, len(SOUND) + 1, 2**32 - 2)
-        ),
+        *((SOUND, zipfile.ZIP_STORED, n, "stored") for n in (len(SOUND) - 1, len(SOUND) + 1, 2**32 - 2)),
         (npy(np.zeros(10**6, np.uint8)), zipfile.ZIP_DEFLATED, 2**31, "deflated"),
     ],
 )
@@ -210,9 +194,8 @@ def test_an_impossible_size_is_refused_by_the_directory(data, method, size, kind
     write(path, "x.npy", data=data, method=method)
     assert len(Arrays.open([str(path)]).arrays) == 1
     in_directory(path, 24, "<I", size)
-    with pytest.raises(
-        InputError, match=rf"declares {size} bytes, which its \d+ bytes, {kind}, cannot hold$"
-    ):
+    message = rf"declares {size} bytes, which its \d+ bytes, {kind}, cannot hold$"
+    with pytest.raises(InputError, match=message):
         Arrays.open([str(path)])
 
 

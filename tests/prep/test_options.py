@@ -1,7 +1,5 @@
 """Options of a build: allowed values, and the messages about others."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 
@@ -18,10 +16,7 @@ HALVES = {"train": 0.5, "val": 0.5}
 
 WRONG = {
     "ratios that do not add up": ({"splits": {"train": 0.9}}, r"^the split ratios train=0\.9 add up to 0\.9"),
-    "a ratio that is not a number": (
-        {"splits": {"train": "most"}},
-        r"^splits='train=most' must be NAME=RATIO",
-    ),
+    "no ratio": ({"splits": {"train": "most"}}, r"^splits='train=most' must be NAME=RATIO"),
     "strata without ratios": (
         {"stratify": True},
         r"^stratify=True requires ratios, such as splits=\{\"train\": 0\.9, \"val\": 0\.1\}$",
@@ -30,22 +25,13 @@ WRONG = {
     "an unknown balance": ({"balance": "size"}, r"^balance='size' must be one of count, bytes$"),
     "shards of no bytes": ({"shard_size": 0}, r"^shard_size=0 must be at least 1 byte$"),
     "a name that is none": ({"name": "a b"}, r"^name='a b' must be letters, digits"),
-    "more rejects than all": (
-        {"max_rejected": 1.1},
-        r"^max_rejected='1\.1' must lie between 0% and 100%, such as 5%$",
-    ),
-    "fewer rejects than none": (
-        {"max_rejected": -0.5},
-        r"^max_rejected='-0\.5' must lie between",
-    ),
-    "a limit that is not a number": (
-        {"max_rejected": "few"},
-        r"^max_rejected='few' must be a share such as 1%",
-    ),
+    "above all": ({"max_rejected": 1.1}, r"^max_rejected='1\.1' must lie between 0% and 100%, such as 5%$"),
+    "fewer rejects than none": ({"max_rejected": -0.5}, r"^max_rejected='-0\.5' must lie between"),
+    "no limit": ({"max_rejected": "few"}, r"^max_rejected='few' must be a share such as 1%"),
 }
 
 
-@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG)
 def test_an_invalid_option_is_reported_at_once(options, message):
     with pytest.raises(OptionsError, match=message):
         Options(**options)
@@ -121,7 +107,7 @@ def test_the_defaults_of_a_build_are_those_of_the_documentation():
 
 
 def test_each_flag_of_a_split_adds_one(image_folder, tmp_path, capsys):
-    root = image_folder({f"a/{number}.png": number for number in range(4)})
+    root = image_folder({f"{number % 2}/{number}.png": number for number in range(4)})
     halves = ["--split", "train=0.5", "--split", "val=0.5"]
     assert main(["plan", "images", str(root), str(tmp_path / "out"), "--json", *halves]) == 0
     assert [*json.loads(capsys.readouterr().out)["splits"]] == ["train", "val"]

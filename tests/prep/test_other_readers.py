@@ -1,7 +1,5 @@
 """Other tools read shards and indexes as they are: the PyTorch reader tfrecord, DALI, TFDS's converter."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,12 +1,8 @@
 """Where a build may write, what it replaces and when, and how much disk space it needs."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +13,8 @@ from tfshards.prep.building.output import staged
 from tfshards.prep.cli.main import main
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.storage import any_path
+
+from .derived import flip
 
 NUMBERS = Arrays({"x": np.arange(40)})
 
@@ -140,12 +138,6 @@ def test_shards_without_a_manifest_are_not_replaced(other, tmp_path, quiet_build
     assert contents(out) == before
 
 
-def flip_a_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 @pytest.mark.parametrize("damaged", ["shard", "labels", "rejects", "missing index"])
 def test_overwrite_rebuilds_files_that_were_damaged_without_a_change_of_size(
     damaged, image_folder, tmp_path, quiet_build, contents, log
@@ -162,7 +154,7 @@ def test_overwrite_rebuilds_files_that_were_damaged_without_a_change_of_size(
         "rejects": out / f"rejected-{manifest.build_id}.jsonl",
         "missing index": out / f"index/{shard}.idx",
     }[damaged]
-    flip_a_byte(path)
+    flip(path)
     if damaged.startswith("missing"):
         path.unlink()
     assert call() == manifest
@@ -181,18 +173,16 @@ def test_overwrite_rebuilds_files_that_were_damaged_without_a_change_of_size(
 
 
 @pytest.mark.parametrize("derive", [reshard, merge])
-def test_overwrite_rebuilds_a_derived_dataset_that_was_damaged(
-    derive, image_folder, tmp_path, quiet_build, contents
-):
+def test_overwrite_rebuilds_a_damaged_derived_dataset(derive, image_folder, tmp_path, quiet_build, contents):
     sources = [tmp_path / "one", tmp_path / "two"]
     for source in sources:
-        files = {f"a/{source.name}-{number}.png": number for number in range(4)}
+        files = {f"{number % 2}/{source.name}-{number}.png": number for number in range(4)}
         quiet_build(ImageFolder(image_folder(files, name=f"of-{source.name}")), source)
     given = sources[0] if derive is reshard else sources
     out, log = tmp_path / "out", []
     made = derive(given, out, shards=3, log=log.append)
     whole = contents(out)
-    flip_a_byte(out / made.shards[0].path)
+    flip(out / made.shards[0].path)
     log.clear()
     assert derive(given, out, shards=3, overwrite=True, log=log.append) == made
     assert contents(out) == whole
@@ -211,22 +201,18 @@ def test_a_manifest_that_cannot_be_read_is_reported_and_replaced_on_request(tmp_
 
 
 @pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A file system of 400 KiB; ``mount -o remount,size=`` enlarges it."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], capture_output=True
-    )
-    if mounted.returncode:
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder], capture_output=True)
+    if done.returncode:
         pytest.skip("only root can mount a small file system")
     yield folder
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_disk_without_space_is_reported_before_anything_is_written(
-    small_disk, tmp_path, array_files, quiet_build
-):
+def test_a_disk_without_space_is_reported_before_writing(small_disk, tmp_path, array_files, quiet_build):
     (argument,) = array_files(x=np.zeros((500, 1000), np.uint8))
     source = Arrays({"x": argument.partition("=")[2]})
     with raises(InputError, "disk-full", what="the dataset"):

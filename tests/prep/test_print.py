@@ -1,7 +1,5 @@
 """Text of plans, manifests and classes: the same from Python and from the command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +33,7 @@ def test_class_numbers_are_listed_in_order_for_all_splits():
     [
         (TAGS, [r"tags: several classes per example, not counted: ant, b\ne, cat"]),
         (Schema(TAGS.features), ["tags: several classes per example, not counted"]),
+        (Schema((Feature("y", "label", "int64"),)), ["y: examples without a class, not counted"]),
         (
             Schema(TAGS.features, tuple(f"c{n}" for n in range(50))),
             [f"tags: several classes per example, not counted: {', '.join(TWENTY)} and 30 more"],
@@ -101,14 +100,10 @@ def test_a_manifest_prints_the_text_of_info_and_is_compared_by_content(array_fil
     assert replace(manifest, name="other") != manifest
 
 
-def test_classes_are_listed_by_their_numbers_and_numbers_as_names_are_warned_of(
-    image_folder, tmp_path, quiet_build, log
-):
+def test_classes_come_by_number_and_numbers_as_names_are_warned_of(image_folder, tmp_path, quiet_build, log):
     root = image_folder({f"{number}/a.png": number for number in range(11)})
     manifest = quiet_build(ImageFolder(root), tmp_path / "out")
-    listed = [
-        line.split()[0] for line in class_lines({"train": {}} | label_counts(manifest), manifest.schema)
-    ]
+    listed = [one.split()[0] for one in class_lines({"train": {}} | label_counts(manifest), manifest.schema)]
     assert listed[1:] == [*manifest.schema.class_names] == sorted(map(str, range(11)))
     (warning,) = [line for line in log if "numbers" in line]
     assert warning == (

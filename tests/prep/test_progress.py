@@ -1,7 +1,5 @@
 """Progress: reports of workers, a bar on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os
@@ -76,14 +74,8 @@ def test_foreign_packets_at_the_port_are_not_counted(monkeypatch, stream):
 
     def work() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for datagram in (
-                b"",
-                b"\xff\xff",
-                b"token 100 100",
-                b"100",
-                shown.reporter.token.encode() + b" 100",
-            ):
-                sender.sendto(datagram, ("127.0.0.1", shown.reporter.port))
+            for data in (b"", b"\xff\xff", b"token 100 100", b"100", shown.reporter.token.encode() + b" 100"):
+                sender.sendto(data, ("127.0.0.1", shown.reporter.port))
         shown.reporter.report(7, 1)
         time.sleep(0.3)
 

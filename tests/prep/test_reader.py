@@ -1,7 +1,5 @@
 """Frames of a shard by their number, and past damage where an index locates the next one."""
 
-from __future__ import annotations
-
 import gzip
 import random
 
@@ -59,9 +57,8 @@ def test_a_damaged_frame_is_refused_and_others_are_read(write, offset):
     at = OFFSETS[3] + offset % len(FRAMES[3])
     reader = FrameReader(*write(flipped(at)), INDEX)
     assert reader.read(2)[0] == FRAMES[2]
-    with pytest.raises(
-        RecordError, match=rf"/shard: record 3 at byte {OFFSETS[3]}: a checksum of its frame does not match$"
-    ):
+    message = rf"/shard: record 3 at byte {OFFSETS[3]}: a checksum of its frame does not match$"
+    with pytest.raises(RecordError, match=message):
         reader.read(3)
     assert reader.read(4)[0] == FRAMES[4]
 
@@ -108,11 +105,8 @@ def test_reading_continues_after_damaged_data(write):
 def test_after_a_damaged_header_the_index_locates_the_data_and_the_next_frame(write, number, is_data_damaged):
     data = OFFSETS[number] + 12
     changed = flipped(OFFSETS[number], *([data] if is_data_damaged else []))
-    file, record, expected = (
-        write(changed),
-        changed[data : OFFSETS[number + 1] - 4],
-        list(map(sound, range(6))),
-    )
+    file, record = write(changed), changed[data : OFFSETS[number + 1] - 4]
+    expected = [*map(sound, range(6))]
     fault = WRONG_LENGTH if is_data_damaged else f"{WRONG_LENGTH}; its data are sound"
     is_sound = not is_data_damaged
     expected[number] = number, OFFSETS[number], record, masked_crc32c(record), is_sound, fault, False

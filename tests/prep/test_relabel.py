@@ -1,7 +1,5 @@
 """relabel: examples get other classes; everything else of them, and all other examples, stay as they are."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -16,11 +14,12 @@ from tests.errors import raises
 from tfshards.loader import load
 from tfshards.prep import ImageFolder, append, prune, relabel, remove, reshard, verify
 from tfshards.prep.cli.main import main
-from tfshards.prep.records.example import decode_example, example_encoder, with_label
+from tfshards.prep.planning.plan import label_counts
+from tfshards.prep.records.example import example_encoder, with_label
 from tfshards.prep.rewriting import origin as origin_module
-from tfshards.prep.rewriting.layout import label_counts
 from tfshards.prep.rewriting.relabel import new_labels
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.example import decode_example
 
 from .derived import build_arrays, build_images, build_quietly, build_table, quiet, records, write_images
 
@@ -51,11 +50,10 @@ def values(root: Path) -> dict[str, list[dict[str, object]]]:
 
 
 @pytest.mark.parametrize("name", ["images", "compressed"])
-def test_only_the_labels_change(name, origins, tmp_path):
+def test_only_the_labels_change(name, origins, tmp_path, log):
     root = Path(shutil.copytree(origins[name], tmp_path / "pets"))
     before, held = read_manifest(root), values(root)
     cats = [os.fsdecode(one["key"][0]) for one in held["train"] if one["label"] == [0]][:3]
-    log: list[str] = []
     made = relabel(root, {**dict.fromkeys(cats, "dog"), "dog/001.png": "dog"}, log=log.append)
     assert read_manifest(root) == made
     assert verify(root, deep=True, decode=True)
@@ -82,10 +80,9 @@ def test_only_the_labels_change(name, origins, tmp_path):
     assert {os.fsdecode(batch[0].numpy()[0]) for batch in dogs} >= {*cats}
 
 
-def test_a_second_call_does_nothing_and_edits_add_up(pets, contents):
+def test_a_second_call_does_nothing_and_edits_add_up(pets, contents, log):
     made = relabel(pets, {"cat/000.png": "dog"}, log=quiet)
     after = contents(pets)
-    log: list[str] = []
     assert relabel(pets, {"cat/000.png": "dog"}, log=log.append) == made
     assert contents(pets) == after
     assert "is up to date" in log[-1]
@@ -98,11 +95,10 @@ def test_a_second_call_does_nothing_and_edits_add_up(pets, contents):
     assert verify(pets, deep=True)
 
 
-def test_new_classes_follow_the_others(pets, tmp_path):
+def test_new_classes_follow_the_others(pets, tmp_path, log):
     wanted = {"cat/000.png": "emu", "cat/002.png": "bat"}
     with raises(InputError, "class-unknown", unknown="bat"):
         relabel(pets, wanted, log=quiet)
-    log: list[str] = []
     made = relabel(pets, wanted, new_classes=True, log=log.append)
     assert "new classes: 'bat', 'emu'" in log
     assert made.schema.class_names == ("cat", "dog", "bat", "emu")
@@ -125,17 +121,15 @@ def test_classes_without_names_are_numbers(origins, tmp_path):
     assert [*made.splits["train"].label_counts] == ["-5", "0", "1", "2", "9"]
     assert verify(root, deep=True)
     for label in ("cat", "07", str(1 << 63)):
-        with pytest.raises(
-            InputError, match=rf"the label '{label}' is not an integer of type int64, but the"
-        ):
+        message = rf"the label '{label}' is not an integer of type int64, but the"
+        with pytest.raises(InputError, match=message):
             relabel(root, {"3": label}, new_classes=True, log=quiet)
 
 
-def test_unknown_keys_and_datasets_without_classes_are_refused(pets, tmp_path):
+def test_unknown_keys_and_datasets_without_classes_are_refused(pets, tmp_path, log):
     wanted = {"cat/000.png": "dog", "cat/nobody.png": "dog"}
     with raises(InputError, "keys-unknown"):
         relabel(pets, wanted, log=quiet)
-    log: list[str] = []
     assert relabel(pets, wanted, skip_unknown=True, log=log.append).options["relabeled"] == 1
     assert log[0] == f"warning: 1 of 2 keys not in {pets}, such as 'cat/nobody.png'"
     build_table(tmp_path)
@@ -237,13 +231,12 @@ def test_a_split_with_an_example_of_no_class_has_no_counts():
     assert label_counts(None, plain) == {}
 
 
-def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path):
+def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):
     photos, root = write_images(tmp_path / "p", range(8)), tmp_path / "d"
     build_quietly(ImageFolder(photos), root)
     relabel(root, {"cat/000.png": "dog"}, log=quiet)
     # with the contents compared as well, also in a dataset that is derived from the relabeled one
     reshard(root, tmp_path / "again", shards=2, log=quiet)
-    log: list[str] = []
     for folder, checksum in ((root, False), (tmp_path / "again", True)):
         append(photos, folder, engine="local", checksum=checksum, log=log.append)
         assert log[-1] == f"{folder} is up to date: none of the 8 inputs is new, and none has changed"

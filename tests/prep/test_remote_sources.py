@@ -20,24 +20,11 @@ from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reader import NUM_REQUESTS
 
-server, bucket = conftest.server, conftest.bucket
+server, bucket, upload = conftest.server, conftest.bucket, conftest.upload
 
 GRAY = io.BytesIO()
 Image.new("L", (4, 4), 2).save(GRAY, "PNG")
 OPTIONS = Options(max_rejected=0.5)
-
-
-@pytest.fixture
-def upload(bucket):
-    """Copy a folder into the bucket, and return its URL."""
-
-    def run(folder, prefix="data"):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                put(bucket, f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
-        return f"{bucket.url}/{prefix}"
-
-    return run
 
 
 def put(bucket, key, data):
@@ -76,9 +63,7 @@ def check_same(local, remote, tmp_path, contents):
     one, two = contents(tmp_path / "local"), contents(tmp_path / "remote")
     assert one.keys() == two.keys()
     # times of files, by which a later build knows what to compare
-    assert {name for name in one if one[name] != two[name]} <= {
-        name for name in one if name.startswith("out/inputs-")
-    }
+    assert {n for n in one if one[n] != two[n]} <= {name for name in one if name.startswith("out/inputs-")}
     return logs
 
 
@@ -95,20 +80,21 @@ def check_same(local, remote, tmp_path, contents):
         ),
         (
             {f"a/{n}.png": 5 * n for n in range(9)} | {f"m/a/{n}.PNG": GRAY.getvalue() for n in range(9)},
-            {"mask_dir": "m"},
+            {"mask_dir": "m", "as_is": True},
         ),
         (
             {f"{c}/{n}.png": n for n in range(9) for c in "ab"}
             | {".hidden/x.png": 1, "a/.x.png": 2, "a/__MACOSX/1.png": 3},
             {"include": ["**/[0-6].png"], "class_names": ["b", "a"]},
         ),
-        ({f"é ü/{name}.png": n for n, name in enumerate(["50%", "%41", "a+b", "a#b", "a?b", "&", "😀"])}, {}),
+        (
+            {f"é ü/{name}.png": n for n, name in enumerate(["50%", "%41", "a+b", "a#b", "a?b", "&", "😀"])},
+            {"as_is": True},
+        ),
     ],
     ids=["classes", "flat", "splits", "masks", "mask_dir", "patterns", "odd"],
 )
-def test_a_folder_of_objects_gives_the_dataset_of_its_copy(
-    files, options, image_folder, upload, tmp_path, contents
-):
+def test_objects_give_the_dataset_of_their_copy(files, options, image_folder, upload, tmp_path, contents):
     folder = image_folder(files)
     logs = check_same(
         ImageFolder(folder, **options), ImageFolder(upload(folder), **options), tmp_path, contents
@@ -144,17 +130,13 @@ def test_throttled_requests_are_repeated(image_folder, proxied, tmp_path, quiet_
 def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quiet_build):
     for key in ("data/", "data/cat/", "data/empty/", "data/.git/", "data/cat/note", "data/cat/a.png/b.png"):
         put(bucket, key, b"")
-    for key in (
-        "data/cat//x.png",
-        "data/cat/./y.png",
-        "data/../z.png",
-        "data/cat/\x01.png",
-        "database/1.png",
-    ):
+    for key in ("data/cat//x.png", "data/cat/./y.png", "data/../z.png", "data/cat/\x01.png", "data2/1.png"):
         put(bucket, key, GRAY.getvalue())
     for key in ("data/cat/1.png", "data/cat/z.png"):
         put(bucket, key, GRAY.getvalue())
-    manifest = quiet_build(ImageFolder(f"{bucket.url}/data"), tmp_path / "out", shards=1, options=OPTIONS)
+    manifest = quiet_build(
+        ImageFolder(f"{bucket.url}/data", as_is=True), tmp_path / "out", shards=1, options=OPTIONS
+    )
     assert manifest.totals.reasons["skipped"] == {"hidden": 1, "not an image": 2, "unusable key": 4}
     assert manifest.totals.reasons["rejected"] == {"empty": 1}
     assert manifest.totals.accepted == 2
@@ -207,10 +189,7 @@ def test_an_empty_bucket_exists(bucket):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda url: ImageFolder(f"{url}/nothing").listing(),
-            fault("folder-problem", problem="does not exist"),
-        ),
+        (lambda url: ImageFolder(f"{url}/none").listing(), fault("folder-problem", problem="does not exist")),
         (
             lambda url: ImageFolder(f"{url}/data/1.png").listing(),
             fault("folder-problem", problem="is not a folder"),
@@ -313,3 +292,10 @@ def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_
     folder = image_folder({f"{n}.png": n for n in range(40)})
     check_same(ImageFolder(folder), ImageFolder(upload(folder)), tmp_path, contents)
     assert room_is_free()
+
+
+def test_a_known_layout_is_refused_without_a_further_request(image_folder, proxied):
+    url, proxy = proxied(image_folder({"annotations/instances_val2017.json": b"", "val2017/1.png": 1}))
+    with raises(InputError, "layout-known", name="COCO", root=url):
+        ImageFolder(url).listing()
+    assert [request.kind for request in proxy.requests] == ["list"]

@@ -11,7 +11,7 @@ from tfshards.prep import ColumnRoles, Options, Table, build, verify
 from tfshards.prep.sources.tables import images as remote_images
 from tfshards.schemas import InputError, OptionsError
 
-server, bucket = conftest.server, conftest.bucket
+server, bucket, upload = conftest.server, conftest.bucket, conftest.upload
 OPTIONS = Options(max_rejected=0.9)
 
 
@@ -19,20 +19,6 @@ OPTIONS = Options(max_rejected=0.9)
 def photos(image_folder):
     """A folder of images."""
     return image_folder({f"sub/{number}.png": number for number in range(12)})
-
-
-@pytest.fixture
-def upload(bucket):
-    """Copy a folder into the bucket, and return its URL."""
-
-    def run(folder, prefix="data"):
-        store = bucket.store()
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                store.put(f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
-        return f"{bucket.url}/{prefix}"
-
-    return run
 
 
 def check_same(local, remote, tmp_path, contents):
@@ -55,17 +41,13 @@ def test_a_table_in_a_store_gives_the_dataset_of_its_copy(name, photos, upload, 
     if name.endswith("parquet"):
         write_parquet(path, columns)
     else:
-        write_jsonl(
-            path, [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        )
+        write_jsonl(path, [dict(zip(columns, r, strict=True)) for r in zip(*columns.values(), strict=True)])
     url = upload(photos)
     whole = name.startswith("metadata")
     check_same(Table(photos if whole else path), Table(url if whole else f"{url}/{name}"), tmp_path, contents)
 
 
-def test_of_a_folder_of_many_other_objects_only_the_wanted_ones_are_asked_for(
-    photos, upload, tmp_path, contents, monkeypatch
-):
+def test_only_the_wanted_objects_of_a_folder_are_asked_for(photos, upload, tmp_path, contents, monkeypatch):
     monkeypatch.setattr(remote_images, "_LEAST_LISTED", 3)
     monkeypatch.setattr(remote_images, "_LISTED_PER_IMAGE", 0)
     rows = [f"{name},{'ab'[number % 2]}" for number, name in enumerate(NAMES)]
@@ -172,6 +154,4 @@ def test_values_without_a_suffix_are_images_if_they_start_like_one(photos, uploa
     assert found.schema["x"].kind == "image"
     others = ["text", "missing", "../plain", "\x7f", "x" * 2000, f"{root}/plain"]
     with raises(InputError, "column-names-no-images", num_missing=len(others), num_samples=len(others) + 1):
-        Table(write_text(table, "x,n", "plain,1", *(f"{each},1" for each in others)), root=root).stage(
-            tmp_path
-        )
+        Table(write_text(table, "x,n", "plain,1", *(f"{e},1" for e in others)), root=root).stage(tmp_path)

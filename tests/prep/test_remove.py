@@ -1,7 +1,5 @@
 """remove: the next generation of a dataset lacks some examples; all others stay as they are."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -14,53 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.errors import raises
-from tfshards.prep import (
-    AdoptOptions,
-    Arrays,
-    ImageFolder,
-    Options,
-    adopt,
-    append,
-    merge,
-    prune,
-    remove,
-    repair,
-    reshard,
-    verify,
-)
+from tfshards import prep, schemas
+from tfshards.prep import Arrays, ImageFolder, Options, adopt, append, merge, prune, remove, repair, verify
 from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.cli.main import main
-from tfshards.prep.records.example import decode_key
 from tfshards.prep.records.frames import read_records
 from tfshards.prep.rewriting.keys import are_removed
 from tfshards.prep.rewriting.layout import SplitLayout, kept_layout
 from tfshards.prep.rewriting.origin import Origin, open_origin
 from tfshards.prep.sources.keys import hash_key
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import (
-    BuildError,
-    Feature,
-    InputError,
-    Manifest,
-    OptionsError,
-    Schema,
-    Shard,
-    Split,
-    Totals,
-    read_manifest,
-)
+from tfshards.schemas import BuildError, InputError, Manifest, Schema, Shard, Split, Totals, read_manifest
+from tfshards.schemas.example import decode_key
 from tfshards.schemas.manifest_file import write_manifest
 
-from .derived import (
-    BUILDS,
-    build_arrays,
-    build_each,
-    build_quietly,
-    quiet,
-    records,
-    repeat_a_record,
-    write_images,
-)
+from . import derived
+from .derived import BUILDS, build_arrays, build_each, build_quietly, quiet, records, write_images
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +44,7 @@ def photos(origins, tmp_path) -> Path:
 
 def keys(root: Path) -> dict[str, list[str]]:
     """Return the keys of each split, in order."""
-    return {
-        split: [os.fsdecode(decode_key(data) or b"") for data in held]
-        for split, held in records(root).items()
-    }
+    return {split: [os.fsdecode(decode_key(d) or b"") for d in held] for split, held in records(root).items()}
 
 
 def sizes(manifest: Manifest) -> dict[str, list[int]]:
@@ -89,9 +53,7 @@ def sizes(manifest: Manifest) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("kind", BUILDS)
-def test_the_other_examples_keep_their_bytes_and_the_shards_stay_balanced(
-    kind, compression, origins, tmp_path
-):
+def test_other_examples_keep_their_bytes_and_the_shards_stay_balanced(kind, compression, origins, tmp_path):
     root = Path(shutil.copytree(origins[kind, compression] / "old", tmp_path / "old"))
     before, held = read_manifest(root), records(root)
     gone = {split: found[1::7] for split, found in held.items()}
@@ -114,11 +76,10 @@ def test_the_other_examples_keep_their_bytes_and_the_shards_stay_balanced(
     assert not any((root / shard.path).exists() for shard in before.shards)
 
 
-def test_only_the_shards_concerned_are_written(photos):
+def test_only_the_shards_concerned_are_written(photos, log):
     root = photos / "old"
     before, held = read_manifest(root), keys(root)
     assert sizes(before)["train"] == [15, 14, 14]
-    log: list[str] = []
     made = remove(root, held["train"][3:4], log=log.append)
     assert sizes(made)["train"] == [14, 14, 14]
     assert log[1] == "train: writing 1 of 3 shards, 14 examples per shard"
@@ -130,13 +91,12 @@ def test_only_the_shards_concerned_are_written(photos):
     assert made.splits["val"].label_counts == before.splits["val"].label_counts
 
 
-def test_examples_move_only_if_the_shards_would_be_uneven(photos):
+def test_examples_move_only_if_the_shards_would_be_uneven(photos, log):
     root = photos / "old"
     before, held = read_manifest(root), keys(root)
     count = sizes(before)["train"][1]
     start = sizes(before)["train"][0]
     gone = held["train"][start : start + 5]
-    log: list[str] = []
     made = remove(root, gone, log=log.append)
     found = sizes(made)["train"]
     assert max(found) - min(found) <= 1
@@ -150,7 +110,7 @@ def test_examples_move_only_if_the_shards_would_be_uneven(photos):
     assert now[: count - 5] == held["train"][start + 5 : start + count]
 
 
-def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path):
+def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     pictures = write_images(tmp_path / "photos", range(20))
     shutil.copy(pictures / "cat" / "004.png", pictures / "dog" / "twin.png")
     (pictures / "dog" / "broken-of-jane.png").write_bytes(b"no image")
@@ -168,7 +128,6 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path):
         if (folder / name).exists() and "broken" not in name
     ]
     assert len(images) == 3
-    log: list[str] = []
     made = remove(root, names, log=log.append)
     assert log[0] == (f"removing 3 examples and 2 rejected inputs from {root}")
     assert made.totals.rejected == 0
@@ -204,11 +163,10 @@ def everything(root: Path) -> bytes:
     return b"\n".join(parts)
 
 
-def test_append_takes_new_inputs_but_no_removed_ones_also_after_reshard_and_merge(photos, tmp_path):
+def test_append_takes_new_inputs_but_no_removed_ones_also_after_reshard_and_merge(photos, tmp_path, log):
     root = photos / "old"
     remove(root, ["cat/000.png", "dog/001.png"], log=quiet)
     write_images(photos / "photos", range(60, 64))
-    log: list[str] = []
     made = append(photos / "photos", root, engine="local", log=log.append)
     assert made.num_examples == 58 + 4
     assert f"leaving out 2 inputs removed from {root}, such as 'cat/000.png'" in log
@@ -224,7 +182,7 @@ def test_append_takes_new_inputs_but_no_removed_ones_also_after_reshard_and_merg
     # a third one has the same origin as the second
     last = remove(root, ["cat/062.png"], log=quiet)
     assert last.options["origin"] == again.options["origin"]
-    reshard(root, root, shards=2, overwrite=True, log=quiet)
+    prep.reshard(root, root, shards=2, overwrite=True, log=quiet)
     assert append(photos / "photos", root, engine="local", log=quiet).num_examples == 60
 
 
@@ -241,7 +199,7 @@ def test_removed_keys_are_known_after_the_splits_were_put_before_the_keys(tmp_pa
     assert are_removed([b"train/cat/000.png", b"train/dog/001.png"], made.made).tolist() == [True, True]
 
 
-def test_rows_of_arrays_are_removed_by_their_numbers_and_new_rows_appended(tmp_path):
+def test_rows_of_arrays_are_removed_by_their_numbers_and_new_rows_appended(tmp_path, log):
     build_arrays(tmp_path)
     root = tmp_path / "old"
     made = remove(root, ["0", "17", "100"], log=quiet)
@@ -251,7 +209,6 @@ def test_rows_of_arrays_are_removed_by_their_numbers_and_new_rows_appended(tmp_p
     assert sorted(map(int, inputs.keys)) == sorted({*range(101)} - {0, 17, 100})
     x = np.random.default_rng(0).integers(0, 256, (101, 40), dtype=np.uint8)
     grown = Arrays({"x": np.concatenate([x, x[:2]]), "label": np.arange(103) % 3})
-    log: list[str] = []
     assert append(grown, root, engine="local", log=log.append).num_examples == 100
     assert f"leaving out 3 inputs removed from {root}, such as '0'" in log
     assert verify(root, deep=True)
@@ -296,14 +253,13 @@ def test_an_edited_dataset_is_read_verified_repaired_reported_and_derived_from(p
     assert repr(made).startswith(f"old, build {made.build_id}")
 
 
-def test_unknown_keys_are_refused_or_skipped_and_repeated_calls_do_nothing(photos, contents):
+def test_unknown_keys_are_refused_or_skipped_and_repeated_calls_do_nothing(photos, contents, log):
     root = photos / "old"
     before = contents(root)
     wanted = ["cat/000.png", "cat/zero.png", "x"]
     with pytest.raises(InputError, match=r"2 of 3 keys not in .*old, such as 'cat/zero.png'; correct the"):
         remove(root, wanted, log=quiet)
     assert contents(root) == before
-    log: list[str] = []
     assert remove(root, wanted, skip_unknown=True, dry_run=True, log=log.append) == read_manifest(root)
     assert contents(root) == before
     assert log[0] == f"warning: 2 of 3 keys not in {root}, such as 'cat/zero.png'"
@@ -321,13 +277,12 @@ def test_unknown_keys_are_refused_or_skipped_and_repeated_calls_do_nothing(photo
     assert log[-1] == "nothing to do"
 
 
-def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(photos):
+def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(photos, log):
     root = photos / "old"
     held = keys(root)
     with raises(InputError, "remove-whole-split", num_examples=5, name="test"):
         remove(root, held["test"], log=quiet)
     cats = [key for key in held["val"] if key.startswith("cat/")]
-    log: list[str] = []
     made = remove(root, cats, log=log.append)
     assert "warning: the split 'val' will have no examples of the classes 'cat'" in log
     assert made.schema.class_names == ("cat", "dog")
@@ -341,7 +296,7 @@ def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(photo
 
 @pytest.mark.parametrize("wanted", [[], b"cat/000.png", [7], 7])
 def test_keys_that_are_none_are_refused(photos, wanted):
-    with pytest.raises(OptionsError, match=r"keys="):
+    with pytest.raises(schemas.OptionsError, match=r"keys="):
         remove(photos / "old", wanted, log=quiet)
 
 
@@ -355,7 +310,7 @@ def test_datasets_that_cannot_be_edited_are_refused(photos, tmp_path):
     adopted.mkdir()
     shard = read_manifest(photos / "old").splits["train"].shards[0]
     shutil.copy(photos / "old" / shard.path, adopted / "a.tfrecord")
-    adopt(adopted, AdoptOptions(splits={"train": "a*"}))
+    adopt(adopted, prep.AdoptOptions(splits={"train": "a*"}))
     with raises(InputError, "edit-of-foreign-records"):
         remove(adopted, ["cat/000.png"], log=quiet)
     keyless = tmp_path / "keyless"
@@ -369,7 +324,7 @@ def test_datasets_that_cannot_be_edited_are_refused(photos, tmp_path):
 def test_a_dataset_with_another_content_than_its_digests_is_not_edited(tmp_path):
     build_arrays(tmp_path)
     shard = tmp_path / "old" / read_manifest(tmp_path / "old").shards[1].path
-    repeat_a_record(shard)
+    derived.repeat_a_record(shard)
     held = [os.fsdecode(decode_key(data) or b"") for _, data in read_records(shard, "none")]
     one = next(key for key in held if held.count(key) == 1)
     with raises(BuildError, "copies-differ", name="train"):
@@ -413,24 +368,14 @@ def test_a_missing_index_of_another_shard_ends_the_call(photos):
     assert read_manifest(root) == manifest
 
 
-SCHEMA = Schema((Feature("x", "int", "int64"),))
+SCHEMA = Schema((schemas.Feature("x", "int", "int64"),))
 
 
 def layout_of(sizes: list[int], is_removed: np.ndarray, *, is_balanced: bool) -> SplitLayout:
-    digest = f"sha256:{64 * '0'}"
+    digest, zero = f"sha256:{64 * '0'}", 16 * "0"
     shards = [
-        Shard(
-            f"d-train-0123abcd.tfrecord-{index:05d}",
-            size,
-            16 * size,
-            16 * size,
-            digest,
-            digest,
-            16 * "0",
-            16 * "0",
-            "",
-        )
-        for index, size in enumerate(sizes)
+        Shard(f"d-train-0123abcd.tfrecord-{i:05d}", s, 16 * s, 16 * s, digest, digest, zero, zero, "")
+        for i, s in enumerate(sizes)
     ]
     manifest = Manifest("d", "0123abcd", SCHEMA, {"train": Split(tuple(shards))}, Totals(0, 0))
     origin = Origin(Path("d"), manifest)

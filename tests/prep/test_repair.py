@@ -1,11 +1,7 @@
 """Damaged files of a dataset are rebuilt from its source, and no other file is changed."""
 
-from __future__ import annotations
-
-import io
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.errors import raises
+from tests.pictures import image_file
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, repair, verify
 from tfshards.prep.building.restore import restored_options
 from tfshards.prep.cli.main import main
@@ -23,6 +20,8 @@ from tfshards.schemas import FormatError, InputError, OptionsError, read_manifes
 from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.option import recorded_values
+
+from .derived import flip
 
 STAMP = 1_600_000_000 * 10**9
 
@@ -56,15 +55,6 @@ def rejects_file(root: Path) -> Path:
     return root / f"rejected-{read_manifest(root).build_id}.jsonl"
 
 
-def flip(path: Path, place: int = 30) -> Path:
-    """Replace a file with a copy in which a bit is flipped, as a damaged copy would be."""
-    data = bytearray(path.read_bytes())
-    data[place] ^= 1
-    path.unlink()
-    path.write_bytes(data)
-    return path
-
-
 def states(root: Path) -> dict[str, tuple[int, int]]:
     found = {path.relative_to(root).as_posix(): path.stat() for path in root.rglob("*") if path.is_file()}
     return {name: (status.st_ino, status.st_mtime_ns) for name, status in found.items()}
@@ -80,16 +70,16 @@ def states(root: Path) -> dict[str, tuple[int, int]]:
         lambda root: [flip(index_file(root), 0), flip(rejects_file(root)), flip(shard_path(root, 2))],
     ],
 )
-def test_damaged_files_are_rebuilt_and_no_others_are_touched(damage, dataset, photos, contents):
+def test_damaged_files_are_rebuilt_and_no_others_are_touched(damage, dataset, photos, contents, log):
+    log.clear()
     before, whole = contents(dataset), states(dataset)
     damaged = {path.relative_to(dataset).as_posix() for path in damage(dataset)}
     if shard_path(dataset, 3).name in damaged:
         # a shard that is missing
         shard_path(dataset, 3).unlink()
-    logged: list[str] = []
-    made = repair(dataset, photos, log=logged.append)
+    made = repair(dataset, photos, log=log.append)
     assert {problem.place for problem in made.found} == set(made.repaired) == damaged
-    assert logged == [f"{path}: rebuilt" for path in made.repaired]
+    assert log == [f"{path}: rebuilt" for path in made.repaired]
     assert made.left == verify(dataset, deep=True, decode=True).problems == ()
     assert contents(dataset) == before
     now = states(dataset)
@@ -116,9 +106,7 @@ def test_rebuilding_an_index_or_labels_needs_no_source(dataset, contents):
 @pytest.mark.parametrize(
     ("digest", "path_of"), [("index_digest", index_path), ("labels_digest", labels_path)]
 )
-def test_an_intact_file_is_not_changed_if_its_digest_in_the_manifest_is_wrong(
-    digest, path_of, dataset, contents
-):
+def test_an_intact_file_is_not_changed_if_its_listed_digest_is_wrong(digest, path_of, dataset, contents):
     manifest = read_manifest(dataset)
     train = manifest.splits["train"]
     other = replace(train.shards[0], **{digest: "sha256:" + "0" * 64})
@@ -155,7 +143,7 @@ BUILDS = {
 }
 
 
-@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS.keys())
+@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS)
 def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     options = replace(options, max_rejected="50%")
@@ -224,7 +212,7 @@ def test_inputs_may_be_any_kind_of_path(kind, array_files, photos, dataset, tmp_
     assert repair(dataset, kind(photos)).left == ()
 
 
-def make_table(image_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path, Path]:
+def make_table(image_folder, tmp_path: Path) -> tuple[Path, Path]:
     """A table with two images per row in another folder, classes, splits, and a column to drop."""
     images = image_folder({f"{number}.png": number for number in range(12)}, "images")
     rows = ["file_name,depth,color,part,noise,size"]
@@ -263,7 +251,7 @@ def test_a_table_without_images_needs_no_folder(tmp_path, contents, capsys):
     capsys.readouterr()
 
 
-def refused(root: Path, source: object, match: str, contents: Callable[[Path], dict[str, bytes]]) -> None:
+def refused(root: Path, source: object, match: str, contents) -> None:
     """Assert that the repair is refused and changes nothing."""
     before = contents(root)
     with pytest.raises(InputError, match=match):
@@ -299,14 +287,10 @@ def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, ph
 
 def plain_png(gray: int) -> bytes:
     """Return an image whose size in bytes does not depend on its content."""
-    file = io.BytesIO()
-    Image.new("L", (4, 4), gray).save(file, "PNG", compress_level=0)
-    return file.getvalue()
+    return image_file(Image.new("L", (4, 4), gray), "PNG", compress_level=0)
 
 
-def test_inputs_with_other_content_but_the_same_size_and_time_are_refused(
-    image_folder, tmp_path, quiet_build, contents
-):
+def test_other_inputs_of_the_same_size_and_time_are_refused(image_folder, tmp_path, quiet_build, contents):
     root = image_folder({f"{number}.png": plain_png(number) for number in range(4)})
     out = tmp_path / "out"
     quiet_build(ImageFolder(root), out, shards=1)
@@ -338,10 +322,7 @@ def test_other_rejects_are_refused(dataset, photos, contents):
 
 def test_a_derived_dataset_is_refused(dataset, photos, contents):
     flip(shard_path(dataset))
-    for options, how in (
-        ({}, "does not record how it was made"),
-        ({"source": "merge"}, "was made by merge"),
-    ):
+    for options, how in (({}, "does not record how it was made"), ({"source": "merge"}, "was made by merge")):
         write_manifest(replace(read_manifest(dataset), options=options), dataset)
         refused(dataset, photos, f"'out' {how}; only shards of a dataset that one build made", contents)
     index_file(dataset, 1).unlink()
@@ -409,9 +390,7 @@ def test_the_sources_may_come_before_the_dataset(array_files, tmp_path, quiet_bu
 
 
 def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp_path, quiet_build):
-    root = image_folder(
-        {f"{split}/a/{number}.png": number for split in ("train", "test") for number in range(3)}
-    )
+    root = image_folder({f"{split}/a/{n}.png": n for split in ("train", "test") for n in range(3)})
     flat = image_folder({f"a/{number}.png": number for number in range(3)}, name="flat")
     out = tmp_path / "out"
     quiet_build(ImageFolder(root), out)

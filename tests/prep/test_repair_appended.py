@@ -1,9 +1,6 @@
 """Shards of a dataset that was appended to are rebuilt, from the grown source and from each of its parts."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,18 +8,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import (
-    Arrays,
-    ColumnRoles,
-    ImageFolder,
-    Options,
-    Table,
-    append,
-    build,
-    repair,
-    reshard,
-    verify,
-)
+from tfshards import prep
+from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, repair, reshard, verify
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, read_manifest
@@ -59,10 +46,10 @@ def arrays(folder: Path, count: int) -> tuple[Source, list[str]]:
 def split_table(folder: Path, count: int) -> tuple[Source, list[str]]:
     rows = [f"{'a' * n},{('train', 'val')[n % 3 == 0]}" for n in range(count)]
     write(folder / "t.csv", "\n".join(["text,part", *rows]).encode())
-    return Table(folder / "t.csv", columns=ColumnRoles(split="part")), [str(folder / "t.csv")]
+    return Table(folder / "t.csv", columns=prep.ColumnRoles(split="part")), [str(folder / "t.csv")]
 
 
-KINDS: dict[str, tuple[Callable[[Path, int], tuple[Source, list[str]]], Options]] = {
+KINDS = {
     "images": (images, Options(splits=SPLIT, stratify=True, max_rejected=1)),
     "images by size": (images, Options(balance="bytes", max_rejected=1)),
     "arrays in groups": (arrays, Options(splits=SPLIT, group_by="who", compression="gzip")),

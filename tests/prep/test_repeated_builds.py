@@ -1,7 +1,5 @@
 """``build --from DATASET`` writes the same bytes as the build of that dataset, from the same source."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -36,7 +34,7 @@ def run(*arguments):
     assert cli.main([*arguments]) == 0, arguments
 
 
-@pytest.mark.parametrize("options", OF_IMAGES.values(), ids=OF_IMAGES.keys())
+@pytest.mark.parametrize("options", OF_IMAGES.values(), ids=OF_IMAGES)
 def test_a_folder_of_images_is_built_again(options, small_folder, contents, capsys):
     run("build", "images", "photos", "data/pets", *options.split())
     capsys.readouterr()
@@ -75,13 +73,8 @@ def test_the_builds_of_a_recipe_are_repeated(question, contents):
 
 def test_a_table_without_a_column_and_with_named_roles_is_repeated(small_folder, contents):
     rows = [
-        {
-            "picture": f"{path.parent.name}/{path.name}",
-            "kind": path.parent.name,
-            "note": "x",
-            "fold": "ab"[n % 2],
-        }
-        for n, path in enumerate(sorted(small_folder.glob("*/*.png")))
+        {"picture": f"{p.parent.name}/{p.name}", "kind": p.parent.name, "note": "x", "fold": "ab"[n % 2]}
+        for n, p in enumerate(sorted(small_folder.glob("*/*.png")))
     ]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     roles = "--image picture --label kind --split-column fold --drop note --root photos"

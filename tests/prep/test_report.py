@@ -1,7 +1,5 @@
 """The page that ``report`` writes: its numbers, its escaping, its pictures, and equal bytes each time."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
@@ -16,6 +14,7 @@ import pytest
 from PIL import Image
 
 from tests.errors import raises
+from tests.pictures import image_file
 from tests.prep.pages import Parsed, parsed
 from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
 from tfshards.prep.cli.main import main
@@ -31,9 +30,7 @@ HOSTILE_KEY = f"train/{HOSTILE}/a\"'&<script>alert(2)<!--.png"
 
 def picture(number: int, size: tuple[int, int] = (60, 40), kind: str = "PNG", **options: object) -> bytes:
     coarse = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(file, kind, **options)
-    return file.getvalue()
+    return image_file(Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC), kind, **options)
 
 
 def write(root: Path, files: dict[str, bytes]) -> Path:
@@ -71,13 +68,8 @@ def built(tmp_path_factory) -> Built:
     files["train/cat/.hidden"] = b""
     source = write(folder / "photos", files)
     options = Options(max_rejected=0.5)
-    manifest = build(
-        ImageFolder(source),
-        folder / "pets",
-        shards={"train": 3, "val": 1},
-        options=options,
-        log=lambda _: None,
-    )
+    shards = {"train": 3, "val": 1}
+    manifest = build(ImageFolder(source), folder / "pets", shards=shards, options=options, log=lambda _: None)
     return Built(source, folder / "pets", manifest)
 
 

@@ -1,7 +1,5 @@
 """The charts of a report, and its contact sheet as a picture."""
 
-from __future__ import annotations
-
 import io
 import re
 from xml.etree import ElementTree
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.pictures import image_file
 from tfshards.prep.imaging.stored import encoded_small, thumbnail
 from tfshards.prep.reporting.cards import contact_sheet
 from tfshards.prep.reporting.charts import bars_chart, histogram, size_unit
@@ -76,7 +75,6 @@ def test_a_contact_sheet_has_a_row_for_each_class_and_room_for_missing_pictures(
 
 
 def test_a_bomb_is_not_decoded():
-    file = io.BytesIO()
-    Image.new("1", (9_500, 9_500)).save(file, "PNG")
+    file = image_file(Image.new("1", (9_500, 9_500)))
     with pytest.raises(ValueError, match="9500 x 9500 pixels; at most 89000000"):
-        thumbnail(file.getvalue(), 64)
+        thumbnail(file, 64)

@@ -1,14 +1,11 @@
 """The page of ``report`` in a real Chromium: content, keyboard, narrow and wide."""
 
-from __future__ import annotations
-
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.chromium import PROGRAM, chromium
+from tests.pictures import image_file
 from tfshards.prep import ImageFolder, Options, ReportOptions, build, report
 
 pytestmark = [
@@ -27,24 +24,16 @@ def path(tmp_path_factory):
             for number in range(4):
                 inside = folder / "in" / split / name
                 inside.mkdir(parents=True, exist_ok=True)
-                coarse = np.random.default_rng(start + 9 * place + number).integers(
-                    0, 256, (5, 6, 3), np.uint8
-                )
-                image = Image.fromarray(coarse).resize((90, 60), Image.Resampling.BICUBIC)
+                soft = np.random.default_rng(start + 9 * place + number).integers(0, 256, (5, 6, 3), np.uint8)
+                image = Image.fromarray(soft).resize((90, 60), Image.Resampling.BICUBIC)
                 image.save(inside / f"{number}.png")
-    data = io.BytesIO()
-    image.save(data, "PNG")
+    data = image_file(image)
     (folder / "in/val/cat/same.png").write_bytes((folder / "in/train/cat/0.png").read_bytes())
-    (folder / "in/train/dog/cut.png").write_bytes(data.getvalue()[:-500])
+    (folder / "in/train/dog/cut.png").write_bytes(data[:-500])
     (folder / "in/train/dog/empty.png").write_bytes(b"")
     options = Options(max_rejected=0.5)
-    build(
-        ImageFolder(folder / "in"),
-        folder / "pets",
-        shards={"train": 6, "val": 2},
-        options=options,
-        log=lambda _: None,
-    )
+    shards = {"train": 6, "val": 2}
+    build(ImageFolder(folder / "in"), folder / "pets", shards=shards, options=options, log=lambda _: None)
     report(folder / "pets", folder / "pets.html", options=ReportOptions(source=folder / "in"))
     return folder / "pets.html"
 

@@ -1,8 +1,5 @@
 """Masks and boxes that a report draws, what the numbers of boxes mean, and the records it chooses."""
 
-from __future__ import annotations
-
-import io
 import json
 from dataclasses import replace
 
@@ -10,26 +7,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.pictures import image_file as encoded
 from tests.prep.pages import parsed
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ReportOptions, Table, build, report
-from tfshards.prep.imaging.stored import (
-    draw_boxes,
-    draw_mask,
-    thumbnail,
-    thumbnail_of_pixels,
-)
-from tfshards.prep.reporting.boxes import DrawnBoxes, boxes_of
+from tfshards.prep.imaging.stored import draw_boxes, draw_mask, draw_points, thumbnail, thumbnail_of
 from tfshards.prep.reporting.catalog import read_catalog
+from tfshards.prep.reporting.glimpse import DrawnBoxes, DrawnPoints, boxes_of
 from tfshards.schemas import Feature, Schema, read_manifest
+from tfshards.schemas.coordinates import Coordinates
 
 IMAGE = Feature("image", "image", "uint8", (None, None, 3))
 BOXES = Feature("objects/bbox", "float", "float32", (None, 4))
-
-
-def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +54,24 @@ def test_an_example_is_located_by_its_number_in_the_split(numbers):
 @pytest.mark.parametrize(
     ("reason", "form", "given", "expected"),
     [
-        ("COCO defines it", "coco", None, ("xywh", False)),
-        ("YOLO defines it", "yolo", None, ("cxcywh", True)),
-        ("it is given", "coco", "xyxy", ("xyxy", None)),
-        ("nothing states it", None, None, (None, None)),
+        ("COCO defines it", "coco", None, "xywh"),
+        ("YOLO defines it", "yolo", None, "cxcywh-normalized"),
+        ("it is given", "coco", "xyxy", "xyxy"),
+        ("nothing states it", None, None, "None"),
     ],
 )
 def test_what_boxes_mean(numbers, reason, form, given, expected):
-    manifest = replace(read_manifest(numbers), schema=Schema((IMAGE, BOXES)), options={"form": form})
+    options = {"source": "table", "form": form}
+    manifest = replace(read_manifest(numbers), schema=Schema((IMAGE, BOXES)), options=options)
     found = boxes_of(manifest, given)
     assert found.feature == "objects/bbox"
-    assert (found.format, found.is_normalized) == expected, reason
+    assert str(found.format) == expected, reason
 
 
-def test_only_a_feature_that_is_named_so_holds_boxes(numbers):
+def test_only_a_feature_that_is_declared_or_named_so_holds_boxes(numbers):
+    declared = Feature("places", "float", "float32", (4,), "yxyx")
+    found = boxes_of(replace(read_manifest(numbers), schema=Schema((IMAGE, BOXES, declared))), None)
+    assert (found.feature, str(found.format)) == ("places", "yxyx")
     weights = Feature("weights", "float", "float32", (4,))
     assert boxes_of(replace(read_manifest(numbers), schema=Schema((IMAGE, weights))), None) is None
 
@@ -96,16 +88,25 @@ def test_only_a_feature_that_is_named_so_holds_boxes(numbers):
     ],
 )
 def test_each_format_gives_the_same_edges(order, is_share, box):
-    for known in (is_share, None):
-        boxes = DrawnBoxes("objects/bbox", None, order, known)
-        found = boxes.edges([*box, np.inf, 0, 1, 1], (100, 50))
-        assert found == ([pytest.approx((0.2, 0.2, 0.6, 0.4))], is_share)
+    boxes = DrawnBoxes("objects/bbox", None, Coordinates(order, is_share))
+    found = boxes.edges([*box, np.inf, 0, 1, 1], (100, 50))
+    assert found == ([pytest.approx((0.2, 0.2, 0.6, 0.4))], is_share)
 
 
 def test_boxes_are_drawn_at_their_edges():
     drawn = np.asarray(draw_boxes(Image.new("RGB", (101, 51)), [(0.2, 0.2, 0.6, 0.4), (9, 9, 1, 1)], [0, 1]))
     rows, columns = np.nonzero((drawn == (230, 159, 0)).all(axis=2))
     assert (columns.min(), columns.max(), rows.min(), rows.max()) == (20, 60, 10, 20)
+
+
+def test_keypoints_that_are_labeled_are_drawn_as_disks():
+    points = DrawnPoints("points", Coordinates("xyv")).shares([20, 10, 2, 80, 40, 0, 60, 30, 1], (100, 50))
+    assert points == [(0.2, 0.2), (0.6, 0.6)]
+    assert DrawnPoints("p", Coordinates("xy", True)).shares([0.5, 0.25, np.nan, 0], (9, 9)) == [(0.5, 0.25)]
+    drawn = np.asarray(draw_points(Image.new("RGB", (101, 51)), points))
+    rows, columns = np.nonzero((drawn == (230, 159, 0)).all(axis=2))
+    assert (columns.mean(), rows.mean()) == (pytest.approx(20, abs=0.5), pytest.approx(10, abs=0.5))
+    assert drawn[30, 60].any()
 
 
 def test_a_mask_colors_all_numbers_but_0():
@@ -135,7 +136,7 @@ def test_thumbnails_keep_the_aspect_and_enlarge_nothing():
     large = encoded(Image.new("RGB", (400, 200)), "JPEG")
     assert thumbnail(large, 96).size == (96, 48)
     assert thumbnail(encoded(Image.new("L", (5, 3))), 96).size == (5, 3)
-    assert thumbnail_of_pixels(np.zeros((200, 400, 1), np.uint8), 96).size == (96, 48)
+    assert thumbnail_of(Image.new("L", (400, 200)), 96).size == (96, 48)
     with pytest.raises(ValueError, match="is not a known image"):
         thumbnail(b"no image", 96)
     with pytest.raises(ValueError, match="truncated"):
@@ -200,3 +201,17 @@ def test_numbers_of_boxes_without_classes_are_captions(tmp_path):
     assert "boxes: 1" in text
     unknown = parsed(tmp_path / "None.html").section("marks").text
     assert "boxes 'boxes' are not drawn: --boxes states their format." in unknown
+
+
+def test_declared_keypoints_are_drawn_over_their_images(tmp_path):
+    for number in range(2):
+        Image.new("RGB", (90, 60)).save(tmp_path / f"{number}.png")
+    rows = [{"file_name": f"{number}.png", "points": [[20, 30, 2], [0, 0, 0]]} for number in range(2)]
+    (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    columns = ColumnRoles(keypoints={"points": "xyv"})
+    build(Table(tmp_path / "t.jsonl", columns=columns), tmp_path / "out", log=lambda _: None)
+    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
+    page = parsed(tmp_path / "page.html")
+    assert "keypoints 'points' as xyv." in page.section("marks").text
+    over, plain = page.all("img")[0], page.all("img")[-1]
+    assert over.attributes["src"] != plain.attributes["src"]

@@ -1,7 +1,5 @@
 """reshard: the same examples in other shards, for datasets of every kind and compression."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -18,19 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.durability.commands import identity
 from tests.errors import fault, raises
 from tests.tables import mostly_nightly
-from tfshards.prep import (
-    ImageFolder,
-    ShardCounts,
-    ShardOptions,
-    merge,
-    prune,
-    relabel,
-    remove,
-    reshard,
-    verify,
-)
+from tfshards import prep
+from tfshards.prep import ShardCounts, ShardOptions, merge, prune, relabel, remove, reshard, verify
 from tfshards.prep.building import commit as build_commit
 from tfshards.prep.building.commit import complete_left
 from tfshards.prep.building.output_state import up_to_date
@@ -44,37 +34,22 @@ from tfshards.prep.writing.area import AREA_NAME, BuildArea
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.build_area import create
-from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.manifest_file import write_manifest
 
-from .derived import (
-    BUILDS,
-    build_arrays,
-    build_each,
-    build_quietly,
-    in_no_order,
-    quiet,
-    records,
-    repeat_a_record,
-    write_images,
-)
+from . import derived
+from .derived import BUILDS, first_index, first_labels, first_shard, flip, in_no_order, quiet, records
 
 
 @pytest.fixture(scope="module")
 def origins(tmp_path_factory) -> dict[tuple[str, str], Path]:
     """A dataset of each kind and compression."""
-    return {made: folder / "old" for made, folder in build_each(tmp_path_factory).items()}
+    return {made: folder / "old" for made, folder in derived.build_each(tmp_path_factory).items()}
 
 
 @pytest.fixture
 def old(origins, tmp_path) -> Path:
     """A copy of the plain arrays that a test may damage: 101 examples in 3 shards."""
     return Path(shutil.copytree(origins["arrays", "none"], tmp_path / "old"))
-
-
-def identity(path: Path) -> tuple[int, int]:
-    """Return inode and time of a file, which change when it is written again."""
-    return path.stat().st_ino, path.stat().st_mtime_ns
 
 
 def counts(manifest: Manifest, split: str) -> list[int]:
@@ -159,7 +134,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("asked", "expected"), NUMBERS.values(), ids=NUMBERS.keys())
+@pytest.mark.parametrize(("asked", "expected"), NUMBERS.values(), ids=NUMBERS)
 def test_the_number_of_shards(asked, expected, old, tmp_path):
     made = reshard(old, tmp_path / "out", **asked, log=quiet)
     assert counts(made, "train") == expected
@@ -198,14 +173,13 @@ def test_a_split_without_examples_stays_empty(old, tmp_path):
         assert verify(tmp_path / balance, deep=True)
 
 
-def test_a_repeated_reshard_is_up_to_date(old, tmp_path):
-    logged: list[str] = []
+def test_a_repeated_reshard_is_up_to_date(old, tmp_path, log):
     out = tmp_path / "out"
-    made = reshard(old, out, shards=2, log=logged.append)
-    assert logged == ["starting reshard: 101 examples, writing 2 shards"]
+    made = reshard(old, out, shards=2, log=log.append)
+    assert log == ["starting reshard: 101 examples, writing 2 shards"]
     before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
-    assert reshard(old, out, shards=2, log=logged.append) == made
-    assert logged[1:] == [up_to_date(out, is_compared=False)]
+    assert reshard(old, out, shards=2, log=log.append) == made
+    assert log[1:] == [up_to_date(out, is_compared=False)]
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
 
 
@@ -218,7 +192,7 @@ WRONG_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS.keys())
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
 def test_invalid_options_are_refused(options, message):
     shards = options.get("shards")
     others = {name: value for name, value in options.items() if name != "shards"}
@@ -254,29 +228,15 @@ def test_an_output_that_cannot_be_a_dataset_is_refused(old, tmp_path):
         reshard(tmp_path, tmp_path / "out", log=quiet)
 
 
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
-def first_shard(root: Path) -> Path:
-    return root / read_manifest(root).shards[0].path
-
-
-def first_index(root: Path) -> Path:
-    return root / index_path(read_manifest(root).shards[0].path)
-
-
-def first_labels(root: Path) -> Path:
-    return root / labels_path(read_manifest(root).shards[0].path)
-
-
 DAMAGE = [
     (lambda root: flip(first_shard(root), 0), BuildError, "record 0 at byte 0: a checksum of its frame"),
     (lambda root: flip(first_shard(root), 200), BuildError, r"record 2 at byte \d+: a checksum of its frame"),
     (lambda root: flip(first_shard(root), -1), BuildError, r"record 33 at byte \d+: a checksum of its"),
-    (lambda root: repeat_a_record(first_shard(root)), BuildError, r"^split 'train': 101 examples with dig"),
+    (
+        lambda root: derived.repeat_a_record(first_shard(root)),
+        BuildError,
+        r"^split 'train': 101 examples with dig",
+    ),
     (lambda root: os.truncate(first_shard(root), 100), InputError, r"old-train-\w{8}.*00003: has 100 bytes"),
     (lambda root: first_index(root).unlink(), InputError, r"index/old-.*\.idx: cannot be read: No such"),
     (lambda root: flip(first_index(root), 0), InputError, r"old is damaged: index/old-.*\.idx: line 1: is "),
@@ -295,7 +255,7 @@ def test_a_damaged_dataset_is_not_resharded(damage, error, message, balance, old
 
 
 def test_damaged_compression_is_named(tmp_path):
-    build_arrays(tmp_path, "gzip")
+    derived.build_arrays(tmp_path, "gzip")
     shard = first_shard(tmp_path / "old")
     content = shard.read_bytes()
     # after gzip's header of 10 bytes
@@ -360,13 +320,12 @@ def stopped(old, tmp_path) -> Path:
     return tmp_path / "out"
 
 
-def test_finished_shards_are_kept(stopped, old, tmp_path, contents):
+def test_finished_shards_are_kept(stopped, old, tmp_path, contents, log):
     notes = [json.loads(path.read_bytes()) for path in stopped.glob(f"{AREA_NAME}/*/first/*.done")]
     (area,) = (stopped / AREA_NAME).iterdir()
     finished = {note["shard"]["path"]: identity(area / "shards" / note["shard"]["path"]) for note in notes}
-    logged: list[str] = []
-    made = reshard(old, stopped, shards=4, log=logged.append)
-    assert logged == [f"resuming the reshard: {len(finished)} of 4 shards finished"]
+    made = reshard(old, stopped, shards=4, log=log.append)
+    assert log == [f"resuming the reshard: {len(finished)} of 4 shards finished"]
     committed = {path: stopped / with_build_id(path, made.build_id) for path in finished}
     assert {path: identity(file) for path, file in committed.items()} == finished
     reshard(old, tmp_path / "whole" / "out", shards=4, log=quiet)
@@ -380,12 +339,11 @@ def test_an_incomplete_finished_shard_is_written_again(stopped, old):
     assert verify(stopped, deep=True)
 
 
-def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents):
+def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents, log):
     # left by a killed build
     create(stopped / AREA_NAME / "staged-00000000")
-    logged: list[str] = []
-    reshard(old, stopped, shards=5, log=logged.append)
-    assert logged[0] == "discarding an unfinished build: its inputs or options differ (shards=)"
+    reshard(old, stopped, shards=5, log=log.append)
+    assert log[0] == "discarding an unfinished build: its inputs or options differ (shards=)"
     reshard(old, tmp_path / "whole" / "out", shards=5, log=quiet)
     assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
@@ -407,18 +365,6 @@ def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_
         reshard(tmp_path / "gzip", tmp_path / "again", log=quiet)
 
 
-def test_the_command_prints_the_new_dataset(old, tmp_path, capsys):
-    from tfshards.prep.cli.main import main
-
-    arguments = ["reshard", str(old), str(tmp_path / "new"), "--shards", "2", "--balance", "bytes"]
-    assert main([*arguments, "--shards", "train=3", "--compression", "gzip", "--name", "pets"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == f"pets, build {read_manifest(tmp_path / 'new').build_id}, gzip"
-    assert len(read_manifest(tmp_path / "new").shards) == 3
-    assert main(["reshard", str(old), str(tmp_path / "b"), "--shard-size", "2KiB", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["build_id"] == read_manifest(tmp_path / "b").build_id
-
-
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=6), st.integers(1, 20))
 def test_interleaved_sequences_keep_their_order_and_are_spread_evenly(counts, num_parts):
     order = interleave(counts).tolist()
@@ -435,7 +381,7 @@ def test_interleaved_sequences_keep_their_order_and_are_spread_evenly(counts, nu
             assert abs(sum(start <= number < start + count for number in part) - share) <= len(counts)
 
 
-def test_a_dataset_is_resharded_in_place(old, contents):
+def test_a_dataset_is_resharded_in_place(old, contents, log):
     before, held = read_manifest(old), in_no_order(records(old))
     assert sum(len(split.shards) for split in before.splits.values()) == 3
     with raises(OptionsError, "reshard-onto-itself"):
@@ -458,10 +404,9 @@ def test_a_dataset_is_resharded_in_place(old, contents):
     state = contents(old)
     write_manifest(made, old)
     (old / "dataset_info.json").unlink()
-    lines: list[str] = []
-    assert reshard(old, old, shards=4, overwrite=True, log=lines.append) == made
+    assert reshard(old, old, shards=4, overwrite=True, log=log.append) == made
     assert contents(old) == state
-    assert lines == [up_to_date(old, is_compared=False)]
+    assert log == [up_to_date(old, is_compared=False)]
     assert len(reshard(old, old, shards=2, overwrite=True, log=quiet).shards) == 2
     # the name stays, whatever the folder is called
     moved = old.rename(old.parent / "moved")
@@ -506,8 +451,8 @@ def test_a_killed_call_resumes_to_the_same_bytes(call, moment, tmp_path, content
     roots = [tmp_path / "whole", tmp_path / "killed"]
     for root in roots:
         for name, numbers in (("old", range(24)), ("other", range(30, 40))):
-            source = ImageFolder(write_images(tmp_path / name, numbers))
-            build_quietly(source, root / name, shards=3)
+            source = prep.ImageFolder(derived.write_images(tmp_path / name, numbers))
+            derived.build_quietly(source, root / name, shards=3)
     CALLS[call](roots[0])
     before = contents(roots[1])
     code = f"from tests.prep.test_reshard import die_at; die_at({call!r}, {moment!r}, {str(roots[1])!r})"

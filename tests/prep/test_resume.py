@@ -1,22 +1,20 @@
 """Stopped builds: finished shards are kept, the others are written, and the bytes are the same."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.durability.commands import identity
 from tests.errors import raises
+from tests.programs import until
 from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.output import locked
@@ -26,6 +24,8 @@ from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Shard, read_manifest
 from tfshards.schemas.build_area import create
 from tfshards.schemas.locks import is_locked
+
+from .derived import flip
 
 ALL_REJECTS_ALLOWED = Options(max_rejected=1)
 
@@ -37,14 +37,10 @@ def finished(out: Path, layout: str = "first") -> dict[str, tuple[int, int]]:
     return {path: identity(next(out.glob(f"{AREA_NAME}/*/shards/{path}"))) for path in paths}
 
 
-def committed(out: Path, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+def committed(out: Path, paths) -> dict[str, tuple[int, int]]:
     """Return the same of the shards that had these paths in the build area, after the commit."""
     build_id = read_manifest(out).build_id
     return {path: identity(out / with_build_id(path, build_id)) for path in paths}
-
-
-def identity(path: Path) -> tuple[int, int]:
-    return path.stat().st_ino, path.stat().st_mtime_ns
 
 
 @pytest.fixture
@@ -62,7 +58,7 @@ def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
     return out
 
 
-def changing(root: Path, change: Callable[[], object]) -> ImageFolder:
+def changing(root: Path, change) -> ImageFolder:
     """Return a folder of images in which something changes after it was listed."""
 
     class Changing(ImageFolder):
@@ -95,9 +91,8 @@ def test_a_build_resumes_after_a_missing_file_is_restored(small_folder, tmp_path
 def test_a_file_that_changes_during_the_build_ends_it(small_folder, tmp_path, quiet_build):
     path = small_folder / "dog" / "05.png"
     source = changing(small_folder, lambda: path.write_bytes(path.read_bytes() + b"more"))
-    with pytest.raises(
-        BuildError, match=r"05\.png: changed after the build listed it; run the command again$"
-    ):
+    message = r"05\.png: changed after the build listed it; run the command again$"
+    with pytest.raises(BuildError, match=message):
         quiet_build(source, tmp_path / "out", shards=2)
     # the files are now another input, and another build
     assert quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2).totals.accepted == 13
@@ -115,9 +110,8 @@ def test_an_array_file_that_changes_during_the_build_ends_it(tmp_path, array_fil
             np.save(tmp_path / "x.npy", np.arange(100)[::-1])
             return reader
 
-    with pytest.raises(
-        BuildError, match=r"x\.npy: changed after the build listed it; run the command again$"
-    ):
+    message = r"x\.npy: changed after the build listed it; run the command again$"
+    with pytest.raises(BuildError, match=message):
         quiet_build(Changing({"x": argument.partition("=")[2]}), tmp_path / "out", shards=2)
 
 
@@ -125,20 +119,14 @@ def without(path: Path) -> None:
     path.unlink()
 
 
-def damaged(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGE = {
     "the shard is gone": (without, "{area}/shards/{shard}"),
-    "the shard is damaged": (damaged, "{area}/shards/{shard}"),
-    "the index is damaged": (damaged, "{area}/shards/index/{shard}.idx"),
+    "the shard is damaged": (flip, "{area}/shards/{shard}"),
+    "the index is damaged": (flip, "{area}/shards/index/{shard}.idx"),
     "the labels are gone": (without, "{area}/shards/index/{shard}.labels"),
     "the note is cut": (cut, "{area}/first/train-00002.done"),
     "the note is of another release": (
@@ -149,7 +137,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize(("damage", "place"), DAMAGE.values(), ids=DAMAGE.keys())
+@pytest.mark.parametrize(("damage", "place"), DAMAGE.values(), ids=DAMAGE)
 def test_only_an_incomplete_finished_shard_is_written_again(
     damage, place, stopped, small_folder, tmp_path, quiet_build, contents, log
 ):
@@ -179,9 +167,7 @@ def test_complete_finished_shards_are_not_written_again(stopped, small_folder, q
 
 
 def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
-    files = {f"{number}.png": number for number in range(6)} | {
-        f"{number}-bad.png": b"" for number in range(6)
-    }
+    files = {f"{n}.png": n for n in range(6)} | {f"{number}-bad.png": b"" for number in range(6)}
     root = image_folder(files)
     with raises(BuildError, "too-many-rejected"):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=Options(max_rejected=0))
@@ -190,9 +176,8 @@ def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder,
         status = path.stat()
         path.write_bytes(b"x" * status.st_size)
         os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    with pytest.raises(
-        BuildError, match=r"^\d\.png: was accepted, but is unreadable now; it changed during the build; run"
-    ):
+    message = r"^\d\.png: was accepted, but is unreadable now; it changed during the build; run"
+    with pytest.raises(BuildError, match=message):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
 
 
@@ -263,11 +248,8 @@ def build_command(root: Path, out: Path, duplicates: str = "keep") -> list[str]:
 def killed_when(pattern: str, command: list[str], out: Path, signal_number: int) -> subprocess.Popen[str]:
     """Run a command until a file matches the pattern, and end it by the signal."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not any(out.glob(pattern)):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    until(lambda: any(out.glob(pattern)) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
     process.send_signal(signal_number)
     process.wait(60)
     return process
@@ -303,14 +285,8 @@ def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
     area.open()
     digest, path = "sha256:" + "0" * 64, "photos-train-12345678.tfrecord-00000-of-00001"
     shard = Shard(path, 3, 100, 100, digest, "sha256:" + "1" * 64, "0" * 16, "ff" * 8, digest)
-    done = FinishedShard(
-        shard,
-        "abc",
-        (Reject("caf\udce9", "empty", "no bytes", 7),),
-        {"resized": 2},
-        {"resized": "cat/1.png"},
-        ("ab",),
-    )
+    reject = Reject("caf\udce9", "empty", "no bytes", 7)
+    done = FinishedShard(shard, "abc", (reject,), {"resized": 2}, {"resized": "cat/1.png"}, ("ab",))
     area.write_finished("final", ShardId("train", 0), done)
     assert area.read_finished("final", ShardId("train", 0)) == done
     assert area.read_finished("final", ShardId("train", 1)) is None

@@ -1,7 +1,5 @@
 """Runners other than Beam's local one: jobs that end with the build, and workers in other places."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
@@ -37,7 +35,6 @@ from .job_services import (
     prism,
     service,
     started,
-    until,
     worker_pool,
 )
 
@@ -74,7 +71,7 @@ def prism_by_name(program: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory) -> Iterator[str]:
+def endpoint(tmp_path_factory):
     """Beam's job service in Python, which has no running job before and after each test."""
     port = free_port()
     with service(local_job_service(port), port, tmp_path_factory.mktemp("service")):
@@ -212,9 +209,7 @@ sys.exit(main())
     ), done.stderr
 
 
-def test_the_job_of_a_killed_build_is_cancelled_by_the_next(
-    endpoint, slow_folder, tmp_path, quiet_build, contents, log
-):
+def test_the_job_of_a_killed_build_is_cancelled(endpoint, slow_folder, tmp_path, quiet_build, contents, log):
     out = tmp_path / "out"
     command = build_command(slow_folder, out, *arguments(endpoint))
     assert interrupt(command, out, signal.SIGKILL)[0] == -signal.SIGKILL
@@ -252,20 +247,19 @@ def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     assert len(done.stderr.splitlines()) == 3, done.stderr
 
 
-def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch):
-    lines = []
+def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch, log):
     monkeypatch.setattr(beam, "_CONNECT_SECONDS", 1)
     note = tmp_path / "job"
     endpoint = f"localhost:{free_port()}"
     note.write_text(json.dumps({"job_id": "job-7", "endpoint": endpoint}))
-    with lines_to(lambda text, is_warning: lines.append((text, is_warning))):
+    with lines_to(lambda text, is_warning: log.append((text, is_warning))):
         cancel_lost_job(note)
         cancel_lost_job(note)
     text = (
         f"an earlier run left the job job-7 at {endpoint}, which cannot be cancelled (no job "
         f"service answers at {endpoint}); if it still runs there, its tasks end at their next example"
     )
-    assert lines == [(text, True)]
+    assert log == [(text, True)]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"job_id": "7"}'])
@@ -349,10 +343,8 @@ BROKEN = {
 
 
 @needs_prism
-@pytest.mark.parametrize(("broken", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_worker_is_reported_with_the_remedy(
-    broken, message, prism_endpoint, small_folder, tmp_path, quiet_build
-):
+@pytest.mark.parametrize(("broken", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_worker_is_reported(broken, message, prism_endpoint, small_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     out.mkdir()
     broken = {name: text.replace("{source}", str(small_folder)) for name, text in broken.items()}

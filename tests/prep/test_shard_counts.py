@@ -104,10 +104,7 @@ def test_a_size_is_refused_only_where_it_has_no_effect():
     examples, by_size = {"train": 9, "val": 9}, {"train": 3, "val": 3}
     with raises(InputError, "shard-size-useless"):
         ShardCounts(None, {"val": 2, "train": 2}).of_splits(examples, by_size, 100)
-    assert ShardCounts(None, {"val": 2}).of_splits(examples, by_size, 100) == {
-        "train": 3,
-        "val": 2,
-    }
+    assert ShardCounts(None, {"val": 2}).of_splits(examples, by_size, 100) == {"train": 3, "val": 2}
     assert ShardCounts(None, {"val": 2, "train": 2}).of_splits(examples, by_size, None) == {
         "train": 2,
         "val": 2,

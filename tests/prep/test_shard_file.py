@@ -1,7 +1,5 @@
 """The file of a shard, plain or compressed, and its description."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import hashlib
@@ -86,9 +84,8 @@ def test_labels_are_stored_next_to_a_shard_and_match_its_records(compression, tm
     assert parse_labels(described[1]["index/a.tfrecord.labels"], 6, "labels").tolist() == labels
     assert described[0].companion_digests.keys() == described[1].keys()
     for name, found in {"x": 0, "none": 0}.items():
-        with pytest.raises(
-            RecordError, match=rf"record 0 at byte 0: the feature '{name}' has {found} integers"
-        ):
+        message = rf"record 0 at byte 0: the feature '{name}' has {found} integers"
+        with pytest.raises(RecordError, match=message):
             scan_shard(tmp_path, "a.tfrecord", compression, label=Feature(name, "label", "int64"))
 
 

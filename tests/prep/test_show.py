@@ -1,7 +1,5 @@
 """Find an example by its key, and describe its values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -177,9 +175,8 @@ def test_a_damaged_record_found_during_the_search_is_named(tmp_path):
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(
-        RecordError, match="record 0 at byte 0: the checksum of the record's data does not match"
-    ):
+    message = "record 0 at byte 0: the checksum of the record's data does not match"
+    with pytest.raises(RecordError, match=message):
         find(tmp_path, "first")
 
 

@@ -1,7 +1,5 @@
 """Folders that are splits: by their names, by ``--splits``, and next to folders that are neither."""
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -9,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.errors import fault, raises
-from tfshards.prep import ImageFolder, append, audit, repair, verify
+from tests.prep.table_files import check_repair
+from tfshards.prep import ImageFolder, append, audit, verify
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
@@ -24,11 +23,7 @@ def splits(listing):
 
 
 @pytest.mark.parametrize(
-    ("beside", "folder"),
-    [
-        ("annotations/instances.json", "annotations"),
-        ("labels/1.txt", "labels"),
-    ],
+    ("beside", "folder"), [("annotations/instances.json", "annotations"), ("labels/1.txt", "labels")]
 )
 def test_a_folder_without_images_next_to_splits_is_skipped_with_a_line(beside, folder, image_folder):
     files = {"train/cat/1.png": 1, "test/cat/1.png": 2}
@@ -82,12 +77,8 @@ def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path,
     root = image_folder({"Train/1.png": 1, "holdout/1.png": 2, "old/1.png": 3})
     given = {"train": "Train", "final": "holdout"}
     out = tmp_path / "out"
-    manifest = quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
-    shard = out / manifest.splits["final"].shards[0].path
-    content = shard.read_bytes()
-    shard.unlink()
-    repair(out, root, log=lambda _: None)
-    assert shard.read_bytes() == content
+    quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
+    check_repair(out, root, split="final")
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
     grown = append(more, out, log=lambda _: None, engine="local")
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
@@ -140,9 +131,7 @@ def test_new_images_without_classes_are_appended(kaggle, image_folder, tmp_path,
     assert str(verify(out, deep=True)).startswith(f"{out}: sound")
 
 
-def test_images_without_classes_are_not_appended_to_a_split_with_classes(
-    kaggle, image_folder, tmp_path, quiet_build
-):
+def test_unlabeled_images_are_not_appended_to_labeled_ones(kaggle, image_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(ImageFolder(kaggle), out)
     more = image_folder({"train/9.png": 30, "test/d.png": 31}, name="more")

@@ -1,9 +1,6 @@
 """Builds of tables: the staged copy, the same bytes everywhere, resuming after a kill, and small readers."""
 
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +17,7 @@ from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError
 
 
-def mixed(folder: Path, num_rows: int) -> Path:
+def mixed(folder, num_rows: int):
     """A table with an image, a list, a class and a column that is dropped, in another order than the keys."""
     names = [f"{number:03d}.png" for number in range(num_rows)]
     columns = {
@@ -35,12 +32,12 @@ def mixed(folder: Path, num_rows: int) -> Path:
     )
 
 
-def source(path: Path) -> Table:
+def source(path) -> Table:
     return Table(path, columns=ColumnRoles(drop=("unused",)))
 
 
 @pytest.fixture
-def table(image_folder) -> Path:
+def table(image_folder):
     return mixed(image_folder({f"{number:03d}.png": number for number in range(20)}), 20)
 
 

@@ -1,11 +1,8 @@
 """Columns of a table: the loader returns the values of each type, or it is refused with a reason."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +20,10 @@ from tfshards.schemas import Feature, InputError
 BERLIN = datetime.timezone(datetime.timedelta(hours=2))
 
 
-def read_back(out: Path) -> list[dict[str, object]]:
+def read_back(out) -> list[dict[str, object]]:
     """Return the rows in the order of their keys, as read by the loader."""
     (batch,) = loader.load(out, "train", batch_size=100, remainder="keep")
-    columns = {
-        name: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
-        for name, value in batch.items()
-    }
+    columns = {n: v.to_list() if hasattr(v, "to_list") else v.numpy().tolist() for n, v in batch.items()}
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return sorted(rows, key=lambda row: int(row.pop("key")))
 
@@ -70,11 +64,7 @@ TYPES = {
     "lists with none": (pa.array([[1], []]), ("int", "int64", MANY), None),
     "lists of which one is missing": (pa.array([None, [1, 2]]), ("int", "int64", MANY), [[], [1, 2]]),
     "only empty lists": (rows_of([[], []], pa.int32()), ("int", "int32", MANY), None),
-    "lists of a fixed size": (
-        pa.array([[0.1, 2], [3, 4]], pa.list_(pa.float64(), 2)),
-        ("raw", "float64", (2,)),
-        None,
-    ),
+    "fixed lists": (pa.array([[0.1, 2], [3, 4]], pa.list_(pa.float64(), 2)), ("raw", "float64", (2,)), None),
     "large lists of text": (
         pa.array([["a"], ["", "é"]], pa.large_list(pa.string())),
         ("bytes", "bytes", MANY),
@@ -82,32 +72,16 @@ TYPES = {
     ),
     "lists of booleans": (pa.array([[True], [False, True]]), ("int", "bool", MANY), None),
     "lists of float32": (rows_of([[1.5], [2.5, 3]], pa.float32()), ("float", "float32", MANY), None),
-    "lists of float64 that differ as float32": (
-        pa.array([[0.5], [2, 3.5]]),
-        ("float", "float32", MANY),
-        None,
-    ),
+    "lists that differ as float32": (pa.array([[0.5], [2, 3.5]]), ("float", "float32", MANY), None),
     "lists of a dictionary": (
         rows_of([["a"], ["b", "a"]], pa.dictionary(pa.int8(), pa.string())),
         ("bytes", "bytes", MANY),
         [[b"a"], [b"b", b"a"]],
     ),
     "rows": (rows_of([[[1, 2]], None], pa.list_(pa.int64())), ("int", "int64", (None, 2)), [[[1, 2]], []]),
-    "rows of a fixed length": (
-        rows_of([[[True, False]], []], pa.list_(pa.bool_(), 2)),
-        ("int", "bool", (None, 2)),
-        None,
-    ),
-    "rows that are all empty": (
-        rows_of([[], None], pa.list_(pa.float32(), 2)),
-        ("float", "float32", (None, 2)),
-        [[], []],
-    ),
-    "rows of float64 as float32": (
-        pa.array([[[0.5, 2]], [[3, 4]] * 2]),
-        ("float", "float32", (None, 2)),
-        None,
-    ),
+    "fixed rows": (rows_of([[[True, False]], []], pa.list_(pa.bool_(), 2)), ("int", "bool", (None, 2)), None),
+    "empty rows": (rows_of([[], None], pa.list_(pa.float32(), 2)), ("float", "float32", (None, 2)), [[], []]),
+    "rows as float32": (pa.array([[[0.5, 2]], [[3, 4]] * 2]), ("float", "float32", (None, 2)), None),
 }
 
 
@@ -126,10 +100,12 @@ def test_each_column_type_is_read_back_as_its_feature(tmp_path, build_table, log
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_missing_floating_point_numbers_are_nan(tmp_path, build_table):
+def test_missing_floating_point_numbers_that_are_declared_are_nan(tmp_path, build_table):
     rows = rows_of([[[0.5], [None]], []], pa.list_(pa.float32()))
     columns = {"x": [0.5, None], "y": [[1.0, None], [2.0, 3.0]], "z": [[0.1], [math.inf, None]], "rows": rows}
-    build_table(write_parquet(tmp_path / "t.parquet", columns))
+    path = write_parquet(tmp_path / "t.parquet", columns)
+    roles = ColumnRoles(missing=dict.fromkeys(columns, "nan"))
+    build_table(path, columns=roles)
     first, second = read_back(tmp_path / "out")
     assert (first["x"], second["y"], first["z"]) == (0.5, [2, 3], [float(np.float32(0.1))])
     assert second["z"][0] == math.inf
@@ -164,7 +140,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("values", "expected"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("values", "expected"), REFUSED.values(), ids=REFUSED)
 def test_a_column_that_cannot_be_stored_exactly_is_reported(values, expected, tmp_path, build_table):
     path = write_parquet(tmp_path / "t.parquet", {"x": values, "y": [1, 2, 3]})
     (tmp_path / "stage").mkdir()
@@ -226,7 +202,7 @@ def test_every_row_is_read_back_once_with_its_values(tmp_path_factory, made):
     table, num_shards = made
     folder = tmp_path_factory.mktemp("table")
     source = Table(write_parquet(folder / "rows.parquet", table))
-    manifest = build(source, folder / "out", shards=num_shards, log=lambda line: None)
+    manifest = build(source, folder / "out", shards=num_shards, log=lambda _: None)
     sizes = [shard.num_examples for shard in manifest.splits["train"].shards]
     assert max(sizes) - min(sizes) <= 1
     assert list(map(as_text, read_back(folder / "out"))) == list(map(as_text, table.to_pylist()))

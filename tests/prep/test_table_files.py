@@ -1,9 +1,6 @@
 """Files of tables: the same rows from each format, values as written, and messages about damage."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +8,7 @@ from tests.errors import fault, raises
 from tests.prep.table_files import examples, write_jsonl, write_parquet, write_text
 from tfshards.prep import Table
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.tables import files
+from tfshards.prep.sources.tables import csv_file, files
 from tfshards.prep.sources.tables.files import read_table, table_path
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
@@ -23,7 +20,7 @@ ROWS = [
 ]
 
 
-def written(folder: Path, form: str) -> Path:
+def written(folder, form: str):
     path = folder / f"rows.{form}"
     if form == "parquet":
         return write_parquet(path, {name: [row[name] for row in ROWS] for name in ROWS[0]})
@@ -37,13 +34,13 @@ def written(folder: Path, form: str) -> Path:
     return write_text(path, *(("," if form == "csv" else "\t").join(line) for line in quoted))
 
 
-def table(folder: Path, content: str | bytes, name: str = "rows.csv") -> Path:
+def table(folder, content: str | bytes, name: str = "rows.csv"):
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def column(path: Path, name: str) -> list[object]:
+def column(path, name: str) -> list[object]:
     return read_table(path, ()).table[name].to_pylist()
 
 
@@ -80,7 +77,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize(("content", "expected"), VALUES.values(), ids=VALUES.keys())
+@pytest.mark.parametrize(("content", "expected"), VALUES.values(), ids=VALUES)
 def test_csv_values_are_read_as_written(content, expected, tmp_path):
     assert column(table(tmp_path, content), "a") == expected
 
@@ -106,7 +103,7 @@ LATIN = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "where"), LATIN.values(), ids=LATIN.keys())
+@pytest.mark.parametrize(("name", "content", "where"), LATIN.values(), ids=LATIN)
 def test_text_that_is_not_utf8_is_refused(name, content, where, tmp_path):
     with raises(InputError, "column-not-utf8", name=where):
         Table(table(tmp_path, content.encode("latin-1"), name)).stage(tmp_path)
@@ -127,7 +124,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "reason"), UNREADABLE.values(), ids=UNREADABLE.keys())
+@pytest.mark.parametrize(("name", "content", "reason"), UNREADABLE.values(), ids=UNREADABLE)
 def test_a_file_that_is_not_a_table_is_reported(name, content, reason, tmp_path):
     path = table(tmp_path, content, name)
     with pytest.raises(InputError, match=rf"^{path}: cannot be read: .*{reason}") as raised:
@@ -157,7 +154,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "expected"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("name", "content", "expected"), WRONG.values(), ids=WRONG)
 def test_content_that_cannot_be_stored_is_reported(name, content, expected, tmp_path):
     with raises(InputError, expected):
         Table(table(tmp_path, content, name)).stage(tmp_path)
@@ -171,7 +168,7 @@ def test_large_fractional_numbers_of_json_are_accepted(tmp_path):
 def test_a_row_longer_than_a_block_is_reported(tmp_path, monkeypatch):
     path = table(tmp_path, b"a,b\n" + b"x" * (3 << 20) + b",1\n")
     assert len(column(path, "a")[0]) == 3 << 20
-    monkeypatch.setattr(files, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 20)
     with raises(InputError, "table-unreadable", reason="a row is longer than 16 MiB"):
         read_table(path, ())
 

@@ -1,12 +1,9 @@
 """Images named in a table: pairs and masks, keys, and paths that are missing or outside of the root."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,17 +20,17 @@ from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 ANY_REJECTS = {"options": Options(max_rejected=1)}
 
 
-def rejects(out: Path) -> dict[str, tuple[str, str]]:
+def rejects(out) -> dict[str, tuple[str, str]]:
     (path,) = out.glob("rejected-*.jsonl")
     lines = map(json.loads, path.read_text().splitlines())
     return {line["key"]: (line["reason"], line["detail"]) for line in lines}
 
 
-def csv(folder: Path, *lines: str) -> Path:
+def csv(folder, *lines: str):
     return write_text(folder / "metadata.csv", *lines)
 
 
-def png(pixels: np.ndarray, path: Path) -> None:
+def png(pixels: np.ndarray, path) -> None:
     Image.fromarray(pixels).save(path)
 
 
@@ -147,7 +144,7 @@ OUTSIDE = {
 
 
 @pytest.fixture
-def linked(image_folder, tmp_path) -> Path:
+def linked(image_folder, tmp_path):
     """A folder with links out of it; ``linked`` points to a folder next to ``outside.png``."""
     root = image_folder({"a.png": 1, "sub/b.png": 2})
     image_folder({"outside.png": 3, "beside/outside.png": 4}, name="elsewhere")
@@ -157,7 +154,7 @@ def linked(image_folder, tmp_path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE.keys())
+@pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE)
 def test_a_path_outside_of_the_root_is_refused(path, linked, tmp_path):
     with raises(InputError, "outside", given=path):
         Table(csv(linked, "file_name", "a.png", path)).stage(tmp_path)
@@ -186,7 +183,7 @@ MISSING = {
 }
 
 
-@pytest.mark.parametrize("path", MISSING.values(), ids=MISSING.keys())
+@pytest.mark.parametrize("path", MISSING.values(), ids=MISSING)
 def test_a_row_without_its_file_is_rejected(path, image_folder, tmp_path, build_table):
     root = image_folder({"a.png": 1, "sub/b.png": 2})
     os.mkfifo(root / "pipe.png")
@@ -237,9 +234,8 @@ def test_an_image_that_changes_during_the_build_ends_it(image_folder, tmp_path, 
         return reader
 
     monkeypatch.setattr(Table, "stage", changing)
-    with pytest.raises(
-        BuildError, match=r"b\.png: changed after the build listed it; run the command again$"
-    ):
+    message = r"b\.png: changed after the build listed it; run the command again$"
+    with pytest.raises(BuildError, match=message):
         quiet_build(table, tmp_path / "out")
 
 

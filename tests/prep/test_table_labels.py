@@ -1,9 +1,5 @@
 """Roles of table columns: classes, splits, groups, given or derived from their names."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,7 +22,7 @@ def rows(tmp_path):
     return lambda **columns: write_parquet(tmp_path / "rows.parquet", columns)
 
 
-def values(out: Path, name: str, split: str = "train") -> list[list[object]]:
+def values(out, name: str, split: str = "train") -> list[list[object]]:
     """Return one feature of each example of a split, in the order of the rows."""
     found = examples(out, split)
     return [found[key][name] for key in sorted(found, key=int)]
@@ -48,7 +44,7 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize(("labels", "names", "numbers"), CLASSES.values(), ids=CLASSES.keys())
+@pytest.mark.parametrize(("labels", "names", "numbers"), CLASSES.values(), ids=CLASSES)
 def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, rows, tmp_path, build_table):
     manifest = build_table(rows(label=labels), build={"shards": 2})
     shape = () if all(len(each) == 1 for each in numbers) else (None,)
@@ -72,15 +68,13 @@ NOT_CLASSES = {
     "lists of targets": ([[1.0], [0.0]], "raw", None),
     "NaN": ([float("nan")] * 2, "raw", None),
     "whole floats": ([1.0, 0.0], "raw", FLOATS),
-    "whole floats, one missing": ([1.0, None], "raw", FLOATS),
     "whole floats of 16 bits": (pa.array(np.array([1, 0], np.float16)), "raw", FLOATS),
     "negative": ([-1, 1], "int", NEGATIVE),
     "too many numbers": (list(range(10_001)), "int", None),
-    "captions": ([str(number) for number in range(10_001)], "bytes", None),
 }
 
 
-@pytest.mark.parametrize(("labels", "kind", "warning"), NOT_CLASSES.values(), ids=NOT_CLASSES.keys())
+@pytest.mark.parametrize(("labels", "kind", "warning"), NOT_CLASSES.values(), ids=NOT_CLASSES)
 def test_a_column_named_label_is_stored_as_it_is_by_default(labels, kind, warning, rows, tmp_path):
     path = rows(label=labels)
     found = Table(path).stage(tmp_path)
@@ -104,7 +98,7 @@ WRONG_LABELS = {
 }
 
 
-@pytest.mark.parametrize(("labels", "names", "expected"), WRONG_LABELS.values(), ids=WRONG_LABELS.keys())
+@pytest.mark.parametrize(("labels", "names", "expected"), WRONG_LABELS.values(), ids=WRONG_LABELS)
 def test_labels_that_cannot_be_classes_are_reported(labels, names, expected, rows, tmp_path):
     source = Table(rows(y=labels), columns=ColumnRoles(label="y"), class_names=names)
     with raises(InputError, expected):
@@ -119,7 +113,7 @@ LABEL_MAPS = {
 }
 
 
-@pytest.mark.parametrize(("labels", "expected"), LABEL_MAPS.values(), ids=LABEL_MAPS.keys())
+@pytest.mark.parametrize(("labels", "expected"), LABEL_MAPS.values(), ids=LABEL_MAPS)
 def test_a_label_map_keeps_its_order_and_its_classes_without_rows(labels, expected, rows, tmp_path, capsys):
     names = write_text(tmp_path / "labels.txt", "b", "a", "c")
     out = tmp_path / "out"
@@ -180,7 +174,7 @@ WRONG_SPLITS = {
 }
 
 
-@pytest.mark.parametrize(("splits", "expected"), WRONG_SPLITS.values(), ids=WRONG_SPLITS.keys())
+@pytest.mark.parametrize(("splits", "expected"), WRONG_SPLITS.values(), ids=WRONG_SPLITS)
 def test_a_column_that_cannot_name_splits_is_reported(splits, expected, rows, tmp_path):
     with raises(InputError, expected):
         Table(rows(x=list(range(len(splits))), split=splits)).stage(tmp_path)
@@ -221,7 +215,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("is_dropped", [True, False])
-@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS.keys())
+@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
 def test_rows_of_one_group_have_equal_values(groups, is_dropped, rows, tmp_path):
     groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
     path = rows(x=list(range(40)), group=pa.concat_arrays([groups] * 10))
@@ -252,7 +246,7 @@ WRONG_GROUPS = {
 }
 
 
-@pytest.mark.parametrize(("groups", "expected"), WRONG_GROUPS.values(), ids=WRONG_GROUPS.keys())
+@pytest.mark.parametrize(("groups", "expected"), WRONG_GROUPS.values(), ids=WRONG_GROUPS)
 def test_a_column_that_cannot_group_is_reported(groups, expected, rows, tmp_path):
     reader = Table(rows(x=[1, 2, 3], g=groups), columns=ColumnRoles(drop=("g",))).stage(tmp_path)
     with raises(InputError, expected):

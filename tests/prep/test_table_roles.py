@@ -1,7 +1,5 @@
 """Roles of table columns: given by the user, or derived from their names."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 
@@ -9,7 +7,7 @@ from tests.errors import fault, raises
 from tests.prep.table_files import write_parquet, write_text
 from tfshards.prep import ColumnRoles, Table
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.tables.column_roles import assign_columns
+from tfshards.prep.sources.tables.assigned_columns import assign_columns
 from tfshards.schemas import InputError, read_manifest
 
 IMAGE = {"file_name": "image"}
@@ -26,39 +24,18 @@ ROLES = {
         [],
     ),
     "a name that is only an end": (["_file_name"], ColumnRoles(), {}, None, None, ["_file_name"]),
-    "images by name": (
-        ["b", "a"],
-        ColumnRoles(images=("a",), masks=("b",)),
-        {"b": "b", "a": "a"},
-        None,
-        None,
-        [],
-    ),
+    "by name": (["b", "a"], ColumnRoles(images=("a",), masks=("b",)), {"b": "b", "a": "a"}, None, None, []),
     "another label": (["label", "y"], ColumnRoles(label="y"), {}, "y", None, ["label"]),
     "another split": (["split", "fold"], ColumnRoles(split="fold"), {}, None, "fold", ["split"]),
     "no split": (["split"], ColumnRoles(split=""), {}, None, None, ["split"]),
-    "the folders of paths as splits": (
-        ["file_name"],
-        ColumnRoles(split="file_name"),
-        IMAGE,
-        None,
-        "file_name",
-        [],
-    ),
-    "names that are dropped": (
-        ["split", "label", "x"],
-        ColumnRoles(drop=("split", "label")),
-        {},
-        None,
-        None,
-        ["x"],
-    ),
+    "folders as splits": (["file_name"], ColumnRoles(split="file_name"), IMAGE, None, "file_name", []),
+    "dropped names": (["split", "label", "x"], ColumnRoles(drop=("split", "label")), {}, None, None, ["x"]),
     "an image that is dropped": (["file_name", "x"], ColumnRoles(drop=("file_name",)), {}, None, None, ["x"]),
 }
 
 
 @pytest.mark.parametrize(
-    ("names", "columns", "images", "label", "split", "others"), ROLES.values(), ids=ROLES.keys()
+    ("names", "columns", "images", "label", "split", "others"), ROLES.values(), ids=ROLES
 )
 def test_roles_of_columns_follow_from_their_names(names, columns, images, label, split, others):
     roles = assign_columns(names, columns, "t.csv")
@@ -69,11 +46,7 @@ def test_roles_of_columns_follow_from_their_names(names, columns, images, label,
 
 
 WRONG = {
-    "no such column": (
-        ["x", "a\nb"],
-        ColumnRoles(label="y"),
-        fault("column-unknown", name="y", names="x, 'a\\nb'"),
-    ),
+    "unknown": (["x", "a\nb"], ColumnRoles(label="y"), fault("column-unknown", name="y", names="x, 'a\\nb'")),
     "no such image": (["x"], ColumnRoles(images=("y",)), fault("column-unknown", name="y", names="x")),
     "no such column to drop": (["x"], ColumnRoles(drop=("y",)), fault("column-unknown", name="y")),
     "one of many": ([f"c{n}" for n in range(30)], ColumnRoles(split="y"), "column-unknown"),
@@ -96,7 +69,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("names", "columns", "expected"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("names", "columns", "expected"), WRONG.values(), ids=WRONG)
 def test_columns_without_a_role_are_reported(names, columns, expected):
     with raises(InputError, expected):
         assign_columns(names, columns, "t.csv")

@@ -1,31 +1,22 @@
 """The TFDS view, read back by TFDS itself: shards written by TensorFlow, files from the manifest alone."""
 
-from __future__ import annotations
-
 import glob
-import io
 import json
 import logging
 import os
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.pictures import image_file
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.views.table import foreign_views, refresh_views, view_files, view_problems, with_views
-from tfshards.prep.views.tfds import (
-    FEATURES_NAME,
-    INFO_NAME,
-    tfds_files,
-    tfds_note,
-    tfds_problems,
-)
+from tfshards.prep.views.tfds import FEATURES_NAME, INFO_NAME, tfds_files, tfds_note, tfds_problems
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.schema import KINDS
 
@@ -46,9 +37,7 @@ def shard(path: str) -> Shard:
     return Shard(path, 1, 100, 100, DIGEST, DIGEST, "0" * 16, "0" * 16)
 
 
-def dataset(
-    root: Path, schema: Schema, splits: dict[str, list[list[dict]]], name: str = "photos"
-) -> Manifest:
+def dataset(root, schema, splits, name="photos") -> Manifest:
     """Write the shards of ``splits`` with TensorFlow, and the view; return the manifest."""
     made = {}
     for split, shards in splits.items():
@@ -66,7 +55,7 @@ def dataset(
     return manifest
 
 
-def write_view(manifest: Manifest, root: Path, *earlier: Manifest) -> list[Problem]:
+def write_view(manifest: Manifest, root, *earlier: Manifest) -> list[Problem]:
     """Write the views of a dataset, and return why TFDS cannot read it."""
     refresh_views(with_views(manifest), root, [*map(with_views, earlier)])
     return tfds_problems(manifest)
@@ -89,11 +78,10 @@ def on_wire(feature: Feature, value: object) -> tf.train.Feature:
     return tf.train.Feature(float_list=tf.train.FloatList(value=np.ravel(value).astype(np.float32)))
 
 
-def opened(root: Path, split: str = "train") -> list[dict]:
+def opened(root, split: str = "train") -> list[dict]:
     builder = tfds.builder_from_directory(root)
     return [
-        {name: np.asarray(v) for name, v in e.items()}
-        for e in builder.as_dataset(split=split).as_numpy_iterator()
+        {n: np.asarray(v) for n, v in e.items()} for e in builder.as_dataset(split=split).as_numpy_iterator()
     ]
 
 
@@ -147,12 +135,7 @@ def test_byte_strings_that_are_not_text_are_read_unchanged(tmp_path):
         ),
         ("a", "b"),
     )
-    example = {
-        "key": b"caf\xe9/\xff.jpg",
-        "parts": [b"", b"\x80\0"],
-        "words": [b"", b"c"],
-        "tags": [1, 0],
-    }
+    example = {"key": b"caf\xe9/\xff.jpg", "parts": [b"", b"\x80\0"], "words": [b"", b"c"], "tags": [1, 0]}
     dataset(tmp_path, schema, {"train": [[example, {**example, "words": [], "tags": []}]]})
     one, other = opened(tmp_path)
     assert {name: value.tolist() for name, value in one.items()} == example
@@ -182,9 +165,7 @@ def test_images_of_either_encoding_have_the_channels_of_the_schema(channels, enc
 
 def encode(mode: str, file_format: str) -> bytes:
     pixels = np.arange(5 * 7 * 4, dtype=np.uint8).reshape(5, 7, 4)
-    file = io.BytesIO()
-    Image.fromarray(pixels, "RGBA").convert("RGB").convert(mode).save(file, file_format)
-    return file.getvalue()
+    return image_file(Image.fromarray(pixels, "RGBA").convert("RGB").convert(mode), file_format)
 
 
 LABELED = Schema((Feature("image", "raw", "uint8", (2,)), Feature("label", "label", "int64")), ("cat", "dog"))
@@ -248,11 +229,7 @@ def test_a_line_of_labels_is_the_name_as_a_python_literal():
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [
-        ("photos", "photos"),
-        ("ImageNet.v2-SMALL", "image_net_v2_small"),
-        ("9lives", "dataset_9lives"),
-    ],
+    [("photos", "photos"), ("ImageNet.v2-SMALL", "image_net_v2_small"), ("9lives", "dataset_9lives")],
 )
 def test_any_valid_name_opens_under_the_nearest_name_that_tfds_allows(name, shown, tmp_path):
     dataset(tmp_path, LABELED, {"train": [labeled(1)]}, name)
@@ -271,13 +248,8 @@ def test_any_name_of_a_feature_is_read_and_has_its_class_names(name, tmp_path):
     assert tfds.builder_from_directory(tmp_path).info.features[name].names == ["cat", "dog"]
 
 
-SOUND = Manifest(
-    "photos",
-    BUILD_ID,
-    LABELED,
-    {"train": Split((shard("photos-train-3f9a2c1b.tfrecord-00000-of-00001"),))},
-    Totals(1, 1),
-)
+SHARDS = (shard("photos-train-3f9a2c1b.tfrecord-00000-of-00001"),)
+SOUND = Manifest("photos", BUILD_ID, LABELED, {"train": Split(SHARDS)}, Totals(1, 1))
 
 
 def with_feature(feature: Feature) -> Manifest:
@@ -390,7 +362,7 @@ def test_the_files_of_a_dataset_that_tfds_made_are_not_changed(tmp_path):
     assert {name: (tmp_path / name).read_text() for name in theirs} == theirs
 
 
-def grow(root: Path, manifest: Manifest, build_id: str, splits: dict[str, list[list[dict]]]) -> Manifest:
+def grow(root, manifest: Manifest, build_id: str, splits: dict[str, list[list[dict]]]) -> Manifest:
     """Write more shards as another build, as append does; return the manifest."""
     (root / "more").mkdir()
     added = dataset(root / "more", manifest.schema, splits)

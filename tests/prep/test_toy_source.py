@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
+from tfshards.prep.sources.base import Accepted, Listing, Outcome
 from tfshards.prep.sources.kind import SourceKind
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
@@ -31,7 +30,7 @@ class Lines:
     def location(self) -> None:
         return None
 
-    def with_class_names(self, names: Sequence[str]) -> Lines:
+    def with_class_names(self, names) -> Lines:
         return self
 
     def options(self) -> dict[str, Json]:
@@ -46,11 +45,11 @@ class Lines:
             stamps=np.zeros(len(lines), dtype=np.int64),
         )
 
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
+    def read(self, rows, schema: Schema) -> list[Outcome]:
         lines = self._lines()
         return [Accepted((lines[int(row.key)], row.key.encode())) for row in rows]
 
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+    def groups(self, listing: Listing, by: str):
         raise OptionsError(f"group_by={by!r}: lines have no groups")
 
     def _lines(self) -> list[bytes]:
@@ -98,14 +97,12 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
     assert main(["show", out, "000007"]) == 0
     assert "LINE 7" in capsys.readouterr().out
     assert main(["verify", out, "--deep"]) == 0
-
     shard = tmp_path / "out" / manifest.shards[0].path
     sound = shard.read_bytes()
     shard.write_bytes(sound[:-1] + b"?")
     assert main(["verify", out]) == 1
     assert main(["verify", out, "--repair", source]) == 0
     assert shard.read_bytes() == sound
-
     with text.open("a") as file:
         file.write("line 12\nline 13\n")
     assert main(["append", source, out]) == 0

@@ -17,7 +17,7 @@ from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError
 
 SECRET = "root:x:0:0"
-QUIET = {"shards": 1, "log": lambda line: None}
+QUIET = {"shards": 1, "log": lambda _: None}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ YOLO = {
 }
 
 
-@pytest.mark.parametrize(("prepare", "shown"), YOLO.values(), ids=YOLO.keys())
+@pytest.mark.parametrize(("prepare", "shown"), YOLO.values(), ids=YOLO)
 def test_what_yolo_names_outside_of_the_source_is_neither_read_nor_quoted(prepare, shown, here, capsys):
     prepare()
     assert main(["build", "table", "ds", "out", "--from", "yolo"]) == 1
@@ -101,7 +101,7 @@ COCO = {
 }
 
 
-@pytest.mark.parametrize(("prepare", "source"), COCO.values(), ids=COCO.keys())
+@pytest.mark.parametrize(("prepare", "source"), COCO.values(), ids=COCO)
 def test_images_of_coco_outside_of_the_source_are_refused(prepare, source, here):
     prepare()
     with raises(InputError, "outside"):
@@ -145,21 +145,13 @@ BOMBS = {
     "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "it has the alias \\*a0; write"),
     "deep YAML": ("data.yaml", f"names: {nested('[', ']', 100_000)}", "it is nested too deeply"),
     "a long number": ("data.yaml", f"names: 1{':59' * 300_000}", "a value has more than 10,000 characters"),
-    "a long YAML": (
-        "data.yaml",
-        "x: y\n" * 300_000,
-        "has 1500000 bytes; a file of options has at most 1048576",
-    ),
+    "long": ("data.yaml", "x: y\n" * 300_000, "has 1500000 bytes; a file of options has at most 1048576"),
     "deep TOML": ("c.toml", f"seed = {nested('[', ']', 50_000)}", "it is nested too deeply"),
-    "deep values": (
-        "c.toml",
-        f"seed = {nested('[', ']', 300)}",
-        r"seed is \[{100}\.\.\., must be text or a number",
-    ),
+    "deep": ("c.toml", f"seed = {nested('[', ']', 300)}", r"seed is \[{100}\.\.\., must be text or a number"),
     "a long key": ("c.toml", f"a{'.a' * 50_000} = 1", "a line has more than 1,000 dots"),
     "a long TOML": ("c.toml", "# \n" * 500_000, "has 1500000 bytes; a file of options has at most 1048576"),
     "deep COCO": ("a.json", nested("[", "]", 100_000), "it is nested too deeply"),
-    "deep JSON Lines": ("m.jsonl", f'{{"x": {nested("[", "]", 50_000)}}}', "more than 1,000 levels deep"),
+    "deep JSONL": ("m.jsonl", f'{{"x": {nested("[", "]", 50_000)}}}', "more than 1,000 levels deep"),
 }
 COMMANDS = {
     "data.yaml": ["table", "ds", "out", "--from", "yolo"],
@@ -169,9 +161,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "bomb", mostly_nightly(BOMBS, ["aliases", "deep TOML", "deep COCO", "deep JSON Lines"])
-)
+@pytest.mark.parametrize("bomb", mostly_nightly(BOMBS, ["aliases", "deep TOML", "deep COCO", "deep JSONL"]))
 def test_a_bomb_is_an_error_at_once(bomb, here):
     name, content, message = BOMBS[bomb]
     Path("ds", name).write_text(content)

@@ -1,7 +1,5 @@
 """The table of verbs: a new verb is one file and one row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -59,10 +57,8 @@ def test_a_new_row_is_a_verb(run, tmp_path):
     assert run("count", "--help")[1].startswith(
         "usage: tfshards count [-h] [--at-least N] [--config FILE] [--json] [-q | -v]\n"
     )
-    message = (
-        "tfshards: only build, append, count and again accept pipeline options of Apache Beam after --\n"
-    )
-    assert run("info", dataset, "--", "x") == (2, "", message)
+    text = "tfshards: only build, append, count and again accept pipeline options of Apache Beam after --\n"
+    assert run("info", dataset, "--", "x") == (2, "", text)
 
 
 def test_an_interrupted_verb_reports_whether_it_can_be_resumed(run, tmp_path):
@@ -73,9 +69,7 @@ def test_an_interrupted_verb_reports_whether_it_can_be_resumed(run, tmp_path):
 
 
 @pytest.mark.parametrize("order", [["numbers", "--repair", "x.npy"], ["--repair", "x.npy", "numbers"]])
-def test_the_source_of_a_repair_may_come_before_or_after_the_dataset(
-    order, tmp_path, monkeypatch, array_files
-):
+def test_the_source_of_a_repair_may_precede_or_follow_the_dataset(order, tmp_path, monkeypatch, array_files):
     monkeypatch.chdir(tmp_path)
     array_files(x=list(range(5)), y=list(range(5)))
     assert main(["build", "arrays", "x.npy", "y.npy", "numbers"]) == 0

@@ -1,7 +1,5 @@
 """What workers must have before their first item, and what is reported if they do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -40,23 +38,14 @@ def other_source(needed: Requirements) -> None:
 
 
 FAULTS = {
-    "the build area is missing": (
-        lose_area,
-        r"cannot read the build area .*area \(No such file .*; mount it on",
-    ),
-    "another folder has its path": (
-        other_area,
-        r"sees another folder at .*area; mount it on every worker under",
-    ),
+    "no build area": (lose_area, r"cannot read the build area .*area \(No such file .*; mount it on"),
+    "another folder": (other_area, r"sees another folder at .*area; mount it on every worker under"),
     "the source is missing": (lose_source, r"cannot read the source .*photos; mount it on every worker"),
-    "another source has its path": (
-        other_source,
-        r"sees another folder at .*photos; mount it on every worker",
-    ),
+    "another source": (other_source, r"sees another folder at .*photos; mount it on every worker"),
 }
 
 
-@pytest.mark.parametrize(("damage", "message"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("damage", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_worker_that_sees_other_files_is_refused(damage, message, needed):
     damage(needed)
     with pytest.raises(BuildError, match=f"^a worker on .* {message}"):
@@ -66,9 +55,8 @@ def test_a_worker_that_sees_other_files_is_refused(damage, message, needed):
 @pytest.mark.parametrize("name", ["Python", "tfshards", "pillow"])
 def test_a_worker_with_another_version_is_refused(name, needed):
     needed = replace(needed, versions={**needed.versions, name: "0.0"})
-    with pytest.raises(
-        BuildError, match=rf"has {name} \d.*, but the command runs with 0\.0; .*same versions: Python"
-    ):
+    message = rf"has {name} \d.*, but the command runs with 0\.0; .*same versions: Python"
+    with pytest.raises(BuildError, match=message):
         needed.check()
 
 
@@ -88,10 +76,7 @@ def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
 
 # as Prism, Flink and the local runner pass the errors of workers on
 REASONS = {
-    "an error of this package": (
-        BuildError("a worker process died"),
-        "a worker process died",
-    ),
+    "an error of this package": (BuildError("a worker process died"), "a worker process died"),
     "the error of a worker in a traceback": (
         RuntimeError(
             "Pipeline job-1 failed in state FAILED: bundle x failed:Traceback (most recent call last):\n"
@@ -131,6 +116,6 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize(("failure", "line"), REASONS.values(), ids=REASONS.keys())
+@pytest.mark.parametrize(("failure", "line"), REASONS.values(), ids=REASONS)
 def test_the_reason_of_a_failure_is_found_in_what_a_runner_reports(failure, line):
     assert reason(failure) == line

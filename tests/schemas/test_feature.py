@@ -89,7 +89,7 @@ FAULTS |= {
 }
 
 
-@pytest.mark.parametrize(("changes", "field", "message"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("changes", "field", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_faulty_feature_is_noted_with_its_place_and_raises(changes, field, message):
     values = SOUND | changes
     feature, [(place, found)] = read(values)
@@ -132,9 +132,11 @@ def test_all_faults_of_a_feature_are_in_its_error():
         ("raw", (2, 3), 6, 3),
         ("raw", (), 1, 1),
         ("int", (2, 0), 0, 0),
-        ("image", (2, 3, 3), 1, 9),
+        ("image", (2, 3, 3), 1, 1),
         # pixels vary, but are one string
-        ("image", (None, None, 3), 1, 3),
+        ("image", (None, None, 3), 1, 1),
+        ("image", (5, None, None, 3), 5, 1),
+        ("mask", (None, 4, 4, 1), None, 1),
         ("label", (None,), None, 1),
         ("bytes", (None,), None, 1),
         ("float", (None, 4), None, 4),

@@ -3,11 +3,9 @@
 ``running_servers`` is in tests/conftest.py, because the tests of other folders use the same servers.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,9 +64,7 @@ class Bucket:
 
 
 @pytest.fixture
-def server(
-    request: pytest.FixtureRequest, running_servers: RunningServers, monkeypatch: pytest.MonkeyPatch
-) -> Server:
+def server(request, running_servers, monkeypatch) -> Server:
     """Return the server whose name is the parameter (moto without one); the environment names no other."""
     server = running_servers.get(getattr(request, "param", "moto"))
     lead_to(server, monkeypatch)
@@ -104,3 +100,16 @@ def new_bucket(server: Server) -> Bucket:
     name = f"bucket-{uuid4()}"
     create_bucket(server, name)
     return Bucket(server, name)
+
+
+@pytest.fixture
+def upload(bucket: Bucket) -> Callable[..., str]:
+    """Copy a folder into the bucket, and return its URL."""
+
+    def run(folder: Path, prefix: str = "data") -> str:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                bucket.store().put(f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+        return f"{bucket.url}/{prefix}"
+
+    return run

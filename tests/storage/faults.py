@@ -19,7 +19,6 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from urllib.parse import urlsplit
 
 from .http_messages import BLOCK, Head, body_blocks, has_no_body, is_delimited, read_head
@@ -126,17 +125,13 @@ class FaultProxy:
         self.endpoint = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind, error, trace) -> None:
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def add(
-        self, fault: Fault, matching: str = "", *, count: int | None = None, rate: float = 1.0, seed: int = 0
-    ) -> None:
+    def add(self, fault, matching="", *, count=None, rate=1.0, seed=0) -> None:
         """Let a fault happen to requests.
 
         Args:

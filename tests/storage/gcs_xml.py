@@ -6,8 +6,6 @@ into calls of the JSON interface, where fake-gcs-server checks the generation, a
 the parts of unfinished uploads are kept here. Start it with ``python gcs_xml.py PORT ADDRESS_OF_FAKE_GCS``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -97,9 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             query["ifGenerationMatch"] = generation
         headers = {
             "Content-Type": self.headers.get("Content-Type") or "application/octet-stream",
-            **{
-                name: value for name, value in self.headers.items() if name.lower().startswith("x-goog-meta-")
-            },
+            **{n: value for n, value in self.headers.items() if n.lower().startswith("x-goog-meta-")},
         }
         return self._ask("POST", f"/upload/storage/v1/b/{bucket}/o?{urlencode(query)}", headers, body)
 

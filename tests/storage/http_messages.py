@@ -1,7 +1,5 @@
 """Read the requests and answers of HTTP/1.1 from a stream, as they are on the wire."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,9 +16,7 @@ class Head:
 
     def content(self, without: tuple[str, ...] = (), **added: str) -> bytes:
         """Return the bytes, without some fields (in lower case) and with others."""
-        kept = [
-            line for line in self.lines[1:] if line.split(b":")[0].decode("latin-1").lower() not in without
-        ]
+        kept = [one for one in self.lines[1:] if one.split(b":")[0].decode("latin-1").lower() not in without]
         more = [f"{name.replace('_', '-')}: {value}".encode() for name, value in added.items()]
         return b"\r\n".join([self.lines[0], *kept, *more, b"", b""])
 

@@ -1,7 +1,5 @@
 """Builds into a bucket that are killed, or that start at the same time, as often as a caller asks for."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time
@@ -86,9 +84,7 @@ class Whole:
     seconds: float
 
 
-def undisturbed(
-    commands: Commands, bucket: Bucket, inputs: dict[str, tuple[str, ...]]
-) -> Callable[[str], Whole]:
+def undisturbed(commands, bucket, inputs) -> Callable[[str], Whole]:
     """Return a function that builds the inputs of a name when it is first asked for them."""
 
     @cache
@@ -102,9 +98,7 @@ def undisturbed(
     return whole
 
 
-def kills(
-    commands: Commands, bucket: Bucket, inputs: dict[str, tuple[str, ...]], count: int, seed: str
-) -> Counter[str]:
+def kills(commands, bucket, inputs, count, seed) -> Counter[str]:
     """Kill builds at random moments, resume them, and compare what they leave with an undisturbed build."""
     chance = random.Random(seed)
     whole = undisturbed(commands, bucket, inputs)
@@ -133,9 +127,7 @@ def kills(
     return tried
 
 
-def pairs(
-    both: Sequence[Commands], bucket: Bucket, inputs: dict[str, tuple[str, ...]], count: int, seed: str
-) -> Counter[str]:
+def pairs(both, bucket, inputs, count, seed) -> Counter[str]:
     """Start two builds of one output at about the same time; one wins, and the other one says so."""
     chance = random.Random(seed)
     whole = undisturbed(both[0], bucket, inputs)

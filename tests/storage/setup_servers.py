@@ -4,8 +4,6 @@
 folder of the engines (tests/engines/setup_engines.py). The fixtures of tests/storage do the same.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

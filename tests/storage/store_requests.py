@@ -1,7 +1,5 @@
 """Classify the requests that an object store receives."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,59 +1,41 @@
 """Datasets that are derived in an object store have the bytes of those that are derived on a disk."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.durability.inputs import image, write
 from tests.errors import raises
+from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
-from tfshards.prep import (
-    ImageFolder,
-    Options,
-    ShardOptions,
-    append,
-    build,
-    diff,
-    merge,
-    prune,
-    relabel,
-    remove,
-    reshard,
-    verify,
-)
+from tfshards import prep
+from tfshards.prep import Options, append, build, diff, merge, prune, relabel, remove, reshard, verify
 from tfshards.prep.rewriting import append as append_module
 from tfshards.prep.rewriting import commit as commit_module
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.storage import RemotePath, any_path
 
-from .conftest import RunningServers, lead_to, new_bucket
+from .conftest import lead_to, new_bucket
 from .output_campaigns import objects, uploads
 
 
-def quiet(_: str) -> None:
-    """Drop a status line."""
-
-
-def files(root: Path) -> dict[str, bytes]:
+def files(root) -> dict[str, bytes]:
     found = (path for path in root.rglob("*") if path.is_file())
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
 
 
-def photos(folder: Path, numbers: range) -> Path:
+def photos(folder, numbers: range):
     for number in numbers:
         write(folder / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
     write(folder / "cat" / f"bad-{numbers[0]}.bmp", b"no image")
     return folder
 
 
-def built(folder: Path, out: object, numbers: range, **options: object) -> str:
+def built(folder, out: object, numbers: range, **options: object) -> str:
     """Build photos into a folder or a bucket, and return it."""
-    source = ImageFolder(photos(folder, numbers))
+    source = prep.ImageFolder(photos(folder, numbers))
     build(source, str(out), log=quiet, shards=2, options=Options(max_rejected="50%", **options))
     return str(out)
 
@@ -62,9 +44,7 @@ RANGES = {"a": range(6), "b": range(10, 16)}
 
 
 @pytest.fixture(scope="module")
-def datasets(
-    running_servers: RunningServers, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[str]]:
+def datasets(running_servers, tmp_path_factory) -> dict[str, list[str]]:
     """The datasets ``a`` and ``b`` in a folder and in a bucket of moto, which tests only read."""
     folder = tmp_path_factory.mktemp("datasets")
     with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +61,7 @@ Derive = Callable[[str, str, str], object]
 DERIVED: dict[str, Derive] = {
     "resharded": lambda a, b, out: reshard(a, out, shards=3, log=quiet),
     "resharded by bytes and compressed": lambda a, b, out: reshard(
-        a, out, shards=3, options=ShardOptions(balance="bytes", compression="gzip"), log=quiet
+        a, out, shards=3, options=prep.ShardOptions(balance="bytes", compression="gzip"), log=quiet
     ),
     "merged by links": lambda a, b, out: merge([a, b], out, log=quiet),
     "merged into new shards": lambda a, b, out: merge([a, b], out, shards=3, log=quiet),

@@ -1,7 +1,5 @@
 """A dataset in an object store is exported to a local directory."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -4,14 +4,11 @@
 together: 1 of each by default, 500 and 200 in ``make torture``. ``TORTURE_SEED`` repeats a run.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +23,7 @@ from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.storage import RemotePath, any_path, stores
 
-from .conftest import STORES, RunningServers, each_store, lead_to
+from .conftest import STORES, each_store, lead_to
 from .faults import Answer, FaultProxy, LoseAnswer
 from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
@@ -38,7 +35,7 @@ SEED = os.environ.get("TORTURE_SEED", "4")
 
 
 @pytest.fixture
-def small_folder(tmp_path: Path) -> Path:
+def small_folder(tmp_path):
     """Thirteen images of two classes."""
     for number in range(13):
         write(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
@@ -62,13 +59,11 @@ def versions(url: str) -> dict[str, object]:
     return dict(any_path(url).walk())
 
 
-def files(root: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
-    }
+def files(root) -> dict[str, bytes]:
+    return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def damaged(folder: Path) -> Path:
+def damaged(folder):
     for number in range(3):
         (folder / "cat" / f"bad{number}.png").write_bytes(b"no image")
     return folder
@@ -96,9 +91,7 @@ OFTEN = [*(("moto", name) for name in CASES), ("fake-gcs", "images")]
 @pytest.mark.parametrize(
     ("server", "name"), mostly_nightly(itertools.product(STORES, CASES), OFTEN), indirect=["server"]
 )
-def test_a_build_into_a_bucket_has_the_bytes_of_a_local_one(
-    name, bucket, small_folder, tmp_path, quiet_build, log
-):
+def test_a_build_into_a_bucket_equals_a_local_one(name, bucket, small_folder, tmp_path, quiet_build, log):
     make, arguments = CASES[name]
     source = make(small_folder)
     local = quiet_build(source, tmp_path / "data", **arguments)
@@ -117,9 +110,7 @@ def test_a_build_into_a_bucket_has_the_bytes_of_a_local_one(
 
 
 @each_store
-def test_another_dataset_is_replaced_only_on_request_and_the_old_one_stays_readable(
-    bucket, small_folder, quiet_build, log
-):
+def test_a_dataset_is_replaced_only_on_request_and_stays_readable(bucket, small_folder, quiet_build, log):
     out = f"{bucket.url}/data"
     first = quiet_build(ImageFolder(small_folder), out)
     before = objects(out)
@@ -129,9 +120,7 @@ def test_another_dataset_is_replaced_only_on_request_and_the_old_one_stays_reada
     second = quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
     assert second.build_id != first.build_id
     kept = {shard for one in first.shards for shard in one.files}
-    assert {name: data for name, data in objects(out).items() if name in kept} == {
-        name: before[name] for name in kept
-    }
+    assert {n: data for n, data in objects(out).items() if n in kept} == {name: before[name] for name in kept}
     with_both = objects(out)
     assert [one.build_id for one in generations(out)] == [second.build_id, first.build_id]
     assert restore(out, first.build_id, log=lambda _: None) == first
@@ -262,9 +251,7 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
 
 
 @pytest.fixture(scope="module")
-def both(
-    running_servers: RunningServers, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[Commands]]:
+def both(running_servers, tmp_path_factory) -> Iterator[list[Commands]]:
     """What runs two commands at the same time, which reach moto."""
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
@@ -287,9 +274,7 @@ def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(both, buc
     assert tried["committed"] >= PAIRS / 2
 
 
-def test_a_shard_that_another_run_replaced_while_it_was_copied_is_not_committed(
-    bucket, small_folder, monkeypatch, quiet_build
-):
+def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder, monkeypatch, quiet_build):
     out, source = f"{bucket.url}/data", ImageFolder(small_folder)
     whole = quiet_build(source, f"{bucket.url}/whole/data", shards=2)
     copy = RemotePath.copy_to
@@ -321,21 +306,17 @@ def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
     needed = Requirements.of(folder, "token", source)
     needed.check()
     (source / "a.png").unlink()
-    with pytest.raises(
-        BuildError, match=r"does not find the source s3://.*/photos; give every worker the cred"
-    ):
+    message = r"does not find the source s3://.*/photos; give every worker the cred"
+    with pytest.raises(BuildError, match=message):
         needed.check()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setitem(stores._RETRIES, "max_retries", 0)
-    with pytest.raises(
-        BuildError, match=r"cannot read the build area s3://.*; give every worker the credentia"
-    ):
+    match = r"cannot read the build area s3://.*; give every worker the credentia"
+    with pytest.raises(BuildError, match=match):
         needed.check()
 
 
-def test_a_build_outlives_faults_of_the_store_and_resumes_after_an_outage(
-    bucket, small_folder, monkeypatch, quiet_build, log
-):
+def test_a_build_outlives_faults_and_resumes_later(bucket, small_folder, monkeypatch, quiet_build, log):
     source, out = ImageFolder(small_folder), f"{bucket.url}/data"
     whole = quiet_build(source, f"{bucket.url}/whole/data", shards=4)
     with FaultProxy(bucket.server.endpoint) as proxy:

@@ -9,23 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.errors import raises
-from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.files import (
-    file_digest,
-    file_sizes,
-    read_once,
-    size_and_last_bytes,
-    write_blocks_atomically,
-)
-from tfshards.schemas.storage import (
-    ChangedError,
-    RemotePath,
-    any_path,
-    is_remote,
-    open_sink,
-    read_range,
-    version_of,
-)
+from tfshards.schemas import InputError, OptionsError, files, storage
+from tfshards.schemas.files import file_digest, file_sizes, read_once, write_blocks_atomically
+from tfshards.schemas.storage import ChangedError, RemotePath, any_path, is_remote, open_sink, read_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.writing import abort_uploads
 
@@ -127,9 +113,7 @@ def test_listings_are_those_of_a_local_folder(folder, local):
     ):
         assert listed(folder, look(folder)) == listed(local, look(local))
     sizes = {path.relative_to(folder).as_posix(): status.st_size for path, status in folder.walk()}
-    assert sizes == {
-        name: 3 * len(name) for name in listed(local, filter(lambda p: p.is_file(), local.rglob("*")))
-    }
+    assert sizes == {n: 3 * len(n) for n in listed(local, filter(lambda p: p.is_file(), local.rglob("*")))}
     names = ["a.txt", "inside/c.txt", "missing", "inside/missing"]
     for root in (folder, local):
         found = file_sizes(root, names)
@@ -180,12 +164,12 @@ def test_ranges_and_files_are_read(folder, local, tmp_path):
         path = root / "big"
         path.write_bytes(data)
         assert path.stat().st_size == len(data)
-        assert read_range(path, 1_000_000, 1_000_010, version_of(path)) == data[1_000_000:1_000_010]
+        assert read_range(path, 1_000_000, 1_000_010, storage.version_of(path)) == data[1_000_000:1_000_010]
         assert read_range(path, 5, 5) == b""
         assert read_whole(path, Limit("a list", len(data))) == data
         with pytest.raises(OSError, match="has 2560000 bytes; a list has at most 10"):
             read_whole(path, Limit("a list", 10))
-        assert size_and_last_bytes(path) == (len(data), data[-8:].hex())
+        assert files.size_and_last_bytes(path) == (len(data), data[-8:].hex())
         with path.open("rb") as file:
             assert file.read(100) == data[:100]
             assert file.seek(-50, io.SEEK_END) == len(data) - 50
@@ -208,7 +192,7 @@ def test_a_replaced_file_is_noticed(folder, local):
     for root in (folder, local):
         path = root / "x"
         path.write_bytes(b"first")
-        before = version_of(path)
+        before = storage.version_of(path)
         path.unlink()
         path.write_bytes(b"second")
         with pytest.raises(ChangedError, match="was replaced in the meantime"):

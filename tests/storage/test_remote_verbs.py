@@ -1,9 +1,5 @@
 """What reads a dataset reads it in an object store as on a disk; ``adopt`` writes its manifest there."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,7 +14,7 @@ from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.storage import RemotePath, any_path
 
 
-def upload(folder: Path, target: RemotePath) -> RemotePath:
+def upload(folder, target: RemotePath) -> RemotePath:
     for path in folder.rglob("*"):
         if path.is_file():
             (target / path.relative_to(folder).as_posix()).write_bytes(path.read_bytes())
@@ -26,7 +22,7 @@ def upload(folder: Path, target: RemotePath) -> RemotePath:
 
 
 @pytest.fixture(params=["none", "gzip"])
-def both(request, tmp_path, bucket) -> tuple[Path, RemotePath]:
+def both(request, tmp_path, bucket):
     """A dataset of 24 images on a disk, and its copy in a bucket."""
     for number in range(24):
         write(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.png", image(number))

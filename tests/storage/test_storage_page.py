@@ -1,7 +1,5 @@
 """The commands and the Python of docs/storage.md run as they are printed, on moto."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

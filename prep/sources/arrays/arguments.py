@@ -13,6 +13,7 @@ from tfshards.prep.sources.arrays.mapped import MappedArray, join_parts
 from tfshards.prep.sources.arrays.npz import Member, list_members
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, usual_order
 from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.recognition import other_formats
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
@@ -47,8 +48,7 @@ def join_splits(arrays: dict[str, MappedArray]) -> JoinedSplits:
     wanted = list(dict.fromkeys(array for _, array in found.values()))
     num_rows: dict[str, int] = {}
     for split in splits:
-        missing = [array for array in wanted if array not in by_split[split]]
-        if missing:
+        if missing := [array for array in wanted if array not in by_split[split]]:
             raise InputError("split-lacks-array", split=split, missing=missing[0])
         lengths = {name: arrays[name].num_rows for name in by_split[split].values()}
         if len(set(lengths.values())) > 1:
@@ -111,8 +111,7 @@ def open_arguments(arguments: Sequence[str]) -> dict[str, GivenArray]:
             both = [each for each in (known, given) if isinstance(each, Files) and each.is_named]
             if len(both) < 2:
                 raise OptionsError("array-names-repeated", argument=argument, name=name)
-            repeated = [path for path in both[1].paths if path in both[0].paths]
-            if repeated:
+            if repeated := [path for path in both[1].paths if path in both[0].paths]:
                 raise OptionsError("array-part-repeated", argument=argument, repeated=repeated[0], name=name)
             arrays[name] = Files(both[0].paths + both[1].paths)
     return arrays
@@ -133,7 +132,7 @@ def _arrays(argument: str, numbered: Mapping[str, Sequence[str]]) -> Iterator[tu
             yield member, Member(path, member)
         return
     if not path.endswith(".npy") or name == "":
-        raise OptionsError("array-argument", argument=argument, forms=_FORMS)
+        raise OptionsError("array-argument", *other_formats(argument), argument=argument, forms=_FORMS)
     feature, paths = Path(path).stem, [path]
     if name is None and path in numbered:
         feature, paths = _prefix(path, _NUMBERED), [*numbered[path]]

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.imaging.options import parse_resize
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.mapped import AnyArray, Layout, MappedArray
 from tfshards.prep.sources.classes import MAX_CLASSES, unused_numbers, usual_order
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.declared import RAW_PIXELS
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
+from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS
 
 
+# elements of a pipeline, and examples of an iterable, have the same ones
+@lru_cache(maxsize=256)
 def feature_of(name: str, layout: Layout, *, as_list: bool, is_label: bool) -> Feature:
     """Return the feature that an array is stored as, or raise InputError if its dtype cannot be stored so."""
     shape, dtype = layout.shape[1:], layout.name
@@ -41,6 +47,43 @@ def feature_of(name: str, layout: Layout, *, as_list: bool, is_label: bool) -> F
         return Feature(name, kind, dtype, shape)
     except ValueError as error:
         raise InputError("array-fault", name=name, error=error) from None
+
+
+def as_images(
+    features: Sequence[Feature], names: Sequence[str], resize: str | None
+) -> tuple[list[Feature], list[str]]:
+    """Return the features with those declared that are images, resized, and a warning if that is unclear.
+
+    Args:
+        features: features of the arrays.
+        names: the arrays that are declared as images.
+        resize: size as in ``ImageOptions``, or None.
+
+    Raises:
+        InputError: an array is missing or cannot be an image, or it is not certain which one to resize.
+    """
+    by_name = {feature.name: feature for feature in features}
+    for name in names:
+        if name not in by_name:
+            raise InputError("array-unknown", role="image_arrays", name=name, names=[*by_name])
+        if not as_image(by_name[name]):
+            found = by_name[name]
+            raise InputError("array-no-image", name=name, dtype=found.dtype, shape=found.shape)
+        by_name[name] = replace(by_name[name], pixels=RAW_PIXELS)
+    images, likely = pixel_images(by_name.values()), likely_images(by_name.values())
+    if resize is None:
+        listed = " and ".join(map(repr, likely))
+        unclear = f"the arrays {listed} may be images; image_arrays= names those that are"
+        return [*by_name.values()], [unclear] if likely and not images else []
+    if not images:
+        raise InputError("resize-no-images", resize=resize, likely=likely or "none")
+    if left := left_behind(by_name.values(), images.values()):
+        raise InputError("resize-other-arrays", resize=resize, image=next(iter(images)), name=left[0])
+    for name in images:
+        height, width, *channels = by_name[name].shape
+        width, height = parse_resize(resize).size(width or 0, height or 0)
+        by_name[name] = replace(by_name[name], shape=(height, width, *channels))
+    return [*by_name.values()], []
 
 
 def values_of(feature: Feature, block: AnyArray, layout: Layout) -> Sequence[Values]:
@@ -104,8 +147,12 @@ def usual_label(names: Sequence[str]) -> str | None:
     return found[usual[0]] if usual else None
 
 
-def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]) -> Labels | None:
+def read_labels(
+    name: str, array: MappedArray | None, class_names: Sequence[str], *, may_lack: bool = False
+) -> Labels | None:
     """Return the classes in the array of labels, or None if it does not hold classes.
+
+    Integers that ``may_lack`` may be -1, which means no class.
 
     Raises:
         InputError: a string is empty; or there are class names, and the array is missing or has other labels.
@@ -121,11 +168,12 @@ def read_labels(name: str, array: MappedArray | None, class_names: Sequence[str]
     values = array.whole()
     if layout.is_text:
         return _text_labels(values, name, class_names)
+    lowest = -1 if may_lack else 0
     if class_names:
-        return Labels(_numbers(values, name, len(class_names)), tuple(class_names))
+        return Labels(_numbers(values, name, lowest, len(class_names)), tuple(class_names))
     distinct = np.unique(values)
     is_class = len(distinct) <= MAX_CLASSES and (
-        not len(distinct) or (distinct[0] >= 0 and int(distinct[-1]) < 1 << 63)
+        not len(distinct) or (distinct[0] >= lowest and int(distinct[-1]) < 1 << 63)
     )
     return Labels(values.astype(np.int64), ()) if is_class else None
 
@@ -142,13 +190,13 @@ def unused_label(name: str | None, array: MappedArray | None) -> list[str]:
         ]
     if len(shape) != 1 or kind not in "if":
         return []
-    return unused_numbers("array", name, array.whole())
+    return unused_numbers("array", name, array.whole(), f"label={name!r}")
 
 
-def _numbers(values: AnyArray, name: str, num_classes: int) -> IntArray:
+def _numbers(values: AnyArray, name: str, lowest: int, num_classes: int) -> IntArray:
     # uint64 may exceed int64
     numbers = cast("npt.NDArray[np.int64]", values)
-    for row in np.flatnonzero((numbers < 0) | (numbers >= num_classes)).tolist():
+    for row in np.flatnonzero((numbers < lowest) | (numbers >= num_classes)).tolist():
         found = numbers[row]
         raise InputError("array-label-range", name=name, row=row, numbers=found, last=num_classes - 1)
     return values.astype(np.int64)
@@ -197,8 +245,7 @@ def splits_of(name: str, array: MappedArray) -> dict[str, IntArray]:
         else [str(number) for number in distinct.tolist()]
     )
     for number, each in enumerate(names):
-        fault = name_fault(each)
-        if fault:
+        if fault := name_fault(each):
             row = int(np.flatnonzero(indexes == number)[0])
             raise InputError("split-array-name", name=name, row=row, fault=fault)
     order = sorted(range(len(names)), key=lambda number: usual_order(names[number]))

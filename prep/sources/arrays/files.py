@@ -16,6 +16,7 @@ from typing import IO, BinaryIO, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from tfshards.prep.imaging.formats import is_encoded
 from tfshards.prep.sources.arrays.mapped import (
     AnyArray,
     Layout,
@@ -76,10 +77,11 @@ def stage_arrays(
     for index, (name, array) in enumerate(given.items()):
         below = folder / str(index)
         below.mkdir()
-        files = _as_files(name, array)
-        if files:
+        if files := _as_files(name, array):
             staged += _stage_files(name, files, below, preview=preview)
         else:
+            if isinstance(array, (list, tuple)) and any(map(is_encoded, array[:1])):
+                raise InputError("array-of-images", name=name)
             staged += _stage_values(name, cast("AnyArray", array), below, preview=preview)
     return _features(staged)
 

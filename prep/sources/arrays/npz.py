@@ -58,8 +58,7 @@ def _opened(path: str, where: str) -> Iterator[zipfile.ZipFile]:
     """Yield an archive, after checking its directory; InputError if it is unsound, or changes meanwhile."""
     try:
         with _open(path) as (file, num_bytes), zipfile.ZipFile(file) as archive:
-            fault = _fault(archive, file, num_bytes)
-            if fault:
+            if fault := _fault(archive, file, num_bytes):
                 raise InputError("npz-fault", path=path, fault=fault)
             yield archive
     except TfshardsError:

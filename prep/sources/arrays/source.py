@@ -6,13 +6,16 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from tfshards.prep.imaging.options import ImageOptions, parse_resize
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.pixels import resized_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.arguments import join_splits, open_arguments
 from tfshards.prep.sources.arrays.features import (
+    as_images,
     feature_of,
     is_class_dtype,
     is_split_array,
@@ -29,11 +32,10 @@ from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, require_values
-from tfshards.prep.sources.kind import Recorded, SourceKind
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import check_strings, option
+from tfshards.schemas.option import check_strings, option, options_of
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,14 @@ class Arrays:
         class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
         label: name of the array of labels, or of that of one split; by default ``label``, ``labels`` or
-            ``y``, the first that exists, also in capitals; ``""`` for none.
+            ``y``, the first that exists, also in capitals; ``""`` for none. Integers in an array that is
+            named here may be -1, for no class.
         split: name of the array that names the split of each example, as text or an integer, and is not
             stored; by default ``split``, if it exists and holds such values; ``""`` for none.
+        image_arrays: names of the arrays that are images, uint8 or uint16 of shape ``(n, height, width)`` or
+            ``(n, height, width, 1 | 3 | 4)``, which is recorded. Without it, the only array of this kind with
+            sides of at least 8, or the one of several that is named ``image``, is taken for images.
+        resize: size of the images, as in ``ImageOptions``.
 
     Raises:
         OptionsError: there are no arrays, or the class names are empty or repeated.
@@ -88,6 +95,15 @@ class Arrays:
         metavar="NAME",
         default_text="split, if it exists",
     )
+    image_arrays: tuple[str, ...] = option(
+        (),
+        "array that holds images, uint8 or uint16 of shape (n, height, width) or (n, height, width, 1|3|4)",
+        flag="image-array",
+        metavar="NAME",
+        is_repeatable=True,
+        default_text="the only array like this, or the one named image",
+    )
+    resize: str | None = option(None, options_of(ImageOptions)["resize"].help, metavar="SIZE")
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
@@ -97,6 +113,9 @@ class Arrays:
             raise OptionsError("arrays-empty")
         check_class_names(self.class_names)
         check_strings("lists", self.lists)
+        check_strings("image_arrays", self.image_arrays)
+        if self.resize is not None:
+            parse_resize(self.resize)
         if self.label and self.label == self.split:
             raise OptionsError("label-is-split", label=self.label)
 
@@ -109,6 +128,8 @@ class Arrays:
         *,
         label: str | None = None,
         split: str | None = None,
+        image_arrays: tuple[str, ...] = (),
+        resize: str | None = None,
     ) -> Arrays:
         """Return the arrays that the arguments of a command line describe.
 
@@ -120,12 +141,14 @@ class Arrays:
             class_names: see the class.
             label: see the class.
             split: see the class.
+            image_arrays: see the class.
+            resize: see the class.
 
         Raises:
             OptionsError: an argument has another form, a name is repeated, or a part is missing.
             InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
         """
-        return cls(open_arguments(arguments), lists, class_names, label, split)
+        return cls(open_arguments(arguments), lists, class_names, label, split, image_arrays, resize)
 
     def location(self) -> None:
         """Return None, because the dataset may be in the folder of the array files."""
@@ -168,6 +191,8 @@ class Arrays:
             split or None,
             is_label_named=bool(self.label),
             num_rows=num_rows,
+            image_arrays=tuple(array_of.get(name, name) for name in self.image_arrays),
+            resize=self.resize,
         )
 
 
@@ -180,6 +205,7 @@ class ArraysReader:
         lists, class_names, label, split: see ``Arrays``; the names are those of existing arrays.
         is_label_named: whether the user named the array of labels.
         num_rows: number of rows of each split, in order; empty unless the names of the arrays give splits.
+        image_arrays, resize: see ``Arrays``.
     """
 
     arrays: Mapping[str, MappedArray]
@@ -189,6 +215,8 @@ class ArraysReader:
     split: str | None = None
     is_label_named: bool = False
     num_rows: Mapping[str, int] = field(default_factory=dict)
+    image_arrays: tuple[str, ...] = ()
+    resize: str | None = None
 
     @property
     def stored(self) -> dict[str, MappedArray]:
@@ -198,6 +226,10 @@ class ArraysReader:
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
         options: dict[str, Json] = {"source": "arrays", "lists": [*sorted(self.lists)]}
+        if self.image_arrays:
+            options["image_arrays"] = [*sorted(self.image_arrays)]
+        if self.resize is not None:
+            options |= {"resize": self.resize, **decoder_versions()}
         return options if self.split is None else {**options, "split_array": self.split}
 
     def listing(self) -> Listing:
@@ -206,8 +238,7 @@ class ArraysReader:
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             raise InputError("arrays-differ-in-length", listed=listed)
-        unknown = sorted(set(self.lists) - set(lengths))
-        if unknown:
+        if unknown := sorted(set(self.lists) - set(lengths)):
             raise InputError("list-unknown", unknown=unknown[0], lengths=lengths)
         count = next(iter(lengths.values()))
         if not count:
@@ -215,7 +246,8 @@ class ArraysReader:
         if KEY_FEATURE.name in lengths:
             raise InputError("array-named-key")
         label = self.arrays.get(self.label or "")
-        labels = read_labels(self.label or "", label, self.class_names)
+        labels = read_labels(self.label or "", label, self.class_names, may_lack=self.is_label_named)
+        num_open = 0 if labels is None else int((labels.numbers == -1).sum())
         if labels is None and self.is_label_named:
             shape = self.arrays[self.label or ""].layout.shape[1:]
             per_row = f"; each of its rows has the shape {shape}" if shape else ""
@@ -229,6 +261,7 @@ class ArraysReader:
             )
             for name, array in self.stored.items()
         ]
+        features, unclear = as_images(features, self.image_arrays, self.resize)
         splits = self._splits()
         size = sum(array.layout.row_bytes for array in self.stored.values())
         if not size:
@@ -249,6 +282,8 @@ class ArraysReader:
                 ),
                 *(twins(labels.class_names) if labels else unused_label(self.label, label)),
                 *twins(splits or (), "splits"),
+                *([f"array {self.label!r}: rows without a class (-1): {num_open:,}"] if num_open else []),
+                *unclear,
             ),
             identity=repr([(name, *array.summary) for name, array in self.arrays.items()])
             + (repr(self.num_rows) if self.num_rows else ""),
@@ -303,36 +338,8 @@ def _values(feature: Feature, array: MappedArray, rows: Sequence[Row], numbers: 
         # the listing has the numbers of the classes
         array.check_unchanged()
         return [row.label for row in rows]
-    return values_of(feature, array.take(numbers), array.layout)
-
-
-def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
-    return Arrays.open(inputs, class_names=recorded.class_names, **_recorded(recorded, inputs))
-
-
-def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Any]:
-    options: Mapping[str, Any] = recorded.options
-    return {
-        "lists": tuple(options.get("lists", ())),
-        "label": recorded.label or "",
-        "split": options.get("split_array", ""),
-    }
-
-
-ARRAYS = SourceKind(
-    name="arrays",
-    help="NumPy arrays in .npy or .npz files",
-    source_help=(
-        "array: NAME=FILE.npy, FILE.npy (the file's stem is the name), FILE.npz (all its arrays), parts of "
-        "one array such as X-0.npy X-1.npy, or SPLIT:NAME=FILE.npy; arrays named like x_train and x_test are "
-        "splits"
-    ),
-    group_help="keep rows with equal values in this array in one split",
-    records=lambda: (Arrays,),
-    make=lambda source, class_names, of_arrays: Arrays.open(source, class_names=class_names, **of_arrays),
-    restore=_restore,
-    recorded=_recorded,
-    takes_several=True,
-    # an invalid array fails the build instead
-    can_reject=False,
-)
+    block = array.take(numbers)
+    if feature.kind == "raw" and feature.shape != block.shape[1:]:
+        height, width = (side or 0 for side in feature.shape[:2])
+        block = np.stack([resized_pixels(each, (width, height)) for each in block])
+    return values_of(feature, block, array.layout)

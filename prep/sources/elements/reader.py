@@ -14,17 +14,25 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.classes import MAX_CLASSES
-from tfshards.prep.sources.elements.source import Elements, data_digest, decode_element, encode_element
+from tfshards.prep.sources.classes import MAX_CLASSES, twins
+from tfshards.prep.sources.elements.source import (
+    DIGEST_BYTES,
+    Elements,
+    data_digest,
+    decode_element,
+    encode_element,
+)
 from tfshards.prep.sources.elements.spill import Description, read_again, read_features, read_spilled
-from tfshards.prep.sources.image_file import checked_image, decoders_of
+from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.tables.labels import splits_of
 from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table, stage_table
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.errors import listed
+from tfshards.schemas.files import sync_file
 from tfshards.schemas.json_reader import Json
 
 TABLE_NAME = "elements.arrow"
@@ -42,7 +50,7 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
     twice = [repr(to_text(one.key)) for one, following in pairwise(rows) if one.key == following.key]
     if twice:
         raise InputError("element-keys-repeated", names=listed(list(dict.fromkeys(twice)), _SHOWN))
-    features = _check_features(rows, folder)
+    features = check_features(rows, folder)
     labels, class_names = _classes(rows, elements)
     binary = pa.large_binary()
     table = pa.table(
@@ -55,13 +63,14 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
             _ORIGIN: pa.array([row.origin for row in rows], binary),
         }
     ).replace_schema_metadata({_FEATURES: features, _CLASS_NAMES: json.dumps(class_names)})
-    # a runner may repeat this step while others read the table
+    # a runner may repeat this step while others read the table; a power failure must not leave half of it
     unfinished = folder / f"{TABLE_NAME}.{secrets.token_hex(8)}"
     stage_table(table, unfinished)
+    sync_file(unfinished)
     os.replace(unfinished, folder / TABLE_NAME)
 
 
-def _check_features(rows: Sequence[Description], folder: Path) -> bytes:
+def check_features(rows: Sequence[Description], folder: Path) -> bytes:
     """Return the digest of the features that all elements have."""
     first = rows[0]
     for row in rows:
@@ -111,21 +120,27 @@ def _classes(rows: Sequence[Description], elements: Elements) -> tuple[list[int]
     return [number_of[row.label] for row in rows], tuple(names)
 
 
-# the option ``source`` in manifests
-SOURCE_NAME = "WriteShards"
-
-
 @dataclass(frozen=True)
 class ElementsReader:
     """The reader of elements that were described and staged in ``folder``.
 
-    ``features`` have label and split as they were given; ``class_names`` are empty if there are none.
+    Attributes:
+        elements: what the features of the elements are.
+        folder: the folder in which they were staged.
+        features: features, with label and split as they were given.
+        class_names: class names in label order; empty if there are none.
+        source: the option ``source`` in manifests.
+        is_numbered: whether keys are the numbers of elements.
+        warnings: warnings for the user.
     """
 
     elements: Elements
     folder: Path
     features: tuple[Feature, ...]
     class_names: tuple[str, ...]
+    source: str = "WriteShards"
+    is_numbered: bool = False
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, elements: Elements, folder: Path) -> ElementsReader:
@@ -134,12 +149,17 @@ class ElementsReader:
         features = read_features(folder, metadata[_FEATURES])
         return cls(elements, folder, features, tuple(json.loads(metadata[_CLASS_NAMES])))
 
+    @property
+    def num_examples(self) -> int:
+        """The number of elements."""
+        return int(mapped_table(str(self.folder / TABLE_NAME)).num_rows)
+
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
-        if not self.elements.images:
-            return {"source": SOURCE_NAME}
-        options = self.elements.image_options
-        return {"source": SOURCE_NAME, **options.to_json(), **decoders_of(options)}
+        if not self.elements.encoded:
+            return {"source": self.source}
+        options, has_masks = self.elements.image_options, bool(self.elements.masks)
+        return {"source": self.source, **options.to_json(), **decoders_of(options, has_masks=has_masks)}
 
     def listing(self) -> Listing:
         """Return the listing."""
@@ -153,16 +173,32 @@ class ElementsReader:
         if not stored:
             raise InputError("elements-no-features")
         digests = b"".join(table[_DIGEST].to_pylist())
+        stamps = np.frombuffer(digests, "<u8").reshape(-1, DIGEST_BYTES // 8)[:, 0] >> 1
+        if self.source == "WriteShards":
+            # the identity covers the values of a pipeline
+            stamps = np.zeros_like(stamps)
+        splits = None if elements.split is None else splits_of(table[SPLIT])
         return Listing(
             schema=Schema((*stored, KEY_FEATURE), self.class_names),
             keys=ArrowKeys(table[KEY]),
             sizes=table[_SIZE].to_numpy(),
-            stamps=np.zeros(table.num_rows, np.int64),
+            stamps=stamps.astype(np.int64),
             labels=None if elements.label is None else table[_LABEL].to_numpy(),
-            splits=None if elements.split is None else splits_of(table[SPLIT]),
+            splits=splits,
             # of the values as they were given
             identity=hashlib.sha256(digests).hexdigest(),
+            warnings=(*self.warnings, *twins(self.class_names), *twins(splits or (), "splits")),
+            is_numbered=self.is_numbered,
         )
+
+    def holds(self, key: bytes, data: bytes) -> bool:
+        """Return whether an element with this key and these values was staged."""
+        table = mapped_table(str(self.folder / TABLE_NAME))
+        try:
+            found = table[_DIGEST][ArrowKeys(table[KEY]).find(key)].as_py()
+        except KeyError:
+            return False
+        return bool(found == data_digest(data))
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each element: what the one group of a regular expression matches in its key."""
@@ -174,19 +210,18 @@ class ElementsReader:
         keys = ArrowKeys(table[KEY])
         taken = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
         digests, origins = (taken[name].to_pylist() for name in (_DIGEST, _ORIGIN))
-        data = self._read_again(rows, origins) if self.elements.read else read_spilled(self.folder, origins)
-        what = "read= returned other features" if self.elements.read else "its values are damaged"
+        if self.elements.read:
+            what, pairs = "read= returned other features", zip(rows, origins, strict=True)
+            data = [
+                encode_element(self.elements, row.key, read_again(self.elements, row.key, origin)).data
+                for row, origin in pairs
+            ]
+        else:
+            what, data = "its values are damaged", read_spilled(self.folder, origins)
         for row, values, digest in zip(rows, data, digests, strict=True):
             if data_digest(values) != digest:
                 raise InputError("element-changed", key=row.key, what=what)
         return [self._outcome(row, values, schema) for row, values in zip(rows, data, strict=True)]
-
-    def _read_again(self, rows: Sequence[Row], origins: Sequence[bytes]) -> list[bytes]:
-        elements = self.elements
-        return [
-            encode_element(elements, row.key, read_again(elements, row.key, origin)).data
-            for row, origin in zip(rows, origins, strict=True)
-        ]
 
     def _outcome(self, row: Row, data: bytes, schema: Schema) -> Outcome:
         values: dict[str, Values] = decode_element(self.features, data)
@@ -194,13 +229,17 @@ class ElementsReader:
         if schema.label is not None:
             values[schema.label.name] = row.label
         conversions: list[str] = []
-        for name in self.elements.images:
-            encoded = values[name]
+        views: list[Geometry] = []
+        for name in self.elements.encoded:
+            encoded, is_mask = values[name], name in self.elements.masks
             assert isinstance(encoded, bytes)
-            image = checked_image(encoded, to_bytes(row.key), self.elements.image_options)
+            options = self.elements.image_options
+            options = mask_options(options) if is_mask else options
+            image = checked_image(encoded, to_bytes(row.key), options, views if is_mask else ())
             if isinstance(image, Rejected):
-                detail = image.detail if len(self.elements.images) == 1 else f"{name}: {image.detail}"
+                detail = image.detail if len(self.elements.encoded) == 1 else f"{name}: {image.detail}"
                 return Rejected(image.reason, detail)
             values[name] = image.data
             conversions += image.conversions
+            views += [image.view] if image.view and not is_mask else []
         return Accepted([values[name] for name in schema.names], tuple(conversions))

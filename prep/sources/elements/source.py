@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.records.example import Decoded, Values, decode_example, example_encoder
+from tfshards.prep.records.example import Values, as_encoded, example_encoder
 from tfshards.prep.sources.arrays.features import feature_of, values_of
 from tfshards.prep.sources.arrays.mapped import AnyArray, Layout
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.image_file import image_feature
+from tfshards.prep.sources.image_file import check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.schemas.example import decode_example
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import check_instance, check_strings
 
@@ -33,11 +34,12 @@ class Elements:
 
     Attributes:
         images: names of the features that hold encoded images, as ``bytes``.
+        masks: names of the features that hold encoded class maps, as ``bytes``; each fits an image.
         label: name of the feature that holds the class: an integer of at least 0, or the name of the class.
         split: name of the feature that names the split, which is not stored; by default all examples are in
             ``train``, or in the splits of ``Options.splits``.
-        lists: names of the features to store as int64 or float lists, whose first dimension may differ
-            between elements.
+        lists: names of the features to store as lists of int64, float or byte strings, whose first dimension
+            may differ between elements.
         class_names: class names in label order; by default the sorted names in the data, if there are names.
         image_options: how images are checked, converted and stored.
         read: function from the value of an element to its features, for elements ``(key, value)`` that can be
@@ -54,29 +56,36 @@ class Elements:
     class_names: Sequence[str] | None = None
     image_options: ImageOptions = field(default_factory=ImageOptions)
     read: Callable[[Any], Mapping[str, object]] | None = None
+    masks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_strings("images", self.images)
+        check_strings("masks", self.masks)
         check_strings("lists", self.lists)
         check_class_names(self.class_names)
         check_instance("image_options", self.image_options, ImageOptions)
-        twice = [name for name, times in Counter(self.named).items() if times > 1]
-        if twice:
+        if twice := [name for name, times in Counter(self.named).items() if times > 1]:
             raise OptionsError("element-role-repeated", twice=twice[0])
         if self.class_names is not None and self.label is None:
             raise OptionsError("element-class-names-useless")
-        if not self.images and self.image_options != ImageOptions():
+        if not self.encoded and self.image_options != ImageOptions():
             raise OptionsError("element-image-options-useless")
+        check_mask_depth(self.image_options, has_masks=bool(self.masks))
         if self.read is not None and not callable(self.read):
             raise OptionsError("element-read-type", read=self.read)
 
     @property
+    def encoded(self) -> list[str]:
+        """The images, and after them the masks, which fit them."""
+        return [*self.images, *self.masks]
+
+    @property
     def named(self) -> list[str]:
         """The features that have a role, which every element must have."""
-        return [*self.images, *self.lists, *(name for name in (self.label, self.split) if name is not None)]
+        return [*self.encoded, *self.lists, *(name for name in (self.label, self.split) if name is not None)]
 
 
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
 
 
 class Encoded(NamedTuple):
@@ -120,6 +129,8 @@ def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -
         for name in sorted(values):
             if name in elements.images:
                 feature, value = image_feature(name, elements.image_options), _image(name, values[name])
+            elif name in elements.masks:
+                feature, value = mask_feature(name, elements.image_options), _image(name, values[name])
             elif name == elements.label:
                 label = _label(name, values[name])
                 feature, value = _stored(name, label, as_list=False)
@@ -139,17 +150,12 @@ def encode_element(elements: Elements, key: str, values: Mapping[str, object]) -
 def decode_element(features: Sequence[Feature], data: bytes) -> dict[str, Values]:
     """Return the values by feature in the bytes of an element, as ``example_encoder`` expects them."""
     decoded = decode_example(data)
-    return {feature.name: _single_or_list(feature, decoded[feature.name]) for feature in features}
+    return {feature.name: as_encoded(feature, decoded[feature.name]) for feature in features}
 
 
 def data_digest(data: bytes) -> bytes:
     """Return the digest of an element's bytes."""
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
-
-
-def _single_or_list(feature: Feature, decoded: Decoded) -> Values:
-    is_single = feature.shape == () or feature.is_encoded or feature.kind == "raw"
-    return decoded[0] if is_single else decoded
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 # the elements of a pipeline have one set of features
@@ -185,6 +191,10 @@ def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values
     if isinstance(value, (str, bytes)) and not as_list:
         return Feature(name, "bytes", "bytes"), _text(name, value)
     array = np.asarray(value)
+    if as_list and array.ndim == 1 and array.dtype.kind in "SUO":
+        texts = cast("Sequence[object]", value)
+        if all(isinstance(each, (str, bytes)) for each in texts):
+            return Feature(name, "bytes", "bytes", (None,)), [_text(name, each) for each in texts]
     if array.dtype.hasobject:
         raise InputError("element-feature-type", name=name, kind=type(value).__name__)
     if as_list and not array.shape:
@@ -201,9 +211,9 @@ def _stored(name: str, value: object, *, as_list: bool) -> tuple[Feature, Values
         raise InputError("element-list", name=name, error=error) from None
 
 
-def _text(name: str, value: str | bytes) -> bytes:
+def _text(name: str, value: object) -> bytes:
     try:
-        return value if isinstance(value, bytes) else to_bytes(value)
+        return value if isinstance(value, bytes) else to_bytes(cast("str", value))
     except UnicodeEncodeError as error:
         raise InputError("element-unicode", name=name, reason=error.reason) from None
 

@@ -17,7 +17,7 @@ from tfshards.prep.sources.elements.source import Elements, data_digest, encode_
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.build_area import create
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.files import sync_file, write_atomically
 
 # Limit of a pickled value that is read again: it is shuffled, so it must not be the example itself.
 MAX_VALUE_BYTES = 4096
@@ -51,10 +51,11 @@ class Description(NamedTuple):
 class Spill:
     """Describes the elements of one bundle, and stores the values of those that cannot be read again."""
 
-    def __init__(self, elements: Elements, folder: Path) -> None:
-        """Create nothing yet, since a bundle may be empty."""
+    def __init__(self, elements: Elements, folder: Path, *, makes_folder: bool = True) -> None:
+        """Create nothing yet, since a bundle may be empty; the folder exists unless it ``makes_folder``."""
         self._elements = elements
         self._folder = folder
+        self._makes_folder = makes_folder
         self._name = secrets.token_bytes(_NAME_BYTES)
         self._file: IO[bytes] | None = None
         self._offset = 0
@@ -69,7 +70,7 @@ class Spill:
             raise InputError("element-type", kind=type(element).__name__)
         key = encode_key(element[0])
         shown = to_text(key)
-        if not self._known:
+        if self._makes_folder and not self._known:
             create(self._folder)
         if self._elements.read is None:
             found = encode_element(self._elements, shown, element[1])
@@ -83,9 +84,10 @@ class Spill:
         return tuple(description)
 
     def close(self) -> None:
-        """Write what is buffered; other machines may see a file only when it is closed."""
+        """Write what is buffered, to the disk; other machines may see a file only when it is closed."""
         if self._file is not None:
             self._file.close()
+            sync_file(_spill_path(self._folder, self._name))
 
     def _append(self, data: bytes) -> bytes:
         if self._file is None:

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.masks import Geometry
-from tfshards.prep.imaging.options import ImageOptions, changed_images
-from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.sources.base import Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows
 from tfshards.prep.sources.image_file import (
-    checked_content,
+    check_mask_depth,
     decoders_of,
     depth_warning,
     image_feature,
     mask_feature,
     mask_options,
+    outcome_of,
 )
 from tfshards.prep.sources.images.layout import (
     FileTable,
     FolderRules,
     arrange,
     check_split_folders,
-    unread_files,
+    parse_split_folders,
 )
+from tfshards.prep.sources.images.mask_names import parse_mask_name
 from tfshards.prep.sources.images.masks import (
     find_mask_folders,
     folder_name,
@@ -41,37 +41,28 @@ from tfshards.prep.sources.images.masks import (
     pair_files,
     read_files,
 )
-from tfshards.prep.sources.keys import groups_of_keys, to_bytes
-from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
+from tfshards.prep.sources.keys import groups_of_keys
+from tfshards.prep.sources.patterns import check_patterns, choose_keys
+from tfshards.prep.sources.recognition import check_layout
 from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
-from tfshards.prep.sources.tree import check_patterns, choose_keys
+from tfshards.prep.sources.split_lists import (
+    UNLISTED,
+    check_split_list,
+    read_split_lists,
+    split_list_option,
+)
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import (
-    changed_values,
     check_instance,
     check_path,
     option,
-    recorded_values,
     to_json,
 )
-from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, any_path, check_expanded, is_remote
 from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
-
-
-def _split_folders(texts: Sequence[str]) -> dict[str, str]:
-    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
-    folders: dict[str, str] = {}
-    for text in texts:
-        for part in filter(None, text.split(",")):
-            split, equals, folder = part.partition("=")
-            if not equals or split in folders:
-                raise OptionsError("split-folders-form", text=text)
-            folders[split] = folder.rstrip("/")
-    return folders
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,16 @@ class ImageFolder:
         mask_dir: folder of the masks, relative to ``root``; by default ``masks`` next to ``images``, in
             ``root`` or in its split folders, if there are these two. The path of a mask in that folder is
             the path of its image in its folder, except for the suffix.
+        mask_name: template of the path of a mask in ``mask_dir``, such as
+            ``{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png``: ``{folders}`` are the folders of the image
+            in its folder, ``{stem}`` is its name without the suffix, and ``{stem:-ENDING}`` without the
+            ending, too. Other files in the folder are skipped.
+        split_list: the list of the files of each split, such as ``{"train": "train.txt"}``: its path relative
+            to ``root``, in it one path per line, relative to ``root`` or to the folder of the list, perhaps
+            with a label after a space, tab or comma, which replaces those of folders. A path without a suffix
+            is that of the only file of this name. Files in no list are left out.
+        as_is: take folders as classes and splits even if names show that they are those of a known dataset,
+            which is an error otherwise, unless ``mask_dir`` or an empty ``split_folders`` is given.
 
     Raises:
         OptionsError: a class name is repeated, the path of the folder is empty or a URL that is not of an
@@ -120,7 +121,7 @@ class ImageFolder:
         flag="splits",
         metavar="SPLIT=FOLDER,...",
         is_repeatable=True,
-        parse=_split_folders,
+        parse=parse_split_folders,
         default_text="the folders are splits if all are named train, val, test or the like",
     )
     include: Sequence[str] = option(
@@ -143,6 +144,17 @@ class ImageFolder:
         metavar="FOLDER",
         default_text="masks next to images, if there are both",
     )
+    mask_name: str | None = option(
+        None,
+        "path of a mask in its folder, such as '{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png', from "
+        "the folders of its image and its name without suffix, of which an ending may be taken off",
+        metavar="TEMPLATE",
+        default_text="that of the image, except for the suffix",
+    )
+    split_list: Mapping[str, str] = split_list_option()
+    as_is: bool = option(
+        False, "take folders as classes and splits even if they look like a known dataset, such as Pascal VOC"
+    )
 
     def __post_init__(self) -> None:
         check_path("root", self.root)
@@ -156,7 +168,14 @@ class ImageFolder:
         check_expanded(self.mask_dir or "")
         if self.mask_dir is not None and not self.mask_dir:
             raise OptionsError("mask-dir-empty")
+        if self.mask_name is not None:
+            if self.mask_dir is None:
+                raise OptionsError("mask-name-useless")
+            parse_mask_name(self.mask_name)
         check_split_folders(self.split_folders)
+        check_split_list(self.split_list)
+        if self.split_list and self.split_folders:
+            raise OptionsError("split-list-and-folders")
         check_patterns("include", self.include)
         check_patterns("exclude", self.exclude)
         if self.allow_missing_classes and self.class_names is None and not self.split_folders:
@@ -189,7 +208,8 @@ class ImageFolder:
         """Return the listing, from the names, sizes and modification times of the files.
 
         Raises:
-            InputError: the folder is missing or cannot be read, or holds no images.
+            InputError: the folder is missing, cannot be read, holds no images, or looks like a known dataset
+                whose classes are not its folders.
         """
         tree = self._tree()
         skipped: Counter[str] = Counter()
@@ -202,22 +222,32 @@ class ImageFolder:
             ) from None
 
     def _listing(self, tree: Tree, found: FileTable, skipped: Counter[str]) -> Listing:
-        folders = find_mask_folders(tree, self.mask_dir, self.split_folders)
+        folders = find_mask_folders(tree, self.mask_dir, self.split_folders, self.mask_name)
+        check_mask_depth(self.images, has_masks=folders is not None)
+        is_declared = folders is not None or self.as_is or self.split_folders == {} or self._is_restored
+        warnings = check_layout(tree, found.keys, os.fsdecode(self.root), is_declared=is_declared)
         # patterns choose images; their masks follow
         images = found.keys if folders is None else [key for key in found.keys if not folders.is_mask(key)]
-        excluded, warnings = choose_keys(images, self.include, self.exclude)
-        if images and len(excluded) == len(images):
-            raise InputError("patterns-leave-none", *warnings, given=self.location(), num_images=len(images))
+        excluded, unmatched = choose_keys(images, self.include, self.exclude)
+        lists, outside = None, set[bytes]()
+        if self.split_list and images:
+            lists = read_split_lists(self.split_list, self.location(), images)
+            outside, more = lists.unlisted([key for key in images if key not in excluded])
+            unmatched += more
+            skipped.update({UNLISTED: len(outside)} if outside else {})
+        if images and len(excluded | outside) == len(images):
+            raise InputError("patterns-leave-none", *unmatched, given=self.location(), num_images=len(images))
         if excluded:
             skipped["excluded"] += len(excluded)
-            found = found.take(np.flatnonzero([key not in excluded for key in found.keys]))
+        if excluded | outside:
+            left_out = excluded | outside
+            found = found.take(np.flatnonzero([key not in left_out for key in found.keys]))
         if not len(found):
             listed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
             seen = f" (skipped: {listed})" if skipped else ""
             known = ", ".join(sorted(suffix.decode() for suffix in SUFFIXES))
-            raise InputError(
-                "folder-no-images", *unread_files(tree), given=self.location(), seen=seen, known=known
-            )
+            raise InputError("folder-no-images", *warnings, given=self.location(), seen=seen, known=known)
+        warnings += unmatched
         features = [image_feature("image", self.images)]
         if folders is not None:
             features.append(mask_feature("mask", self.images))
@@ -229,17 +259,30 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
+        folders_of: Callable[[bytes], list[bytes]] = tree.folders
+        rules = FolderRules(
+            self.class_names,
+            self.allow_missing_classes,
+            self.split_folders,
+            as_is=self.as_is or self._is_restored,
+        )
+        if folders is not None:
+            folders_of = partial(folders.folders, tree)
+        if lists is not None and lists.label_of:
+            # the folders are neither classes nor splits
+            folders_of, rules = lambda _: [], FolderRules(split_folders={})
         listing = arrange(
             tree,
             found,
-            tree.folders if folders is None else partial(folders.folders, tree),
-            FolderRules(self.class_names, self.allow_missing_classes, self.split_folders),
+            folders_of,
+            rules,
             features,
             skipped,
         )
         keys = listing.keys if folders is None else [folders.key(path) for path in listing.keys]
         deep = depth_warning(tree, keys, self.images)
-        return replace(listing, keys=keys, warnings=(*warnings, *listing.warnings, *deep))
+        listing = replace(listing, keys=keys, warnings=(*warnings, *listing.warnings, *deep))
+        return listing if lists is None else lists.applied(listing, self.class_names)
 
     @property
     def num_in_flight(self) -> int:
@@ -259,9 +302,9 @@ class ImageFolder:
             options.append(mask_options(self.images))
             if isinstance(tree, RemoteTree):
                 splits = None if self.split_folders is None else (*self.split_folders.items(),)
-                masks = masks_of(str(tree.folder), self.mask_dir, splits)
+                masks = masks_of(str(tree.folder), self.mask_dir, splits, self.mask_name)
             else:
-                masks = find_mask_folders(tree, self.mask_dir, self.split_folders)
+                masks = find_mask_folders(tree, self.mask_dir, self.split_folders, self.mask_name)
         requests = [
             FetchRequest(partial(read_files, tree, masks, row, most), row.size)
             if is_far and (masks or row.size <= most)
@@ -272,7 +315,7 @@ class ImageFolder:
         def decode(index: int, found: list[tuple[bytes, FetchedContent]] | None) -> Outcome:
             row = rows[index]
             files = read_files(tree, masks, row, most) if found is None else found
-            return _outcome(row, files, options, has_label=has_label)
+            return outcome_of(row, files, options, has_label=has_label)
 
         return StartedRows(requests, decode)
 
@@ -287,68 +330,3 @@ class ImageFolder:
 
     def _tree(self) -> Tree:
         return tree_of(self.root, follow_links=self.follow_links)
-
-
-def _outcome(
-    row: Row,
-    files: Sequence[tuple[bytes, FetchedContent]],
-    options: Sequence[ImageOptions],
-    *,
-    has_label: bool,
-) -> Outcome:
-    """Return the values of a row, or why it is rejected; ``files`` are its image, and its mask."""
-    if len(files) < len(options):
-        return Rejected(Reason.MISSING, "there is no mask of the same name")
-    values: list[Values] = []
-    conversions: list[str] = []
-    views: list[Geometry] = []
-    for each, file in zip(options, files, strict=True):
-        image = checked_content(*file, each, views)
-        if isinstance(image, Rejected):
-            return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
-        views += [image.view] if image.view else []
-        values.append(image.data)
-        conversions += image.conversions
-    key = to_bytes(row.key)
-    return Accepted((*values, row.label, key) if has_label else (*values, key), tuple(conversions))
-
-
-class _RestoredFolder(ImageFolder):
-    """The source of a dataset, for which no choices are left to report."""
-
-    _is_restored = True
-
-
-def _restore(recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
-    check_num_inputs(inputs, 1, "one folder of images")
-    values = recorded_values(ImageFolder, recorded.options)
-    values.setdefault("follow_links", recorded.is_grown and recorded.follow_links)
-    return _RestoredFolder(
-        inputs[0],
-        ImageOptions(**recorded_values(ImageOptions, recorded.options)),
-        class_names=recorded.class_names,
-        # the build may have allowed it, and new images need not be of every class or split
-        allow_missing_classes=recorded.class_names is not None or bool(values.get("split_folders")),
-        **values,
-    )
-
-
-def _recorded(recorded: Recorded, _: Sequence[str]) -> Mapping[str, Any]:
-    return {**changed_images(recorded.options), **changed_values(ImageFolder, recorded.options)}
-
-
-IMAGES = SourceKind(
-    name="images",
-    help="a folder of images",
-    source_help="folder that holds class folders, split folders or images",
-    group_help=(
-        "keep examples of one group in one split: 'folder' groups by folder, a regular expression by its "
-        "one (group), which is searched for in the key"
-    ),
-    records=lambda: (ImageFolder, ImageOptions),
-    make=lambda source, class_names, of_folder, of_images: ImageFolder(
-        source, ImageOptions(**of_images), class_names=class_names, **of_folder
-    ),
-    restore=_restore,
-    recorded=_recorded,
-)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -15,6 +16,7 @@ import numpy as np
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, class_map, twins, usual_order
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
+from tfshards.prep.sources.known import PAGE
 from tfshards.prep.sources.remote_tree import Tree
 from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
@@ -69,6 +71,8 @@ class FolderRules(NamedTuple):
     class_names: Sequence[str] | None = None
     allow_missing_classes: bool = False
     split_folders: Mapping[str, str] | None = None
+    # folders without the names of splits are classes, whatever else they may be
+    as_is: bool = False
 
 
 # The label of files that are in no split or class, though there are some.
@@ -94,6 +98,8 @@ def arrange(
     folder_of = np.fromiter(of_keys, np.int64, len(files))
     roles = _roles(tree, [*number], folders_of, rules)
     names = roles.class_names
+    if not (rules.as_is or rules.class_names or rules.split_folders == {}):
+        check_classes(tree.root, roles.below, [roles.inside(name) for name in number])
     numbers = {name: index for index, name in enumerate(names)}
     labels = np.array([roles.label(name, numbers) for name in number], np.int64)[folder_of]
     inside = np.flatnonzero(labels != _OUTSIDE)
@@ -116,7 +122,6 @@ def arrange(
         skipped=dict(sorted(skipped.items())),
         warnings=(
             *roles.warnings,
-            *(() if roles.split_of else likely_splits(tree.root, roles.below[b""], number)),
             *_split_warnings(members, roles),
             *twins(names),
             *_empty_classes(roles, labels),
@@ -132,10 +137,19 @@ class _Roles(NamedTuple):
     class_names: tuple[str, ...]
     warnings: Sequence[str]
 
+    def _divided(self, folder: bytes) -> tuple[bytes | None, list[bytes]]:
+        """Return the split folder of a folder, empty if there are no splits, and the folders below it."""
+        parts = folder.split(b"/") if folder else []
+        return b"" if not self.split_of else parts.pop(0) if parts else None, parts
+
+    def inside(self, folder: bytes) -> list[bytes]:
+        """Return the class folder of a folder, and the folders below that; none outside of class folders."""
+        top, parts = self._divided(folder)
+        return parts if self.below.get(top or b"") else []
+
     def label(self, folder: bytes, numbers: Mapping[str, int]) -> int:
         """Return the class number of the files in a folder; -1 in a split without class folders."""
-        parts = folder.split(b"/") if folder else []
-        top = b"" if not self.split_of else parts.pop(0) if parts else None
+        top, parts = self._divided(folder)
         if top is None or top not in self.below:
             return _OUTSIDE
         if not self.below[top]:
@@ -172,7 +186,7 @@ def _roles(
         f"the folder {to_text(name)!r} holds no images and is not a class; class_names= can name it"
         for name in unused
     ]
-    return _Roles(split_of, below, names, [*unread_files(tree), *warnings, *skipped])
+    return _Roles(split_of, below, names, [*warnings, *skipped])
 
 
 def _split_warnings(members: Mapping[bytes, IntArray], roles: _Roles) -> Iterator[str]:
@@ -197,6 +211,18 @@ def _empty_classes(roles: _Roles, labels: IntArray) -> Iterator[str]:
 
 
 _SHOWN = 5
+
+
+def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
+    folders: dict[str, str] = {}
+    for text in texts:
+        for part in filter(None, text.split(",")):
+            split, equals, folder = part.partition("=")
+            if not equals or split in folders:
+                raise OptionsError("split-folders-form", text=text)
+            folders[split] = folder.rstrip("/")
+    return folders
 
 
 def check_split_folders(given: Mapping[str, str] | None) -> None:
@@ -271,34 +297,52 @@ def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
 
 
-# Kinds of sources that read other files, see ``LocalTree.unread``.
-_READS = {
-    "table": "'tfshards build table' stores its columns with the images",
-    "coco": "'tfshards build table --from coco' stores boxes and classes",
-    "yolo": "'tfshards build table --from yolo' stores boxes and classes",
-    "arrays": "'tfshards build arrays' takes .npy files, stacked into one array per feature",
-}
-_LIKE_SPLIT = re.compile(rb"(train|val|test|unlabeled)[^a-zA-Z]*")
+_LIKE_SPLIT = re.compile(rb"(?:.*_)?(train|val|test|unlabeled)[^a-zA-Z]*")
+# The name of a folder that holds images of any class.
+_LIKE_NO_CLASS = re.compile(
+    rb"(?i)(data|images?|imgs?|photos?|pictures?|jpe?g|png|frames)([_\d].*)?|.*_input"
+)
 
 
-def unread_files(tree: Tree) -> list[str]:
-    """Return a warning for each kind of file in a folder that another kind of source reads."""
-    unread = [(tree.unread[kind], remedy) for kind, remedy in _READS.items() if kind in tree.unread]
-    return [f"{os.fsdecode(key)} is not read; {remedy}" for key, remedy in unread]
+def check_classes(
+    root: bytes, below: Mapping[bytes, Sequence[bytes]], folders: Iterable[Sequence[bytes]]
+) -> None:
+    """Raise InputError if folders may be no classes.
 
+    They are named like splits; there is only one, or in splits one that is named like a folder of any images;
+    or images are only in folders inside of them.
 
-def likely_splits(root: bytes, class_names: Sequence[bytes], folders: Iterable[bytes]) -> Iterator[str]:
-    """Yield a warning if class folders, or the folders with images in the only one, are named like splits."""
-    alike = [match for match in map(_LIKE_SPLIT.fullmatch, class_names) if match]
-    if alike and len(alike) == len(class_names):
+    Args:
+        root: the source.
+        below: the class folders in each split folder, or in the root, which is empty.
+        folders: of each folder with images, the class folder, and the folders below that.
+    """
+    shown, tops = os.fsdecode(root), below.get(b"", ())
+    alike = [match for match in map(_LIKE_SPLIT.fullmatch, tops) if match]
+    neutral = [name for name in tops if _LIKE_NO_CLASS.fullmatch(name) and not _LIKE_SPLIT.fullmatch(name)]
+    if alike and len(alike) + len(neutral) == len(tops):
         usual = {match[1].decode(): match[0].decode() for match in alike}
-        names = _named(class_names)
-        yield f"{names} are taken for classes; if these are splits, give split_folders={usual!r}"
-    below = {each[1] for each in (name.split(b"/") for name in folders) if len(each) > 1}
-    splits = sorted(name for name in below if name.lower() in SPLIT_FOLDERS)
-    if splits and len(class_names) == 1:
-        only = os.fsdecode(class_names[0])
-        yield (
-            f"{only!r} is taken for the only class, but holds {_named(splits)}; if these are splits, give "
-            f"{os.path.join(os.fsdecode(root), only)!r} as the source"
-        )
+        if neutral:
+            usual.setdefault("train", neutral[0].decode())
+        raise InputError("folders-named-like-splits", root=shown, names=_named(tops), usual=usual)
+    holding = [parts for parts in folders if parts]
+    deeper = sorted({parts[1] for parts in holding if len(parts) > 1})
+    only = {name for names in below.values() for name in names}
+    if len(only) == 1 and (tops or all(map(_LIKE_NO_CLASS.fullmatch, only))):
+        # splits become a dataset each, and these the splits of one
+        inside = {os.fsdecode(top): names[0] for top, names in below.items() if names}
+        made = {top: f"DATASET-{top}" if len(inside) > 1 else "DATASET" for top in inside}
+        commands = [
+            ["build", "images", os.path.join(shown, top, os.fsdecode(name)), made[top]]
+            for top, name in inside.items()
+        ]
+        if len(inside) > 1:
+            parts = [f"{top}={dataset}" for top, dataset in made.items()]
+            commands.append(["merge", "--as-splits", *parts, "DATASET"])
+        lines = [f"  {shlex.join(['tfshards', *words])}" for words in commands]
+        held = f", but holds the folders {_named(deeper)}" if deeper else ""
+        raise InputError("only-class", *lines, root=shown, only=os.fsdecode(only.pop()), held=held)
+    if holding and all(len(parts) > 1 for parts in holding):
+        classes = _named(sorted({parts[0] for parts in holding}))
+        line = f"  see {PAGE}, Nested folders"
+        raise InputError("classes-deeper", line, root=shown, classes=classes, below=_named(deeper))

@@ -7,19 +7,14 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.base import Row
 from tfshards.prep.sources.classes import SPLIT_FOLDERS
-from tfshards.prep.sources.fetching import (
-    FetchedContent,
-    changed,
-    read_as_listed,
-    read_content,
-    unreadable,
-)
+from tfshards.prep.sources.fetching import FetchedContent, changed, read_as_listed, read_content, unreadable
+from tfshards.prep.sources.images.mask_names import MaskName, parse_mask_name
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.remote_tree import Tree, tree_of
 from tfshards.prep.sources.tree import ImageFile
@@ -35,12 +30,13 @@ class MaskFolders:
     """Where the images and the masks of a source are; both have the same folders and names inside.
 
     The two folders are relative to the source, which ``images`` may be, or to each split folder if they are
-    ``in_splits``.
+    ``in_splits``. A ``name`` makes the paths of masks in their folder from those of images.
     """
 
     images: bytes
     masks: bytes
     in_splits: bool = False
+    name: MaskName | None = None
 
     @property
     def is_outside(self) -> bool:
@@ -75,10 +71,21 @@ class MaskFolders:
         split, inside = self._divided(path)
         return split + (self.images + b"/" if self.images else b"") + inside
 
-    def mask(self, key: bytes) -> bytes:
-        """Return the path of the mask of an image, without its suffix."""
+    def mask(self, key: bytes) -> bytes | None:
+        """Return the path of the mask of an image, without its suffix; None if its name allows none."""
         split, inside = self._divided(key)
-        return split + self.masks + b"/" + os.path.splitext(inside.removeprefix(self.images + b"/"))[0]
+        path = inside.removeprefix(self.images + b"/")
+        stem = self.name.path(path) if self.name else os.path.splitext(path)[0]
+        return None if stem is None else split + self.masks + b"/" + stem
+
+    @property
+    def suffixes(self) -> tuple[bytes, ...]:
+        """The suffixes that a mask may have."""
+        return (self.name.suffix,) if self.name else tuple(_suffixes)
+
+    def has_name(self, path: bytes) -> bool:
+        """Return whether a file in a folder of masks has the name of a mask, whatever images there are."""
+        return self.name.is_of(path) if self.name else os.path.splitext(path)[1] in MASK_SUFFIXES
 
     def _divided(self, key: bytes) -> tuple[bytes, bytes]:
         """Return the split folder with its slash, if the folders are in splits, and the path in it."""
@@ -87,6 +94,17 @@ class MaskFolders:
 
 
 def find_mask_folders(
+    tree: Tree,
+    mask_dir: str | None,
+    split_folders: Mapping[str, str] | None,
+    mask_name: str | None = None,
+) -> MaskFolders | None:
+    """Return where the masks of a folder of images are, and their names, or None if it has none."""
+    folders = _find_mask_folders(tree, mask_dir, split_folders)
+    return replace(folders, name=parse_mask_name(mask_name)) if folders and mask_name else folders
+
+
+def _find_mask_folders(
     tree: Tree, mask_dir: str | None, split_folders: Mapping[str, str] | None
 ) -> MaskFolders | None:
     """Return where the masks of a folder of images are, or None if it has none.
@@ -141,8 +159,13 @@ def pair_files(
     if folders.is_outside:
         outside = tree.below(folders.masks).images(skipped)
         masks = [file._replace(key=folders.masks + b"/" + file.key) for file in outside]
-    by_name = _by_name(masks)
-    pairs = [(image, by_name.get(folders.mask(image.key))) for image in images]
+    named = [mask for mask in masks if folders.has_name(mask.key)]
+    if folders.name and len(named) < len(masks):
+        skipped["not named like a mask"] += len(masks) - len(named)
+        masks = named
+    by_name = _by_name(named)
+    stems = [(image, folders.mask(image.key)) for image in images]
+    pairs = [(image, None if stem is None else by_name.get(stem)) for image, stem in stems]
     image_of: dict[bytes, bytes] = {}
     for image, mask in pairs:
         if mask and image_of.setdefault(mask.key, image.key) != image.key:
@@ -168,11 +191,11 @@ def pair_files(
 
 
 def _by_name(masks: Sequence[ImageFile]) -> dict[bytes, ImageFile]:
+    # those with other suffixes could not be found again by their names
     found: dict[bytes, ImageFile] = {}
     for mask in masks:
-        name, suffix = os.path.splitext(mask.key)
-        # others could not be found again by their names
-        if suffix in MASK_SUFFIXES and found.setdefault(name, mask) is not mask:
+        name = os.path.splitext(mask.key)[0]
+        if found.setdefault(name, mask) is not mask:
             names = f"{os.fsdecode(found[name].key)!r} and {os.fsdecode(mask.key)!r}"
             raise InputError("masks-ambiguous", names=names)
     return found
@@ -192,11 +215,15 @@ _suffixes = [*MASK_SUFFIXES]
 
 @lru_cache(maxsize=8)
 def masks_of(
-    url: str, mask_dir: str | None, split_folders: tuple[tuple[str, str], ...] | None
+    url: str,
+    mask_dir: str | None,
+    split_folders: tuple[tuple[str, str], ...] | None,
+    mask_name: str | None,
 ) -> MaskFolders | None:
     """Return where the masks in a folder of objects are; the store is asked once."""
     tree = tree_of(url, follow_links=False)
-    return find_mask_folders(tree, mask_dir, None if split_folders is None else dict(split_folders))
+    splits = None if split_folders is None else dict(split_folders)
+    return find_mask_folders(tree, mask_dir, splits, mask_name)
 
 
 def read_files(
@@ -230,12 +257,14 @@ def _size_and_stamp(files: Sequence[tuple[bytes, FetchedContent]]) -> tuple[int,
 
 
 def _mask(
-    tree: Tree, masks: MaskFolders, stem: bytes, most_bytes: int
+    tree: Tree, masks: MaskFolders, stem: bytes | None, most_bytes: int
 ) -> Iterator[tuple[bytes, FetchedContent]]:
     """Yield the path and the content of the mask whose path begins with ``stem``, if there is one."""
+    if stem is None:
+        return
     # the folder that links to masks must not leave
     top = tree.below(masks.masks) if masks.is_outside else tree
-    for suffix in tuple(_suffixes):
+    for suffix in masks.suffixes:
         path = stem + suffix
         inside = path.removeprefix(masks.masks + b"/") if masks.is_outside else path
         if not top.holds(inside):

@@ -1,9 +1,11 @@
-"""Read the object annotations of COCO: ``instances_*.json``."""
+"""Read the object annotations of COCO: ``instances_*.json`` and ``person_keypoints_*.json``."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.sources.boundary import Boundary
+from tfshards.prep.sources.classes import SPLIT_FOLDERS
 from tfshards.prep.sources.tables.annotations import (
+    KEYPOINTS,
+    POLYGONS,
+    TEXTS,
     AnnotatedImage,
     annotation_table,
     is_class_name,
@@ -21,10 +27,11 @@ from tfshards.prep.sources.tables.annotations import (
 )
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError
+from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import load_json
 
-# instances_train2017.json; in folders: train/_annotations.coco.json
-_NAME = re.compile(r"instances_(?P<folder>(?P<split>.+?)(20\d\d)?)\.json")
+# instances_train2017.json, of which a folder has those of the first kind; or train/_annotations.coco.json
+_NAME = re.compile(r"(?P<kind>instances|person_keypoints)_(?P<folder>(?P<split>.+?)(20\d\d)?)\.json")
 _ROBOFLOW = "_annotations.coco.json"
 _OTHERS = {
     "image_id": pa.int64(),
@@ -37,35 +44,48 @@ _SAMPLE = 20
 _SHOWN = 60
 
 
-def read_coco(path: Path, root: Path | None, *, follow_links: bool) -> tuple[TableFile, Path]:
+def read_coco(
+    path: Path, root: Path | None, segmentations: str | None = None, *, follow_links: bool
+) -> tuple[TableFile, Path]:
     """Return the images and boxes of an annotation file, or of those in a folder as splits, and their folder.
 
     Boxes are ``[left, top, width, height]`` in pixels; classes are numbered in the order of their ids.
 
     Args:
-        path: a file; or a folder with ``annotations/instances_*.json`` or ``*/_annotations.coco.json``.
+        path: a file; or a folder with ``annotations/instances_*.json``, or ``person_keypoints_*.json``, or
+            with ``*/_annotations.coco.json``. A file such as ``instances_val2017.json`` is a split, val; that
+            of train may be divided.
         root: folder of the images; by default found next to the annotations.
+        segmentations: "polygons", "text" or None, see ``ColumnRoles``.
         follow_links: follow links out of the folder.
     """
-    files, folder = [path], root
+    files, folder, notes = [path], root, list[str]()
     # annotations/ is next to the folders of images
     is_next = path.parent.name == "annotations"
     above = path.parent.parent if is_next else path.parent
     if path.is_dir():
-        files = sorted(file for file in path.glob("annotations/*.json") if _NAME.fullmatch(file.name))
+        named = {file: _NAME.fullmatch(file.name) for file in sorted(path.glob("annotations/*.json"))}
+        kinds = [match["kind"] for match in named.values() if match]
+        files = [file for file, match in named.items() if match and match["kind"] == kinds[0]]
+        left = [file.name for file in named if files and file not in files]
+        notes += (
+            [f"not read in {path / 'annotations'}: {', '.join(left)}; each can be built by its name"]
+            if left
+            else []
+        )
         files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
         if not files:
             raise InputError("coco-no-files", path=path, roboflow=_ROBOFLOW)
         folder, above = root or path, path
     in_source = Boundary(above, follow_links=follow_links)
     inside = in_source if root is None else Boundary(root, follow_links=follow_links)
-    images, parts, names = [], [], None
+    images, parts, names, keys = [], [], None, Counter[str]()
     file_of: dict[bytes, Path] = {}
     for file in files:
         if file != path:
             in_source.check(file)
         content = read_annotation(file)
-        found, file_names = _read(file, content)
+        found, file_names = _read(file, content, segmentations, keys)
         if names not in (None, file_names):
             raise InputError("coco-categories-differ", file=file, files=files[0])
         names = file_names
@@ -73,9 +93,10 @@ def read_coco(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
         inside.check(own)
         folder = folder or own
         for image in found:
-            if path.is_dir():
-                name = _NAME.fullmatch(file.name)
-                image.split = name["split"] if name else file.parent.name
+            name = _NAME.fullmatch(file.name)
+            split = name["split"] if name else file.parent.name if path.is_dir() else ""
+            is_known = os.fsencode(split.lower()) in SPLIT_FOLDERS and split != "train"
+            image.split = split if path.is_dir() or (name and is_known) else ""
             image.path = relative(own / os.fsdecode(image.path), folder)
             # a folder of one split would serve the others if their images have the same names
             other = file_of.setdefault(image.path, file)
@@ -85,7 +106,23 @@ def read_coco(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
         images += found
         parts.append((os.fsencode(file.name), content))
     assert folder is not None
-    return annotation_table(images, _OTHERS, names or (), parts), folder
+    others = _OTHERS if segmentations != "text" else {**_OTHERS, TEXTS: pa.large_list(pa.string())}
+    formats = {KEYPOINTS: "xyv", **({POLYGONS: "xy"} if segmentations == "polygons" else {})}
+    notes += _left_out(images, keys)
+    return annotation_table(images, others, names or (), parts, notes, formats), folder
+
+
+def _left_out(images: Sequence[AnnotatedImage], keys: Counter[str]) -> list[str]:
+    """Return lines on what the annotations have and the table does not."""
+    without = sum(not image.boxes for image in images)
+    crowds = sum(sum(image.others["objects/iscrowd"]) for image in images)
+    listed = ", ".join(f"{key} ({number:,})" for key, number in sorted(keys.items()))
+    more = "; segmentations= keeps segmentation" if "annotations.segmentation" in keys else ""
+    return [
+        *([f"{counted(without, 'image')} without annotations, stored without boxes"] if without else []),
+        *([f"{counted(crowds, 'crowd region')}, which objects/iscrowd marks"] if crowds else []),
+        *([f"keys that are not stored: {listed}{more}"] if keys else []),
+    ]
 
 
 def _folder_of(file: Path, images: Sequence[AnnotatedImage], above: Sequence[Path]) -> Path:
@@ -129,6 +166,17 @@ def _is_box(value: Any) -> bool:  # noqa: ANN401
     return is_box and min(value[2:]) >= 0
 
 
+def _are_points(value: Any, width: int = 3, fewest: int = 0) -> bool:  # noqa: ANN401
+    is_list = isinstance(value, list) and len(value) % width == 0 and len(value) >= fewest
+    return is_list and all(map(_is_number, value))
+
+
+def _is_segmentation(value: Any) -> bool:  # noqa: ANN401
+    if isinstance(value, list):
+        return all(_are_points(each, 2, 6) for each in value)
+    return isinstance(value, dict) and {"counts", "size"} <= set(value)
+
+
 _ID = _Field("an integer from 0 to 2^63 - 1", _is_integer)
 _CATEGORY = {"id": _ID, "name": _Field("text that is not empty", is_class_name)}
 _IMAGE = {
@@ -143,11 +191,23 @@ _ANNOTATION = {
     "bbox": _Field("4 numbers that float32 can hold, the last two at least 0", _is_box),
     "area": _Field("a number that float32 can hold", _is_number, is_optional=True),
     "iscrowd": _Field("0 or 1", lambda value: _is_number(value) and value in (0, 1), is_optional=True),
+    "keypoints": _Field("a list of x, y and visibility of each", _are_points, is_optional=True),
+    "segmentation": _Field(
+        "a list of polygons, of x and y of 3 points or more, or RLE", _is_segmentation, is_optional=True
+    ),
 }
+# Keys that are in the table, or decide what is in it.
+_KNOWN = {"annotations": {*_ANNOTATION}, "images": {*_IMAGE}}
 
 
-def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
-    """Return the images with their boxes, and the class names in the order of their ids."""
+def _read(
+    file: Path, content: bytes, segmentations: str | None, keys: Counter[str]
+) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
+    """Return the images with their boxes, and the class names in the order of their ids.
+
+    Keys of images and annotations that are left out are counted in ``keys``.
+    """
+    widths: set[int] = set()
     try:
         document = load_json(content)
         categories = _by_id(document, "categories", _CATEGORY)
@@ -170,6 +230,24 @@ def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, 
                 float(min(width * height, _LARGEST) if area is None else area)
             )
             image.others["objects/iscrowd"].append(bool(each.get("iscrowd")))
+            image.keypoints.append(each.get("keypoints") or [])
+            shape = each.get("segmentation")
+            if segmentations == "polygons":
+                image.polygons.append(shape if isinstance(shape, list) else [])
+            elif segmentations == "text":
+                image.others[TEXTS].append(json.dumps(shape, separators=(",", ":")))
+            widths |= {len(image.keypoints[-1])} - {0}
+            if len(widths) > 1:
+                raise _FaultError(
+                    f"annotations[{index}].keypoints are {max(widths)} numbers, and {min(widths)} elsewhere"
+                )
+        for kind, stored in _KNOWN.items():
+            keys.update(f"{kind}.{key}" for each in document[kind] for key in each if key not in stored)
+        if segmentations is None:
+            keys["annotations.segmentation"] += sum(
+                "segmentation" in each for each in document["annotations"]
+            )
+            keys += Counter()
     except _FaultError as fault:
         raise InputError("coco-invalid", file=file, fault=fault) from None
     except (ValueError, RecursionError) as error:
@@ -180,7 +258,7 @@ def _read(file: Path, content: bytes) -> tuple[list[AnnotatedImage], tuple[str, 
 
 
 def _image(number: int, each: dict[str, Any]) -> AnnotatedImage:
-    others = {"image_id": number, "objects/area": [], "objects/iscrowd": []}
+    others = {"image_id": number, "objects/area": [], "objects/iscrowd": [], TEXTS: []}
     size = (each.get("width"), each.get("height"))
     return AnnotatedImage(
         os.fsencode(each["file_name"]), others=others, size=(None, None) if None in size else size

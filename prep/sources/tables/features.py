@@ -99,13 +99,7 @@ def relisted(flat: pa.ChunkedArray, lengths: IntArray | None) -> pa.ChunkedArray
 
 
 def plain_values(name: str, flat: pa.ChunkedArray, whole: pa.DataType) -> pa.ChunkedArray:
-    """Return values as ``TEXT`` or numbers; missing values stay missing.
-
-    Args:
-        name: name of the column.
-        flat: the values, without lists.
-        whole: type of the column, for messages.
-    """
+    """Return values as ``TEXT`` or numbers; messages have the name and the ``whole`` type of the column."""
     kind = flat.type.value_type if pa.types.is_dictionary(flat.type) else flat.type
     if pa.types.is_null(kind):
         raise InputError("column-all-missing", name=name)
@@ -120,16 +114,17 @@ def plain_values(name: str, flat: pa.ChunkedArray, whole: pa.DataType) -> pa.Chu
         raise InputError("column-type", name=name, kind=shown(whole)) from None
 
 
-def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.ChunkedArray:
-    """Return values with missing floating point numbers as NaN."""
+def without_missing(
+    name: str, flat: pa.ChunkedArray, *, is_list: bool, fill: str | None = None
+) -> pa.ChunkedArray:
+    """Return values of which none is missing; ``fill`` is the value that an error proposes otherwise."""
     if not flat.null_count:
         return flat
-    if pa.types.is_floating(flat.type):
-        return flat.fill_null(pa.scalar(float("nan"), flat.type))
     # people count rows from 1
     first = pc.index(pc.is_null(flat), True).as_py() + 1
     where = "in its lists" if is_list else f"the first in data row {first}"
-    raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where)
+    fill = fill or ("nan" if pa.types.is_floating(flat.type) else "reject")
+    raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where, fill=fill)
 
 
 def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:
@@ -171,6 +166,11 @@ def is_list_type(kind: pa.DataType) -> bool:
     """Return whether a type is one of the lists of Arrow."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def item_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the items of a type of lists, of any depth, or the type itself."""
+    return item_type(kind.value_type) if is_list_type(kind) else kind
 
 
 def is_bytes_type(kind: pa.DataType) -> bool:

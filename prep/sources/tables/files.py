@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.classes import repeated
+from tfshards.prep.sources.recognition import other_formats
+from tfshards.prep.sources.tables.csv_file import BLOCK_BYTES, LONG_ROW, TextForm, read_csv, undated
 from tfshards.prep.sources.tables.features import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
@@ -31,84 +31,9 @@ from tfshards.schemas.files import file_digest
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
-# Size of the block that a thread reads, which is also the maximum length of a row.
-BLOCK_BYTES = 16 << 20
-# Numbers such as 007 are identifiers, and 0x10 is not decimal.
-_NO_NUMBER = r"^\s*[+-]?0[0-9xX]"
-_LONG = r"^\s*[+-]?[0-9]{16,}\s*$"
-
-
-def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a CSV file, and a warning for each column of numbers that is kept as text."""
-    with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
-        # in parts, since a line may be as long as the file
-        names = next(csv.reader(iter(partial(file.readline, BLOCK_BYTES), ""), delimiter=delimiter), [])
-    # paths may look like numbers, and need not be UTF-8
-    types = {name: pa.binary() for name in names if name in text_columns or name.endswith("file_name")}
-    table = _parsed(path, delimiter, types)
-    _check_end(path, table)
-    # Arrow would convert text that looks like dates or times
-    text = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
-    warnings = []
-    for name, number in _changed_numbers(path, delimiter, table):
-        text[name] = pa.string()
-        warnings.append(f"column {name!r} is stored as text: the number {number} could not be restored")
-    return _parsed(path, delimiter, {**types, **text}) if text else table, warnings
-
-
-def undated(kind: pa.DataType) -> pa.DataType:
-    """Return a type with text instead of each date, time and duration, also in lists and structs."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, undated(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(undated(kind.value_type))
-    return pa.string() if pa.types.is_temporal(kind) else kind
-
-
-def _parsed(
-    path: Path, delimiter: str, types: Mapping[str, pa.DataType], only: Sequence[str] = ()
-) -> pa.Table:
-    return pa.csv.read_csv(
-        path,
-        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=list(only)),
-    )
-
-
-def _changed_numbers(path: Path, delimiter: str, table: pa.Table) -> Iterator[tuple[str, str]]:
-    """Yield each column with a number whose text could not be restored, and that text."""
-    kinds = {field.name: field.type for field in table.schema}
-    numbers = [name for name in kinds if kinds[name] in (pa.int64(), pa.float64())]
-    if not numbers or len(kinds) < len(table.column_names):
-        # no numbers, or a repeated column, which is reported later
-        return
-    written = _parsed(path, delimiter, dict.fromkeys(numbers, pa.binary()), numbers)
-    for name in numbers:
-        texts = written[name]
-        found = texts.filter(pc.match_substring_regex(texts, _NO_NUMBER)).slice(0, 1).to_pylist()
-        if not found and kinds[name] == pa.float64():
-            long = texts.filter(pc.match_substring_regex(texts, _LONG)).to_pylist()
-            # beyond float64, and int() accepts at most 4300 digits
-            found = [text for text in long if len(text) > 300 or int(float(text)) != int(text)]
-        if found:
-            yield name, found[0].decode().strip()
-
-
-def _check_end(path: Path, table: pa.Table) -> None:
-    """Raise ArrowInvalid if the last value extends to the end of the file, as after an unclosed quote."""
-    if not table.num_rows or not table.num_columns:
-        return
-    last = table.column(table.num_columns - 1)[-1].as_py()
-    text = last.encode() if isinstance(last, str) else last
-    if isinstance(text, bytes) and b"\n" in text:
-        with open_regular(path) as file:
-            file.seek(-min(path.stat().st_size, 1 << 10), 2)
-            if not file.read().rstrip(b"\r\n").endswith(b'"'):
-                raise pa.ArrowInvalid("a quote is not closed: the last value extends over several lines")
-
-
-_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+# Tables whose files have names of columns and types of values.
+TYPED = (".jsonl", ".ndjson", ".parquet")
+_SUFFIXES = (".csv", ".tsv", *TYPED)
 # Above this, float64 cannot hold every integer.
 _EXACT = 2.0**53
 # Levels of lists and objects in a line of JSON.
@@ -117,7 +42,6 @@ _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _DIGITS = 300
 _SHOWN = 30
 _COPY_BYTES = 1 << 20
-_LONG_ROW = f"a row is longer than {BLOCK_BYTES >> 20} MiB"
 
 
 @dataclass(frozen=True)
@@ -130,7 +54,9 @@ class TableFile:
         warnings: warnings for the user.
         class_names: class names in label order, by column, where the file has them.
         sides: widths, and heights, of the images of the rows as annotations state them, each of which may be
-            None; empty if boxes do not refer to pixels.
+            None; empty where they state none.
+        formats: format of each column of boxes or keypoints, see ``ColumnRoles``.
+        lists: columns of lists of any length, which were made from several rows.
     """
 
     table: pa.Table
@@ -138,10 +64,15 @@ class TableFile:
     warnings: tuple[str, ...]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sides: tuple[tuple[int | None, ...], ...] = ()
+    formats: Mapping[str, str] = field(default_factory=dict)
+    lists: frozenset[str] = frozenset()
 
 
-def table_path(path: str | os.PathLike[str]) -> AnyPath:
-    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``."""
+def table_path(path: str | os.PathLike[str], *, is_text: bool = False) -> AnyPath:
+    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``.
+
+    If the file ``is_text``, any suffix is allowed.
+    """
     found = any_path(path)
     if found.is_dir():
         inside = [name for name in METADATA_NAMES if (found / name).is_file()]
@@ -153,20 +84,21 @@ def table_path(path: str | os.PathLike[str]) -> AnyPath:
         raise InputError("table-folder", path=path, names=METADATA_NAMES)
     if not found.is_file():
         raise InputError("table-missing", path=path)
-    if found.suffix.lower() not in _SUFFIXES:
-        raise OptionsError("table-suffix", path=path, suffixes=_SUFFIXES)
+    if not is_text and found.suffix.lower() not in _SUFFIXES:
+        raise OptionsError("table-suffix", *other_formats(str(path)), path=path, suffixes=_SUFFIXES)
     return found
 
 
-def read_table(path: AnyPath, text_columns: Collection[str]) -> TableFile:
+def read_table(path: AnyPath, text_columns: Collection[str], form: TextForm | None = None) -> TableFile:
     """Return the rows of a table, with a column ``NAME/FIELD`` for each field of a struct.
 
-    Columns of CSV files that are among ``text_columns``, or whose names end in ``file_name``, are bytes.
+    Columns of text tables that are among ``text_columns``, or whose names end in ``file_name``, are bytes.
+    ``form`` is None, or how the values of a text table are written.
     """
     try:
         with local_copy(path) as file:
             before = file.stat()
-            table, warnings = _read(path, file, text_columns)
+            table, warnings = _read(path, file, text_columns, form or TextForm())
             class_names = classes_in(table.schema.metadata)
             table = flattened(table)
             digest = file_digest(file)
@@ -175,7 +107,7 @@ def read_table(path: AnyPath, text_columns: Collection[str]) -> TableFile:
         raise InputError("unreadable", path=path, why=error.strerror or error) from None
     except (pa.ArrowException, csv.Error, UnicodeDecodeError, RecursionError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        reason = _LONG_ROW if "straddl" in line else line
+        reason = LONG_ROW if "straddl" in line else line
         raise InputError("table-unreadable", path=path, reason=reason) from None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError("changed-while-read", path=path)
@@ -190,7 +122,7 @@ def read_table(path: AnyPath, text_columns: Collection[str]) -> TableFile:
 
 def check_unicode(path: AnyPath, table: pa.Table, names: Collection[str]) -> None:
     """Raise InputError if text in one of the columns is not UTF-8; in Parquet files, it may be bytes."""
-    for name in names if path.suffix.lower() in _SUFFIXES[:-1] else ():
+    for name in names if path.suffix.lower() != ".parquet" else ():
         column = table[name]
         try:
             # Arrow reads text as bytes if it is not UTF-8, but does not check that of JSON
@@ -214,16 +146,21 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
         yield copy
 
 
-def _read(path: AnyPath, file: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+def _read(
+    path: AnyPath, file: Path, text_columns: Collection[str], form: TextForm
+) -> tuple[pa.Table, list[str]]:
     """Return the rows of the table ``path``, whose content is in ``file``."""
     suffix = path.suffix.lower()
+    if form != TextForm() and suffix in TYPED:
+        raise OptionsError("text-form-useless", path=path)
     if suffix == ".parquet":
         # not read_table, which adds columns for folders that are named like NAME=VALUE
         with pa.parquet.ParquetFile(file) as parquet:
             return parquet.read(), []
     if suffix in (".jsonl", ".ndjson"):
         return _read_json(path, file), []
-    return read_csv(file, "\t" if suffix == ".tsv" else ",", text_columns)
+    delimiter = form.delimiter or ("\t" if suffix == ".tsv" else ",")
+    return read_csv(file, form._replace(delimiter=delimiter), text_columns)
 
 
 def _check_depth(path: AnyPath, copy: Path) -> None:
@@ -232,7 +169,7 @@ def _check_depth(path: AnyPath, copy: Path) -> None:
         for number, line in enumerate(iter(partial(file.readline, 2 * BLOCK_BYTES), b""), 1):
             # Arrow fails later, but some rows shorter than this fit into its blocks
             if len(line) == 2 * BLOCK_BYTES:
-                raise InputError("table-long-row", path=path, number=number, long_row=_LONG_ROW)
+                raise InputError("table-long-row", path=path, number=number, long_row=LONG_ROW)
             # strings may hold brackets
             if _depth(line) > _DEEP and _depth(_JSON_STRING.sub(b"", line)) > _DEEP:
                 raise InputError("table-too-deep", path=path, number=number, deep=_DEEP)

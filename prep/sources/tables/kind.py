@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
-from tfshards.schemas.option import Record, recorded_values
+from tfshards.schemas.coordinates import undeclared_boxes
+from tfshards.schemas.option import changed_values, recorded_values
 
 if TYPE_CHECKING:
-    from tfshards.prep.sources.tables.source import Table
-
-
-def _records() -> tuple[type[Record], ...]:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.row_options import RowOptions
     from tfshards.prep.sources.tables.source import Table
 
-    return Table, ColumnRoles, ImageOptions
+
+def _classes() -> tuple[type[Table], type[ColumnRoles], type[RowOptions]]:
+    from tfshards.prep.sources.tables.column_roles import ColumnRoles
+    from tfshards.prep.sources.tables.row_options import RowOptions
+    from tfshards.prep.sources.tables.source import Table
+
+    return Table, ColumnRoles, RowOptions
 
 
 def _make(
@@ -30,34 +34,38 @@ def _make(
     class_names: Sequence[str] | None,
     of_table: Mapping[str, Any],
     of_columns: Mapping[str, Any],
+    of_rows: Mapping[str, Any],
     of_images: Mapping[str, Any],
 ) -> Table:
-    from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.source import Table
-
-    images, columns = ImageOptions(**of_images), ColumnRoles(**of_columns)
-    return Table(source, images, columns, class_names=class_names, **of_table)
+    table, columns, rows = _classes()
+    images, roles, of_text = ImageOptions(**of_images), columns(**of_columns), rows(**of_rows)
+    return table(source, images, roles, rows=of_text, class_names=class_names, **of_table)
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
-    from tfshards.prep.sources.tables.column_roles import ColumnRoles, listed_columns
-    from tfshards.prep.sources.tables.source import Table
+    from tfshards.prep.sources.tables.assigned_columns import listed_columns
+    from tfshards.prep.sources.tables.several_labels import one_hot_columns
 
+    make, columns, rows = _classes()
     options: Mapping[str, Any] = recorded.options
     has_images = bool(options.get("image_columns"))
     allowed = "and at most one folder of images" if has_images else "since the dataset has no images"
     check_num_inputs(inputs, 2 if has_images else 1, f"one table, {allowed}")
     roles = _roles(recorded)
-    table = Table(
+    table = make(
         inputs[0],
         ImageOptions(**recorded_values(ImageOptions, recorded.options)),
-        ColumnRoles(**roles),
+        columns(**roles),
+        rows=rows(**recorded_values(rows, recorded.options)),
         root=inputs[1] if len(inputs) == 2 else None,
         class_names=recorded.class_names,
         follow_links=recorded.follow_links,
         form=options.get("form", "table"),
+        split_list=options.get("split_list", {}),
     )
     stored = {*roles["images"], *roles["masks"], *recorded.schema.names, options["split_column"]}
+    stored |= {*one_hot_columns(table.column_names(), table.columns)} if roles["one_hot"] else set()
+    stored |= {part for name in (*roles["boxes"], *roles["keypoints"]) for part in (name, *name.split(","))}
     drop = tuple(name for name in table.column_names() if name not in stored)
     if drop and recorded.is_grown:
         report_line(f"columns left out because the dataset does not have them: {listed_columns(drop)}")
@@ -67,22 +75,52 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
 def _recorded(recorded: Recorded, inputs: Sequence[str]) -> dict[str, Any]:
     # without SOURCE, which is missing on the command line, nothing can be read
     drop = _restore(recorded, inputs).columns.drop if inputs else ()
-    form = {"form": recorded.options.get("form")}
-    return {**changed_images(recorded.options), **form, **_roles(recorded), "drop": drop}
+    form = {name: recorded.options[name] for name in ("form", "split_list") if name in recorded.options}
+    form |= changed_values(_classes()[2], recorded.options)
+    roles = _roles(recorded)
+    if recorded.options.get("form"):
+        # of an earlier release; the form declares its boxes
+        roles["boxes"] = {name: found for name, found in roles["boxes"].items() if found != "none"}
+    roles = {name: value for name, value in roles.items() if value != {}}
+    return {**changed_images(recorded.options), **form, **roles, "drop": drop}
 
 
 def _roles(recorded: Recorded) -> dict[str, Any]:
     """Return the fields of ``ColumnRoles`` that give the columns of a build, except ``drop``."""
     options: Mapping[str, Any] = recorded.options
     columns, masks = options.get("image_columns", {}), options.get("masks", ())
+    one_hot: Sequence[str] = options.get("one_hot", ())
+    # earlier releases stored missing ones as NaN, without a declaration
+    floats = [
+        each.name for each in recorded.schema.features if "float" in each.dtype and not each.coordinates
+    ]
     return {
         "images": tuple(column for feature, column in columns.items() if feature not in masks),
         "masks": tuple(column for feature, column in columns.items() if feature in masks),
-        "label": recorded.label,
+        # a column of that name need not hold classes; of columns of one class each, none has that name
+        "label": None if one_hot else recorded.label or ("" if "label" in recorded.schema.names else None),
+        "label_separator": options.get("label_separator", ""),
+        "one_hot": tuple(one_hot),
+        "missing": {**dict.fromkeys(floats, "undeclared"), **options.get("missing", {})},
         # not by the names of columns or folders that the build did not have
         "split": options["split_column"] or "",
         "no_images": True,
+        "boxes": _boxes(recorded),
+        "keypoints": options.get("keypoints", {}),
+        **{name: options[name] for name in ("outside_boxes", "boxes_in", "segmentations") if name in options},
     }
+
+
+def _boxes(recorded: Recorded) -> dict[str, str]:
+    """Return the formats of the boxes of a build.
+
+    The manifest names columns that nobody declared; of earlier releases, and of columns that are not boxes,
+    it has nothing.
+    """
+    formats: dict[str, str] = dict(cast("Mapping[str, str]", recorded.options.get("boxes", {})))
+    if recorded.options.get("image_columns"):
+        formats = {**dict.fromkeys(undeclared_boxes(recorded.schema.features), "none"), **formats}
+    return {name: found for name, found in formats.items() if found != "undeclared"}
 
 
 TABLE = SourceKind(
@@ -93,7 +131,7 @@ TABLE = SourceKind(
         "or pattern of Parquet files"
     ),
     group_help="keep rows with equal values in this column in one split",
-    records=_records,
+    records=lambda: (*_classes(), ImageOptions),
     make=_make,
     restore=_restore,
     recorded=_recorded,

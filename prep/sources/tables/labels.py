@@ -29,16 +29,18 @@ from tfshards.schemas.names import name_fault
 _MAX_SPLITS = 100
 
 
-def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> str | None:
+def label_fault(
+    name: str, column: pa.ChunkedArray, own: Sequence[str] = (), *, may_lack: bool = False
+) -> str | None:
     """Return why a column does not hold classes, or None if it does.
 
     Classes are text, booleans, non-negative integers, or lists of these, with at most 10,000 distinct values.
-    Single integers with ``own`` names may be -1, which means no class.
+    Single integers with ``own`` names, or that ``may_lack``, may be -1, which means no class.
     """
     if is_list_type(unlisted(column)[0].type):
         return "lists of lists cannot be classes"
-    flat, lengths = _classes(name, column, own)
-    lowest = -1 if own and lengths is None else 0
+    flat, lengths = _classes(name, column, own, may_lack=may_lack)
+    lowest = -1 if (own or may_lack) and lengths is None else 0
     if pa.types.is_floating(flat.type):
         return f"labels must be text or integers, not {shown(column.type)}"
     if len(flat) and flat.type != TEXT:
@@ -51,26 +53,26 @@ def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> 
 
 
 def label_column(
-    name: str, column: pa.ChunkedArray, given: Sequence[str] | None, own: Sequence[str] = ()
+    name: str,
+    column: pa.ChunkedArray,
+    given: Sequence[str] | None,
+    own: Sequence[str] = (),
+    *,
+    may_lack: bool = False,
 ) -> StoredColumn:
     """Return the numbers of the classes in a column, and their names.
 
     Text is numbered in the order of the given class names, or in sorted order; booleans are the text
     ``false`` and ``true``; integers are class numbers. A column of lists holds several classes per row.
 
-    Args:
-        name: name of the column.
-        column: its values.
-        given: class names in label order, or None.
-        own: names of the integers in the file, by number; if names are given too, the integers are
-            translated by name, and -1 or a missing value means no class.
+    The file may have its ``own`` names of the integers, which are translated to ``given`` ones by name; then,
+    or if classes ``may_lack``, -1 or a missing value means no class.
     """
-    fault = label_fault(name, column, own)
-    if fault:
+    if fault := label_fault(name, column, own, may_lack=may_lack):
         raise InputError("label-column-fault", name=name, fault=fault)
-    flat, lengths = _classes(name, column, own)
+    flat, lengths = _classes(name, column, own, may_lack=may_lack)
     if flat.type == TEXT:
-        found = [to_text(value) for value in pc.unique(flat).to_pylist()]
+        found = [to_text(value) for value in pc.unique(flat).drop_null().to_pylist()]
         if "" in found:
             raise InputError("label-column-empty", name=name)
         given = given if given is not None else own or None
@@ -79,14 +81,14 @@ def label_column(
         numbers = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
     else:
         numbers, names = _numbered(name, flat, given, own)
-    numbers = numbers.cast(pa.int64())
+    numbers = numbers.cast(pa.int64()).fill_null(-1)
     feature = Feature(name, "label", "int64", () if lengths is None else (None,))
     warning = _class_warning(name, numbers, names)
     return StoredColumn(relisted(numbers, lengths), feature, warning, names)
 
 
 def _classes(
-    name: str, column: pa.ChunkedArray, own: Sequence[str]
+    name: str, column: pa.ChunkedArray, own: Sequence[str], *, may_lack: bool
 ) -> tuple[pa.ChunkedArray, IntArray | None]:
     """Return the labels in a column, and their number in each row; booleans are text, as class names are."""
     flat, lengths = unlisted(column)
@@ -96,7 +98,10 @@ def _classes(
     if own and lengths is None and pa.types.is_signed_integer(flat.type):
         # as Hugging Face's datasets do
         flat = flat.fill_null(pa.scalar(-1, flat.type))
-    return without_missing(name, flat, is_list=lengths is not None), lengths
+    if may_lack and lengths is None and flat.type == TEXT:
+        return flat, None
+    fill = None if pa.types.is_floating(flat.type) else "-1"
+    return without_missing(name, flat, is_list=lengths is not None, fill=fill), lengths
 
 
 def _numbered(
@@ -138,8 +143,7 @@ def split_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if len(names) > _MAX_SPLITS:
         raise InputError("split-column-many", name=name, num_names=len(names), max_splits=_MAX_SPLITS)
     for each in names:
-        fault = name_fault(each)
-        if fault:
+        if fault := name_fault(each):
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
             raise InputError("split-column-name", name=name, row=row, fault=fault)
     return texts

@@ -11,24 +11,20 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 
-from tfshards.prep.imaging.convert import oriented_size
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows, read_as_listed
-from tfshards.prep.sources.image_file import (
-    checked_content,
-    decoders_of,
-    mask_options,
-)
+from tfshards.prep.sources.image_file import checked_content, decoders_of, mask_options
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.sources.tables import staging
-from tfshards.prep.sources.tables.annotations import BOXES, fitted_boxes
-from tfshards.prep.sources.tables.column_roles import AssignedColumns, listed_columns
+from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import values_of
 from tfshards.prep.sources.tables.images import combined, location_of
 from tfshards.prep.sources.tables.labels import groups_of, splits_of
+from tfshards.prep.sources.tables.placement import Placement, Stated
 from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
@@ -65,6 +61,10 @@ class TableReader:
         identity: digest of the table.
         form: form of the table, see ``Table``.
         warnings: warnings for the user.
+        placement: boxes and keypoints, and how they are placed in the stored image.
+        recorded: what manifests record of boxes and keypoints, and of how rows are read.
+        places: names of the staged images of each feature: its own, or one for each place in a list.
+        skipped: number of rows that are left out, by reason.
         has_remote_images: whether images may be in object stores.
     """
 
@@ -76,6 +76,10 @@ class TableReader:
     identity: str
     form: str
     warnings: tuple[str, ...]
+    placement: Placement
+    recorded: Mapping[str, Json]
+    places: Mapping[str, tuple[str, ...]]
+    skipped: Mapping[str, int]
     has_remote_images: bool = False
 
     @property
@@ -88,6 +92,7 @@ class TableReader:
         columns: dict[str, Json] = {"source": "table", "split_column": self.columns.split}
         if self.form != "table":
             columns["form"] = self.form
+        columns |= self.recorded
         if not self.columns.images:
             return columns
         names: dict[str, Json] = {feature: column for column, feature in self.columns.images.items()}
@@ -98,7 +103,7 @@ class TableReader:
     def listing(self) -> Listing:
         """Return the listing, with the sizes and modification times of the images."""
         rows = mapped_table(str(rows_path(self.folder)))
-        sizes, stamps = combined(rows, list(self.columns.images.values()))
+        sizes, stamps = combined(rows, self._staged_images())
         label = self.schema.label
         return Listing(
             schema=self.schema,
@@ -108,9 +113,13 @@ class TableReader:
             labels=None if label is None else rows[staging.VALUE + label.name].to_numpy(),
             splits=splits_of(rows[staging.SPLIT]) if staging.SPLIT in rows.column_names else None,
             identity=self.identity,
+            skipped={name: count for name, count in self.skipped.items() if count},
             warnings=self.warnings,
             groups=rows[staging.SAME].to_pylist() if staging.SAME in rows.column_names else None,
         )
+
+    def _staged_images(self) -> list[str]:
+        return list(chain.from_iterable(self.places.values()))
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each row, or why one of its images is rejected."""
@@ -121,33 +130,50 @@ class TableReader:
         staged = mapped_table(str(rows_path(self.folder)))
         keys = ArrowKeys(staged[staging.KEY]) if staging.KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        values = [feature for feature in schema.features if not feature.is_encoded and feature.name != "key"]
+        values = [
+            feature for feature in schema.features if not feature.holds_images and feature.name != "key"
+        ]
         images = {
             name: [each + name for each in (staging.PATH, staging.SIZE, staging.STAMP)]
-            for name in self.columns.images.values()
+            for name in self._staged_images()
         }
+        lists = [name for name in self.places if staging.LENGTH + name in staged.column_names]
         for name in self.columns.embedded:
             images[name].append(staging.IMAGE + name)
-        # stored without a check, images are not turned
-        fits = staging.WIDTH in staged.column_names and BOXES in schema.names and self.images.check != "none"
-        sides = [staging.WIDTH, staging.HEIGHT] if fits else []
-        wanted = [*chain(*images.values()), *sides, *(staging.VALUE + feature.name for feature in values)]
+        has_sides = staging.WIDTH in staged.column_names
+        sides = [staging.WIDTH, staging.HEIGHT] if has_sides else []
+        lacks = [staging.LACKS] if staging.LACKS in staged.column_names else []
+        wanted = [*chain(*images.values()), *sides, *lacks, *(staging.LENGTH + name for name in lists)]
+        wanted += [staging.VALUE + feature.name for feature in values]
         taken = staged.select(wanted).take(pa.array(numbers, pa.int64()))
         columns = {
             feature.name: values_of(feature, taken[staging.VALUE + feature.name].combine_chunks())
             for feature in values
         }
         files = {name: [_File(*each) for each in _rows_of(taken, names)] for name, names in images.items()}
-        of_rows = [{name: each[row] for name, each in files.items()} for row in range(len(rows))]
+        lengths = {name: taken[staging.LENGTH + name].to_pylist() for name in lists}
+        of_rows = [
+            {
+                each: files[each][row]
+                for name, places in self.places.items()
+                for each in (places[: lengths[name][row]] if name in lengths else places)
+            }
+            for row in range(len(rows))
+        ]
         stated = _rows_of(taken, sides)
+        lacking = taken[staging.LACKS].to_pylist() if lacks else [""] * len(rows)
         names = [name for name in schema.names if name != "key"]
 
         def decode(index: int, remote: Contents | None) -> Outcome:
+            if lacking[index]:
+                return Rejected(Reason.MISSING, f"the column {lacking[index]!r} has no value")
             found = {name: column[index] for name, column in columns.items()}
-            size = stated[index] if fits else None
+            size = stated[index] if has_sides else ()
             conversions = self._add_images(found, of_rows[index], remote or {}, size)
             if isinstance(conversions, Rejected):
                 return conversions
+            for name in lists:
+                found[name] = [cast("bytes", found.pop(each)) for each in self.places[name] if each in found]
             return Accepted([*(found[name] for name in names), to_bytes(rows[index].key)], conversions)
 
         return StartedRows([*map(self._request, of_rows)], decode)
@@ -175,14 +201,15 @@ class TableReader:
         values: dict[str, Values],
         files: Mapping[str, _File],
         remote: Contents,
-        stated: tuple[int, int] | None,
+        stated: Stated,
     ) -> tuple[str, ...] | Rejected:
         """Add the images of a row to its values, and return their conversions, or why one is rejected."""
         conversions: list[str] = []
         views: list[Geometry] = []
         # a mask must fit its image
-        for name in sorted(files, key=lambda name: name in self.columns.masks):
-            is_mask, file = name in self.columns.masks, files[name]
+        masks = {each for name in self.columns.masks for each in self.places[name]}
+        for name in sorted(files, key=masks.__contains__):
+            is_mask, file = name in masks, files[name]
             options = mask_options(self.images) if is_mask else self.images
             content = remote.get(name) or self._content(file, options.max_bytes)
             image = (
@@ -193,15 +220,18 @@ class TableReader:
             values[name] = image.data
             conversions += image.conversions
             views += [image.view] if image.view and not is_mask else []
-            if stated and content and content.data:
-                size = oriented_size(content.data, options, os.path.splitext(file.path)[1].lower())
-                is_turned = self.images.orientation == "apply"
-                given = cast("Sequence[float]", values[BOXES])
-                boxes = fitted_boxes(given, None if None in stated else stated, size, is_turned=is_turned)
-                if isinstance(boxes, Rejected):
-                    return boxes
-                conversions += ["boxes turned"] if boxes != given else []
-                values[BOXES] = boxes
+            if name == self.placement.image and content and content.data:
+                try:
+                    conversions += self.placement.place(
+                        values, image, content.data, file.path, self.images, stated
+                    )
+                except ImageError as fault:
+                    return Rejected(fault.reason, fault.detail)
+        if self.placement.image is None:
+            try:
+                self.placement.check(values)
+            except ImageError as fault:
+                return Rejected(fault.reason, fault.detail)
         return tuple(conversions)
 
     def _content(self, file: _File, most_bytes: int) -> FetchedContent | None:
@@ -225,7 +255,11 @@ class TableReader:
             for prefix in (staging.DROPPED, staging.VALUE)
             for name in rows.column_names
             if name.startswith(prefix)
-        } | {column: staging.PATH + feature for column, feature in self.columns.images.items()}
+        } | {
+            column: staging.PATH + feature
+            for column, feature in self.columns.images.items()
+            if feature in self.places[feature]
+        }
         if by not in staged:
             columns = listed_columns(sorted(staged))
             raise InputError("group-by-column", by=by, columns=columns)
@@ -233,8 +267,7 @@ class TableReader:
         if by == self.columns.label and self.schema.label and self.schema.class_names:
             # by name, because a new class changes the numbers
             names = [to_bytes(name) for name in self.schema.class_names]
-            without = sum(number < 0 for number in column.to_pylist())
-            if without:
+            if without := sum(number < 0 for number in column.to_pylist()):
                 raise InputError("group-by-no-class", by=by, without=without)
             return [names[number] for number in column.to_pylist()]
         return groups_of(by, column)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, twins
-from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.tables.column_roles import AssignedColumns
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.split_lists import read_split_lists
+from tfshards.prep.sources.tables.assigned_columns import AssignedColumns
 from tfshards.prep.sources.tables.features import (
     TEXT,
     StoredColumn,
@@ -23,14 +25,18 @@ from tfshards.prep.sources.tables.features import (
     shown,
 )
 from tfshards.prep.sources.tables.labels import folder_splits, split_column
+from tfshards.prep.sources.tables.paths import found_paths
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SAME, SPLIT, VALUE
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import counted
+from tfshards.schemas.storage import AnyPath
 
 
-def rows_to_stage(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn]) -> pa.Table:
-    """Return the columns to stage, with their names in the staged file."""
-    rows = {}
+def rows_to_stage(
+    table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn], root: bytes
+) -> tuple[pa.Table, list[str]]:
+    """Return the columns to stage, with their names in the staged file, and lines on the paths in them."""
+    rows, lines = {}, []
     no_paths = pa.chunked_array([pa.nulls(table.num_rows)])
     for column, feature in assigned.images.items():
         values, is_embedded = table[column], feature in assigned.embedded
@@ -42,7 +48,10 @@ def rows_to_stage(table: pa.Table, assigned: AssignedColumns, stored: Sequence[S
             raise InputError("column-paths-type", name=column, kind=shown(values.type))
         # as in CSV
         rows[PATH + feature] = plain.fill_null(b"")
-        if is_embedded:
+        if not is_embedded:
+            rows[PATH + feature], more = found_paths(root, column, rows[PATH + feature])
+            lines += more
+        else:
             rows[IMAGE + feature] = fields["bytes"].cast(TEXT)
     rows |= {VALUE + column.feature.name: column.values for column in stored}
     split = assigned.split
@@ -54,7 +63,23 @@ def rows_to_stage(table: pa.Table, assigned: AssignedColumns, stored: Sequence[S
     used = {*assigned.images, *assigned.stored, split}
     rows |= {DROPPED + name: table[name] for name in table.column_names if name not in used}
     sizes = sum((row_bytes(column) for column in stored), np.zeros(table.num_rows, dtype=np.int64))
-    return pa.table({**rows, BYTES: sizes})
+    return pa.table({**rows, BYTES: sizes}), lines
+
+
+def with_listed_splits(
+    rows: pa.Table, lists: Mapping[str, str], folder: AnyPath, images: Sequence[str]
+) -> tuple[pa.Table, str, list[str]]:
+    """Return the rows whose first images are in lists, with splits; a digest of the lists, and lines."""
+    if not images or IMAGE + images[0] in rows.column_names or SPLIT in rows.column_names:
+        raise InputError("split-list-table")
+    paths = [os.path.normpath(path) for path in rows[PATH + images[0]].to_pylist()]
+    listed = read_split_lists(lists, folder, {*paths})
+    if listed.label_of:
+        raise InputError("split-list-table-labels")
+    left, lines = listed.unlisted({*paths})
+    rows = rows.filter(pa.array([path not in left for path in paths]))
+    splits = [to_bytes(listed.split_of[path]) for path in paths if path not in left]
+    return rows.append_column(SPLIT, pa.array(splits, TEXT)), listed.digest, lines
 
 
 def with_split_folders(
@@ -117,8 +142,7 @@ def split_warnings(rows: pa.Table, images: Sequence[str]) -> list[str]:
     splits_of: dict[bytes, dict[bytes, None]] = defaultdict(dict)
     for image, split in zip(rows[SAME].to_pylist(), rows[SPLIT].to_pylist(), strict=True):
         splits_of[image][split] = None
-    shared = [image for image, splits in splits_of.items() if len(splits) > 1]
-    if shared:
+    if shared := [image for image, splits in splits_of.items() if len(splits) > 1]:
         names = " and ".join(map(to_text, splits_of[shared[0]]))
         number = counted(len(shared), "image")
         warnings.append(f"{number} in several splits, such as {to_text(shared[0])!r} in {names}")

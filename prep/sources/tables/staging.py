@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,6 +19,10 @@ VALUE, PATH, SIZE, STAMP, DROPPED = "value/", "path/", "size/", "stamp/", "dropp
 IMAGE = "image/"
 # width and height that annotations state of the image of a row
 WIDTH, HEIGHT = "width", "height"
+# number of images in the list of a row
+LENGTH = "length/"
+# the column whose missing value rejects a row; empty for rows that lack none
+LACKS = "lacks"
 
 
 def stage_table(table: pa.Table, path: Path) -> None:
@@ -26,10 +31,15 @@ def stage_table(table: pa.Table, path: Path) -> None:
         writer.write_table(table.combine_chunks())
 
 
-# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
-@lru_cache(maxsize=1)
 def mapped_table(path: str) -> pa.Table:
     """Return a staged table, mapped into memory rather than read."""
+    status = os.stat(path)
+    return _mapped(path, status.st_ino, status.st_mtime_ns)
+
+
+# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
+@lru_cache(maxsize=1)
+def _mapped(path: str, _inode: int, _stamp: int) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -14,6 +15,8 @@ from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, SPLIT_FOLDERS, read_class_names, repeated
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.tables.annotations import (
+    KEYPOINTS,
+    POLYGONS,
     AnnotatedImage,
     annotation_table,
     is_class_name,
@@ -22,6 +25,7 @@ from tfshards.prep.sources.tables.annotations import (
 )
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.declared import NORMALIZED
 from tfshards.schemas.errors import counted
 from tfshards.schemas.storage.untrusted import OPTIONS
 
@@ -52,7 +56,23 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_node(parent, index)
 
 
-def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[TableFile, Path]:
+class _Layout(NamedTuple):
+    """What the lines of the text files hold, after the class and, unless it is a polygon, the box.
+
+    Attributes:
+        points: number of keypoints, and of numbers of each, from ``kpt_shape``; 0 without keypoints.
+        has_polygons: whether a line may be a polygon, of which the box is the enclosing one.
+        num_classes: number of class names; 0 if there are none.
+    """
+
+    points: tuple[int, int]
+    has_polygons: bool
+    num_classes: int
+
+
+def read_yolo(
+    path: Path, root: Path | None, segmentations: str | None = None, *, follow_links: bool
+) -> tuple[TableFile, Path]:
     """Return the images and boxes of a folder, or of those that a ``data.yaml`` names, and the folder.
 
     Boxes are ``[center x, center y, width, height]`` as fractions of the image. The boxes of ``x.jpg`` are in
@@ -62,6 +82,7 @@ def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
         path: a folder, or a ``data.yaml`` of Ultralytics; that of the folder is used if there is one.
         root: folder to which the paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its
             own folder.
+        segmentations: "polygons" if lines may be polygons, see ``ColumnRoles``.
         follow_links: follow links to folders and out of the folder.
     """
     if not path.exists():
@@ -71,11 +92,12 @@ def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
     config = path if path.suffix.lower() in _YAML else path / "data.yaml"
     parts: list[tuple[bytes, bytes]] = []
     warnings: list[str] = []
+    points = (0, 0)
     if config.is_file():
         if config != path:
             in_source.check(config)
         content = read_annotation(config, OPTIONS)
-        folder, splits, names, warnings = _described(config, content, root, inside)
+        folder, splits, names, points, warnings = _described(config, content, root, inside)
         parts.append((os.fsencode(config.name), content))
     elif root is not None:
         raise OptionsError("yolo-root-useless", path=path)
@@ -84,6 +106,9 @@ def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
         splits = {split: [where] for split, where in _split_folders(path).items()}
     else:
         raise InputError("yolo-path", path=path)
+    if points[0] and segmentations:
+        raise InputError("yolo-pose-polygons", config=config)
+    layout = _Layout(points, segmentations == "polygons", len(names))
     images: list[AnnotatedImage] = []
     alone: list[str] = []
     read: set[Path] = set()
@@ -101,7 +126,7 @@ def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
                     continue
                 inside.check(text)
                 content = read_annotation(text)
-                _add(image, text, content, len(names))
+                _add(image, text, content, layout)
                 parts.append((relative(text, folder), content))
                 read.add(text)
     if not images:
@@ -112,13 +137,16 @@ def read_yolo(path: Path, root: Path | None, *, follow_links: bool) -> tuple[Tab
         number = counted(len(alone), "image")
         warnings.append(f"{number} without a text file, and so without boxes, such as {alone[0]!r}")
     warnings += _without_images(read)
-    return annotation_table(images, {}, names, parts, warnings), folder
+    order = "xyv" if points[1] == 3 else "xy"
+    formats = {KEYPOINTS: order + NORMALIZED} if points[0] else {}
+    formats |= {POLYGONS: f"xy{NORMALIZED}"} if layout.has_polygons else {}
+    return annotation_table(images, {}, names, parts, warnings, formats), folder
 
 
 def _described(
     config: Path, content: bytes, root: Path | None, inside: Boundary
-) -> tuple[Path, dict[str, list[Path]], tuple[str, ...], list[str]]:
-    """Return the root, the folders or lists of images by split, the class names, and warnings."""
+) -> tuple[Path, dict[str, list[Path]], tuple[str, ...], tuple[int, int], list[str]]:
+    """Return the root, the folders or lists of images by split, the names, keypoints, and warnings."""
     try:
         described = yaml.load(content, _Loader)
     except RecursionError:
@@ -133,24 +161,18 @@ def _described(
     base = base if base.is_dir() else config.parent
     inside.check(base, stated)
     given = {split: described.get(split) or [] for split in _SPLITS}
-    places = [
-        (split, each, _place(base, each, inside))
-        for split, names in given.items()
-        for each in map(str, names if isinstance(names, list) else [names])
-    ]
     splits: dict[str, list[Path]] = {}
-    for split, _, found in places:
-        splits.setdefault(split, []).extend([found] if found else [])
-    missing = [(split, each) for split, each, found in places if found is None]
-    # datasets are often given without their test images; a wrong root has none of the folders
-    for split, each in missing:
-        if split == "train" or splits[split] or not any(splits.values()):
-            raise InputError("yolo-folder-missing", config=config, missing=each, base=base)
+    for split, names in given.items():
+        for each in map(str, names if isinstance(names, list) else [names]):
+            found = _place(base, each, inside)
+            if found is None:
+                lines = content.decode("utf-8", "replace").splitlines()
+                line = next((number for number, text in enumerate(lines, 1) if text.startswith(split)), 1)
+                raise InputError(
+                    "yolo-folder-missing", config=config, line=line, split=split, missing=each, base=base
+                )
+            splits.setdefault(split, []).append(found)
     warnings = [
-        f"{config} names the folder {each!r}, which does not exist: there is no split {split!r}"
-        for split, each in missing
-    ]
-    warnings += [
         f"{config} names the folder {each!r} as {key!r}, which is not train, val or test: it is left out"
         for key, each in described.items()
         if isinstance(each, str)
@@ -158,7 +180,14 @@ def _described(
         and inside.holds(base / each)
         and (base / each).is_dir()
     ]
-    return base, splits, _names(config, described.get("names", ())), warnings
+    points = described.get("kpt_shape") or (0, 0)
+    if (
+        not isinstance(points, (list, tuple))
+        or [*map(type, points)] != [int, int]
+        or points[1] not in (0, 2, 3)
+    ):
+        raise InputError("yolo-kpt-shape", config=config, found=points)
+    return base, splits, _names(config, described.get("names", ())), (points[0], points[1]), warnings
 
 
 def _names(config: Path, names: object) -> tuple[str, ...]:
@@ -245,22 +274,38 @@ def _without_images(read: Collection[Path]) -> list[str]:
     return [f"{counted(len(found), 'text file')} without an image in the dataset, such as {str(found[0])!r}"]
 
 
-def _add(image: AnnotatedImage, path: Path, content: bytes, num_classes: int) -> None:
-    """Add the boxes in a text file to its image."""
+def _add(image: AnnotatedImage, path: Path, content: bytes, layout: _Layout) -> None:
+    """Add the boxes, keypoints and polygons in a text file to its image."""
+    count, width = layout.points
+    expected = 5 + count * width
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
         words = line.split()
         if not words:
             continue
-        if len(words) != 5:
-            raise InputError("yolo-box-values", path=path, number=number, num_words=len(words))
+        is_polygon = layout.has_polygons and len(words) >= 7 and len(words) % 2 == 1
+        if len(words) != expected and not is_polygon:
+            raise InputError(
+                "yolo-box-values", path=path, number=number, num_words=len(words), count=expected
+            )
         try:
-            category, *box = (float(word) for word in words)
+            category, *numbers = (float(word) for word in words)
         except ValueError:
-            category, box = math.nan, []
-        most = (num_classes or MAX_CLASSES) - 1
+            category, numbers = math.nan, []
+        most = (layout.num_classes or MAX_CLASSES) - 1
         if not category.is_integer() or not 0 <= category <= most:
             raise InputError("yolo-class", path=path, number=number, words=words[0], most=most)
-        if not all(-_SLACK <= value <= 1 + _SLACK for value in box) or min(box[2:]) < 0:
+        shares = [value for at, value in enumerate(numbers) if at < 4 or width != 3 or (at - 4) % 3 < 2]
+        if not all(-_SLACK <= value <= 1 + _SLACK for value in shares) or (
+            not is_polygon and min(numbers[2:4]) < 0
+        ):
             raise InputError("yolo-box-range", path=path, number=number)
-        image.boxes.append(box)
+        image.boxes.append(_enclosing(numbers) if is_polygon else numbers[:4])
+        image.keypoints.append(numbers[4:] if count else [])
+        image.polygons.append([numbers] if is_polygon else [])
         image.categories.append(int(category))
+
+
+def _enclosing(polygon: list[float]) -> list[float]:
+    """Return center, width and height of the box around the points of a polygon."""
+    (left, right), (top, bottom) = ((min(each), max(each)) for each in (polygon[::2], polygon[1::2]))
+    return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]

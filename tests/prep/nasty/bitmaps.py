@@ -1,41 +1,18 @@
 """BMP, DIB, ICO, TGA and PCX."""
 
-from __future__ import annotations
-
 import struct
 
 from PIL import Image
 
-from .kind import (
-    BILEVEL,
-    GRAY,
-    GRAY_ALPHA,
-    HEIGHT,
-    PALETTE,
-    RGB,
-    RGBA,
-    WIDTH,
-    Kind,
-    converted,
-    encoded,
-    noise,
-    rejected,
-)
+from .kind import Kind, converted, encoded, rejected
+from .modes import BILEVEL, GRAY, GRAY_ALPHA, HEIGHT, PALETTE, RGB, RGBA, WIDTH, noise
 from .pngs import header, pixels, png, rows
 
 BMP = encoded(RGB, "BMP")
 _COLORS = noise().tobytes()
 
 
-def bmp(
-    depth: int,
-    pixels: bytes,
-    *,
-    size: tuple[int, int] = (8, 4),
-    compression: int = 0,
-    masks: bytes = b"",
-    colors: int = 0,
-) -> bytes:
+def bmp(depth, pixels, *, size=(8, 4), compression=0, masks=b"", colors=0) -> bytes:
     """Return a BMP with a header of 40 bytes, followed by masks and a palette."""
     palette = b"".join(_COLORS[3 * place : 3 * place + 3] + b"\0" for place in range(colors))
     start = 14 + 40 + len(masks) + len(palette)
@@ -62,16 +39,7 @@ def _icon_bmp() -> bytes:
     return header + _COLORS[: 16 * 16 * 3] + b"\xf0\x0f\0\0" * 16
 
 
-def tga(
-    kind: int,
-    depth: int,
-    pixels: bytes,
-    *,
-    size: tuple[int, int] = (8, 4),
-    flags: int = 0,
-    palette: bytes = b"",
-    palette_depth: int = 16,
-) -> bytes:
+def tga(kind, depth, pixels, *, size=(8, 4), flags=0, palette=b"", palette_depth=16) -> bytes:
     """Return a TGA; ``palette`` holds colors of the given number of bits."""
     colors = struct.pack("<HHB", 0, len(palette) * 8 // palette_depth, palette_depth if palette else 0)
     screen = struct.pack("<4H2B", 0, 0, *size, depth, flags)

@@ -4,8 +4,6 @@
 bytes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -4,8 +4,6 @@ The image options are JSON. Writes ``OUT.keys`` (JSON), and in the same order ``
 ``OUT.pixels.npz``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -13,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.tensors.decode import decode_image
 from tfshards.prep import ImageFolder, ImageOptions, Options, build
 
 if __name__ == "__main__":

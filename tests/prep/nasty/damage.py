@@ -1,7 +1,5 @@
 """Strategies that damage good files: changed bytes, truncation, two files spliced."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable

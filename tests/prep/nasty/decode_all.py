@@ -4,8 +4,6 @@ The path is an ``.npz`` of encoded bytes. The pixels are written to ``PATH.pixel
 the bytes, the array is empty.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -15,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfshards import loader
-from tfshards.loader.examples.images import decode_image
+from tfshards.loader.tensors.decode import decode_image
 
 
 def decode(data: bytes) -> np.ndarray:

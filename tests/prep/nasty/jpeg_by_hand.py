@@ -3,11 +3,9 @@
 Format: ITU-T T.81. Twelve categories of differences have codes of four bits each: a code is its category.
 """
 
-from __future__ import annotations
-
 import struct
 
-from .kind import HEIGHT, WIDTH
+from .modes import HEIGHT, WIDTH
 
 Components = tuple[tuple[int, int, int], ...]
 _USUAL: Components = ((1, 2, 2), (2, 1, 1), (3, 1, 1))
@@ -40,13 +38,7 @@ _TABLES = _segment(0xC4, b"\0" + bytes([0, 0, 0, 12, *[0] * 12]) + bytes(range(1
 )
 
 
-def dc_jpeg(
-    components: Components = _USUAL,
-    *,
-    interleaved: bool = True,
-    num_scans: int | None = None,
-    height_later: bool = False,
-) -> bytes:
+def dc_jpeg(components=_USUAL, *, interleaved=True, num_scans=None, height_later=False) -> bytes:
     """Return a baseline JPEG of flat blocks; components are (number, horizontal, vertical sampling)."""
     widest, highest = max(h for _, h, _ in components), max(v for _, _, v in components)
     frame = struct.pack(">BHHB", 8, 0 if height_later else HEIGHT, WIDTH, len(components))

@@ -1,25 +1,11 @@
 """JPEG: files of cameras and editors, and truncated downloads."""
 
-from __future__ import annotations
-
 import re
 import struct
 
 from .jpeg_by_hand import dc_jpeg, lossless_jpeg
-from .kind import (
-    CMYK,
-    GRAY,
-    HEIGHT,
-    OTHER,
-    RGB,
-    WIDTH,
-    Kind,
-    converted,
-    encoded,
-    exif,
-    kept,
-    rejected,
-)
+from .kind import Kind, converted, encoded, exif, kept, rejected
+from .modes import CMYK, GRAY, HEIGHT, OTHER, RGB, WIDTH
 
 PLAIN = encoded(RGB, "JPEG", quality=95)
 PROGRESSIVE = encoded(RGB, "JPEG", quality=95, progressive=True)
@@ -75,10 +61,7 @@ def _less_precise() -> bytes:
 def _cut_at(data: bytes) -> dict[str, bytes]:
     """Return the file truncated inside each of its segments."""
     starts = [match.start() for match in re.finditer(rb"\xff[\xc0\xc4\xda\xdb\xe0]", data)]
-    return {
-        f"cut in segment {number}, {data[start + 1]:02x}": data[: start + 5]
-        for number, start in enumerate(starts)
-    }
+    return {f"cut in segment {n}, {data[start + 1]:02x}": data[: start + 5] for n, start in enumerate(starts)}
 
 
 # For these, the two transforms of libjpeg give different pixels; the default of TensorFlow is the fast one.

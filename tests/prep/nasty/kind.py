@@ -1,16 +1,12 @@
 """``Nasty``, one file of the table, and the pictures that the files show."""
 
-from __future__ import annotations
-
-import io
 import struct
 import zlib
 from dataclasses import dataclass
 
-import numpy as np
 from PIL import Image
 
-WIDTH, HEIGHT = 33, 25
+from tests.pictures import image_file
 
 
 @dataclass(frozen=True)
@@ -49,36 +45,11 @@ def skipped(suffix: str, data: bytes) -> Kind:
     return Kind(suffix, data, "skipped")
 
 
-def smooth() -> np.ndarray:
-    """Return an image without symmetry, smooth enough for JPEG."""
-    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
-    return np.stack([columns * 7 % 256, rows * 9 % 256, (columns + rows) * 4 % 256], -1).astype(np.uint8)
-
-
-def noise(channels: int = 3, seed: int = 7) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (HEIGHT, WIDTH, channels), dtype=np.uint8)
-
-
-RGB = Image.fromarray(smooth())
-OTHER = Image.fromarray(smooth()[::-1, ::-1].copy())
-GRAY = RGB.convert("L")
-BILEVEL = Image.fromarray(noise()[..., 0] > 99)
-PALETTE = RGB.quantize(16)
-RGBA = Image.fromarray(noise(4), "RGBA")
-GRAY_ALPHA = Image.fromarray(noise(2), "LA")
-CMYK = Image.fromarray(255 - smooth()).convert("CMYK")
-# The same picture in every 16-bit mode.
-WORDS = (noise().astype(np.uint16) << 8 | noise(seed=8))[..., 0]
-GRAY_16 = Image.fromarray(WORDS)
-
-
 def encoded(image: Image.Image, file_format: str, **options: object) -> bytes:
     # Pillow images keep the parameters of the last save, which would change the next one
     if "append_images" in options:
         options["append_images"] = [each.copy() for each in options["append_images"]]
-    file = io.BytesIO()
-    image.copy().save(file, file_format, **options)
-    return file.getvalue()
+    return image_file(image.copy(), file_format, **options)
 
 
 def exif(orientation: int) -> Image.Exif:

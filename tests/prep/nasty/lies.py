@@ -1,13 +1,12 @@
 """Files whose content does not match their suffix, and files that are not images."""
 
-from __future__ import annotations
-
 import io
 import random
 import struct
 import zipfile
 
-from .kind import PALETTE, RGB, RGBA, Kind, converted, encoded, kept, rejected, skipped
+from .kind import Kind, converted, encoded, kept, rejected, skipped
+from .modes import PALETTE, RGB, RGBA
 from .pngs import header, pixels, png
 
 _TIFF = encoded(RGB, "TIFF")

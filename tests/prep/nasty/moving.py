@@ -1,27 +1,12 @@
 """GIF, WebP, AVIF and HEIC: formats that hold one frame or many, opaque or not."""
 
-from __future__ import annotations
-
 import io
 import struct
 
 from PIL import Image
 
-from .kind import (
-    GRAY,
-    HEIGHT,
-    OTHER,
-    PALETTE,
-    RGB,
-    RGBA,
-    WIDTH,
-    Kind,
-    converted,
-    encoded,
-    exif,
-    noise,
-    rejected,
-)
+from .kind import Kind, converted, encoded, exif, rejected
+from .modes import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH, noise
 
 try:
     import pillow_heif
@@ -51,9 +36,7 @@ def _two(image: Image.Image, file_format: str, other: Image.Image = OTHER, **opt
     return encoded(image, file_format, save_all=True, append_images=[other], **options)
 
 
-def gif(
-    frame: tuple[int, int, int, int] = (0, 0, 4, 4), *, colors: bool = True, local: bool = False
-) -> bytes:
+def gif(frame=(0, 0, 4, 4), *, colors=True, local=False) -> bytes:
     """Return an uncompressed 4 x 4 GIF of four colors with one frame at (left, top, width, height)."""
     table = bytes([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
     bits = _packed(_codes(min(30, frame[2] * frame[3])))

@@ -1,26 +1,12 @@
 """PPM and its relatives, QOI, SGI and JPEG 2000."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np
 from PIL import Image
 
-from .kind import (
-    BILEVEL,
-    GRAY,
-    GRAY_16,
-    HEIGHT,
-    RGB,
-    RGBA,
-    WIDTH,
-    Kind,
-    converted,
-    encoded,
-    noise,
-    rejected,
-)
+from .kind import Kind, converted, encoded, rejected
+from .modes import BILEVEL, GRAY, GRAY_16, HEIGHT, RGB, RGBA, WIDTH, noise
 
 _JP2 = encoded(RGB, "JPEG2000")
 _QOI = encoded(RGBA, "QOI")

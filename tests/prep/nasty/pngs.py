@@ -1,30 +1,13 @@
 """PNG: every color type and depth, and chunks that are odd, broken, missing or too many."""
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib
 
 import numpy as np
 
-from .kind import (
-    GRAY,
-    HEIGHT,
-    OTHER,
-    PALETTE,
-    RGB,
-    RGBA,
-    WIDTH,
-    Kind,
-    chunk,
-    converted,
-    encoded,
-    exif,
-    flipped,
-    kept,
-    rejected,
-)
+from .kind import Kind, chunk, converted, encoded, exif, flipped, kept, rejected
+from .modes import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH
 
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _NAMES = {0: "grey", 2: "RGB", 3: "palette", 4: "grey and alpha", 6: "RGBA"}
@@ -33,9 +16,7 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 PLAIN = encoded(RGB, "PNG")
 
 
-def header(
-    depth: int = 8, color: int = 2, interlaced: int = 0, size: tuple[int, int] = (WIDTH, HEIGHT)
-) -> bytes:
+def header(depth=8, color=2, interlaced=0, size=(WIDTH, HEIGHT)) -> bytes:
     return chunk(b"IHDR", struct.pack(">II5B", *size, depth, color, 0, 0, interlaced))
 
 
@@ -198,8 +179,7 @@ KINDS: dict[str, Kind] = {
         ".png", encoded(RGB, "PNG", icc_profile=b"profile" * 99), "color profile ignored"
     ),
     "PNG, gamma and colors of light": kept(
-        ".png",
-        png(header(), chunk(b"gAMA", struct.pack(">I", 22_000)), chunk(b"cHRM", bytes(32)), pixels()),
+        ".png", png(header(), chunk(b"gAMA", struct.pack(">I", 22_000)), chunk(b"cHRM", bytes(32)), pixels())
     ),
     "PNG, significant bits, background, density": kept(
         ".png",

@@ -4,16 +4,12 @@ Of 16 bits the upper eight count, floating point numbers range from 0 to 1, alph
 shows its first frame, and gray is 0.299 red, 0.587 green and 0.114 blue.
 """
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
 from PIL import Image
 
 from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, SUFFIXES
-
-from .kind import Kind
 
 # By orientation: whether rows and columns are swapped, and which of them are then reversed.
 _TURNS = {
@@ -28,9 +24,7 @@ _TURNS = {
 }
 
 
-def shown(
-    kind: Kind, channels: int | str = 3, alpha: str | None = None, orientation: str = "apply", **_: object
-) -> np.ndarray:
+def shown(kind, channels=3, alpha=None, orientation="apply", **_) -> np.ndarray:
     """Return the picture as uint8 of shape (height, width, 1, 3 or 4); gray is repeated in three channels."""
     values = _eight_bits(kind.data, formats_of(kind.suffix))
     # Pillow rotates a TIFF itself

@@ -1,31 +1,12 @@
 """TIFF: any kind of pixels in any kind of compression."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np
 from PIL import Image, TiffImagePlugin
 
-from .kind import (
-    BILEVEL,
-    CMYK,
-    GRAY,
-    GRAY_16,
-    GRAY_ALPHA,
-    HEIGHT,
-    OTHER,
-    PALETTE,
-    RGB,
-    RGBA,
-    WIDTH,
-    Kind,
-    converted,
-    encoded,
-    exif,
-    noise,
-    rejected,
-)
+from .kind import Kind, converted, encoded, exif, rejected
+from .modes import BILEVEL, CMYK, GRAY, GRAY_16, GRAY_ALPHA, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH, noise
 
 PLAIN = encoded(RGB, "TIFF")
 _FLOATS = Image.fromarray(noise()[..., 0].astype(np.float32) / np.float32(255))
@@ -38,9 +19,7 @@ def _tags(**tags: object) -> TiffImagePlugin.ImageFileDirectory_v2:
     return found
 
 
-def by_hand(
-    *entries: tuple[int, int, int], order: str = "<", data: bytes = b"", more: bytes = bytes(4)
-) -> bytes:
+def by_hand(*entries, order="<", data=b"", more=bytes(4)) -> bytes:
     """Return a TIFF of (tag, type, value) entries with pixels after its directory; fill in their offset."""
     start = 8 + 2 + 12 * len(entries) + 4
     body = struct.pack(order + "H", len(entries))
@@ -54,9 +33,7 @@ def by_hand(
     return mark + struct.pack(order + "HI", 42, 8) + body + more + data
 
 
-def gray(
-    depth: int = 8, compression: int = 1, size: tuple[int, int] = (WIDTH, HEIGHT), **rest: object
-) -> bytes:
+def gray(depth=8, compression=1, size=(WIDTH, HEIGHT), **rest) -> bytes:
     """Return a gray TIFF of one strip."""
     data = (noise().tobytes() * 2)[: (size[0] * depth + 7) // 8 * size[1]]
     entries = [(256, 4, size[0]), (257, 4, size[1]), (258, 3, depth), (259, 3, compression), (262, 3, 1)]
@@ -126,10 +103,8 @@ KINDS: dict[str, Kind] = {
     "TIFF, BigTIFF": converted(".tif", encoded(RGB, "TIFF", big_tiff=True)),
     "TIFF, pages": rejected(".tif", encoded(RGB, "TIFF", save_all=True, append_images=[OTHER]), "animated"),
     **{
-        f"TIFF, orientation {number}": converted(
-            ".tif", encoded(RGB, "TIFF", exif=exif(number)), orientation=number
-        )
-        for number in (2, 5, 6, 8)
+        f"TIFF, orientation {n}": converted(".tif", encoded(RGB, "TIFF", exif=exif(n)), orientation=n)
+        for n in (2, 5, 6, 8)
     },
     "TIFF, orientation 6, LZW": converted(
         ".tif", encoded(RGB, "TIFF", compression="tiff_lzw", exif=exif(6)), orientation=6

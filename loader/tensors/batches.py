@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tensorflow as tf
 
 from tfshards.loader.examples.boxes import moved_boxes
-from tfshards.loader.examples.content import (
+from tfshards.loader.examples.content import Content, pixels_shape, without_elements
+from tfshards.loader.examples.crops import draws_of
+from tfshards.loader.examples.keypoints import moved_keypoints
+from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.graph.raw_ops import without_autograph
+from tfshards.loader.graph.stages import mapped, unbatched
+from tfshards.loader.options.image import Image
+from tfshards.loader.options.load_options import WEIGHT
+from tfshards.loader.options.worker import num_cpus
+from tfshards.loader.order.assignment import Assignment
+from tfshards.loader.order.steps import PADDING
+from tfshards.loader.records.intervals import check_rows
+from tfshards.loader.records.record_reader import RecordReader
+from tfshards.loader.records.streams import read_groups
+from tfshards.loader.tensors.decode import decode_image, decode_with_region
+from tfshards.loader.tensors.labels import example_weights, multi_hot
+from tfshards.loader.tensors.specs import (
     Batch,
-    Content,
     Nest,
     Values,
     check_returned,
     is_list,
     map_seeds,
     with_elements,
-    without_elements,
 )
-from tfshards.loader.examples.images import decode_image, decode_with_region, draws_of
-from tfshards.loader.examples.weights import example_weights
-from tfshards.loader.graph.raw_ops import without_autograph
-from tfshards.loader.graph.stages import mapped, unbatched
-from tfshards.loader.options.load_options import WEIGHT
-from tfshards.loader.order.assignment import Assignment
-from tfshards.loader.records.intervals import PADDING, check_rows
-from tfshards.loader.records.record_reader import RecordReader
-from tfshards.loader.records.streams import read_groups
 from tfshards.schemas import Feature
 
 
@@ -71,7 +75,7 @@ _DECODED_AS = {"uint32": "int32", "uint64": "int64"}
 
 
 def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str, tf.Tensor]:
-    """Return the values of ``features`` in serialized ``tf.train.Example`` records.
+    """Return the values of ``features`` in records: ``tf.train.Example``, or ``SequenceExample`` with steps.
 
     Args:
         records: shape ``(n,)`` string.
@@ -79,10 +83,17 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
     Returns:
         By name, in the order of ``features``: shape ``(n, *feature.shape)`` of the feature's dtype, ragged
         for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
-        shape ``(n,)`` string.
+        shape ``(n,)`` string, and lists of them are ``(n, k)`` or ragged.
     """
-    spec = {feature.name: _wire_spec(feature) for feature in features}
-    values: Mapping[str, tf.Tensor] = tf.io.parse_example(records, spec)
+    steps = {feature.name: _wire_spec(feature) for feature in features if feature.storage == "steps"}
+    spec = {feature.name: _wire_spec(feature) for feature in features if feature.name not in steps}
+    values: Mapping[str, tf.Tensor]
+    if steps:
+        values, lists, _ = tf.io.parse_sequence_example(records, spec or None, steps)
+        # the elements of all steps; adopt has checked that each step has as many
+        values = {**values, **{name: each.merge_dims(1, 2) for name, each in lists.items()}}
+    else:
+        values = tf.io.parse_example(records, spec)
     return {feature.name: _decode(values[feature.name], feature) for feature in features}
 
 
@@ -93,11 +104,11 @@ def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
     if feature.is_ragged:
         # A record without the feature reads as one with an empty list; only verify distinguishes them.
         return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
+    return tf.io.FixedLenFeature(feature.shape[:-3] if feature.holds_images else feature.shape, wire_dtype)
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
-    if feature.is_encoded or feature.kind == "bytes":
+    if feature.wire == "bytes" and feature.kind != "raw":
         return value
     if feature.kind != "raw":
         return _in_rows(tf.cast(value, feature.dtype), feature)
@@ -125,13 +136,6 @@ def _in_rows(value: tf.Tensor, feature: Feature) -> tf.Tensor:
 
 # Examples are delivered in order: with only one per processor, a slow example would block the others.
 DECODED_PER_CPU = 4
-
-
-def num_cpus() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,8 @@ def _parse(
     """
     parsed = parse_examples(records, content.parsed)
     values = {feature.name: parsed[feature.name] for feature in content.features}
+    for name, num_classes in content.multi_hot.items():
+        values[name] = multi_hot(values[name], num_classes)
     for feature in without_elements(content.features):
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a bool replaces it
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)
@@ -268,7 +274,7 @@ def _example_work(content: Content) -> Callable[..., Batch]:
 
 def _example_randomness(content: Content, epoch: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
     """Return, by name, the random draws and seeds for the examples ``numbers`` in an epoch."""
-    randomness = draws_of(content.images.values(), epoch, numbers)
+    randomness = draws_of(GRAPH, content.images.values(), epoch, numbers)
     if content.user_map is not None:
         randomness[_SEED] = map_seeds(content.map_seed, epoch, numbers)
     return randomness
@@ -278,17 +284,40 @@ def _decode_images(
     content: Content, values: Mapping[str, tf.Tensor], extra: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
     """Return the values of one example with its images decoded, and its boxes moved with them."""
-    decoded, boxes = dict(values), content.boxes
+    decoded, boxes, keypoints = dict(values), content.boxes, content.keypoints
     for feature in content.features:
         image = content.images.get(feature.name)
         if image is not None:
-            encoded = decoded[feature.name]
-            if boxes is not None and boxes.image == feature.name:
-                pixels, region = decode_with_region(encoded, image, extra, feature.dtype)
-                decoded |= moved_boxes(values, boxes, image, region, extra)
+            encoded, raw_shape = decoded[feature.name], feature.shape if feature.pixels else None
+            if feature.name in [each.image for each in (boxes, keypoints) if each is not None]:
+                pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
+                # before boxes are removed, and with them their keypoints
+                if keypoints is not None and keypoints.image == feature.name:
+                    points = decoded[keypoints.feature]
+                    decoded[keypoints.feature] = moved_keypoints(
+                        GRAPH, points, keypoints, image, region, extra
+                    )
+                if boxes is not None and boxes.image == feature.name:
+                    decoded |= moved_boxes(GRAPH, decoded, boxes, image, region, extra)
+            elif feature.is_encoded:
+                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
             else:
-                pixels = decode_image(encoded, image, extra, feature.dtype)
-            if image.size is None:
-                pixels = tf.ensure_shape(pixels, [*feature.shape[:2], image.channels])
+                pixels = _decode_list(encoded, image, extra, feature)
+            if image.size is None and feature.is_encoded:
+                pixels = tf.ensure_shape(pixels, pixels_shape(feature, image))
             decoded[feature.name] = pixels
     return decoded
+
+
+def _decode_list(
+    encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], feature: Feature
+) -> tf.Tensor:
+    """Return the pixels of the images in a list, all cropped and flipped as the draws of the example are."""
+    shape = pixels_shape(feature, image)
+
+    @without_autograph
+    def decode(one: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(decode_image(one, image, draws, feature.dtype), shape)
+
+    pixels = tf.map_fn(decode, encoded, fn_output_signature=tf.TensorSpec(shape, image.dtype))
+    return tf.ensure_shape(pixels, [*feature.shape[:-3], *shape])

@@ -1,0 +1,289 @@
+"""``batches``: the batches of ``load`` as NumPy arrays, in the same order, without TensorFlow."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.arrays.examples import Batch, Columns, delivered, joined, processed
+from tfshards.loader.examples.boxes import unmoved_boxes
+from tfshards.loader.examples.content import make_content, unmoved_arrays
+from tfshards.loader.integrity.damaged import open_indexed
+from tfshards.loader.options.load_options import LoadOptions, takes
+from tfshards.loader.options.selection import Facts, Position
+from tfshards.loader.options.worker import Worker, num_cpus
+from tfshards.loader.order.ops import Ints
+from tfshards.loader.order.plan import facts_of, make_plan, no_steps
+from tfshards.loader.order.source import open_source, without_class
+from tfshards.loader.order.steps import PADDING, Steps
+from tfshards.loader.stored.columns import Columns as Parser
+from tfshards.loader.stored.columns import read_values
+from tfshards.loader.stored.frames import Frames
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.coordinates import coordinates_of
+
+# Batches that are read while one is used.
+_AHEAD = 2
+# Fewer rows with images are processed by one thread.
+_FEWEST_ROWS = 4
+
+
+@takes(LoadOptions)
+def batches(options: LoadOptions) -> Batches:
+    """Return the batches of ``load`` as NumPy arrays, in the same order, to the last key, crop and weight.
+
+    TensorFlow is not needed. Images are decoded by Pillow, in threads: pixels that are not resized are those
+    of ``load`` bit for bit, resized ones differ by at most 1 of 255. Only the outer columns of a cropped JPEG
+    differ more, since TensorFlow decodes a crop without its neighbors.
+
+    Args:
+        {options}
+
+    Returns:
+        An iterable of batches, each a dict by feature name in the schema's order, or the tuple ``select``,
+        of arrays of shape ``(batch_size, *shape)``. Byte strings, lists of any length and images of different
+        sizes are arrays of objects, shape ``(batch_size,)``. ``map_fn`` is called with NumPy arrays, and its
+        results are stacked.
+
+    Raises:
+        OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
+            ``load`` has: ``cache`` and ``memory_budget``.
+        InputError: there is no dataset in ``path``, or no such split in it, or its shards are compressed.
+        FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
+    """
+    return Batches(options)
+
+
+class Batches:
+    """The batches of a run: iterated in order, or each by its epoch and step. See ``batches``."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        for name in ("cache", "memory_budget"):
+            if getattr(options, name) is not None:
+                raise OptionsError("batches-without", name=name)
+        self._options = options
+        source = open_source(options)
+        if source.manifest.compression != "none":
+            raise InputError("records-compressed", root=source.root)
+        self._content = content = make_content(options, source)
+        known = coordinates_of(source.manifest)
+        self._steps = Steps(make_plan(options, source))
+        notes = [
+            *unmoved_boxes(content.moved, content.features, content.images, known),
+            *without_class(options, source, content.features),
+            *unmoved_arrays(content.features, content.images),
+            *([] if self.steps_per_epoch else [no_steps(source, self._steps.plan.assignment)]),
+        ]
+        for note in notes:
+            warnings.warn(note, stacklevel=4)
+        self._source = source
+        self._parser = Parser(content.parsed)
+        if content.images:
+            _need_pillow()
+        self._iterations = 0
+        self._next = options.begin
+        # opened now, so that faults of the files are found here
+        self._storage: _Storage = self._opened()
+        if options.tracker is not None:
+            options.tracker.load_from_here(self.order, self.steps_per_epoch, options.epochs)
+
+    def _opened(self) -> _Storage:
+        shards, indexes = open_indexed(self._source, self._options)
+        is_bad = np.zeros(int(shards.sizes.sum()) if len(shards.bad_starts) else 0, np.bool_)
+        for start, end in zip(shards.bad_starts, shards.bad_ends, strict=True):
+            is_bad[start:end] = True
+        first, record = shards.first_good
+        # headers and checksums are compared in any case: their cost is small
+        frames = Frames(self._source.root, self._source.split.shards, is_checked=True, indexes=indexes)
+        return _Storage(frames, is_bad, int(shards.bases[first]) + record)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The number of batches of an epoch, the same for each worker."""
+        return self._steps.plan.assignment.num_steps
+
+    @property
+    def position(self) -> Position:
+        """The position of the next batch of the newest iteration, with what the order depends on."""
+        return Position(self._next.epoch, self._next.step, self.order)
+
+    def __len__(self) -> int:
+        """Return the number of batches of an iteration."""
+        num_steps = self._steps.plan.num_steps
+        if num_steps is None:
+            raise TypeError("batches of a run with epochs=None have no number")
+        return num_steps
+
+    def numbers(self, epoch: int, step: int) -> Ints:
+        """Return the numbers of the examples of a batch in stored order, shape ``(batch_size,)`` int64.
+
+        -2 stands for padding, and for damaged records that are skipped.
+        """
+        found: Ints = self._numbers(epoch, range(step, step + 1))[0]
+        return found
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """Return the batch of an epoch and a step, both counted from 0."""
+        if not 0 <= step < self.steps_per_epoch:
+            raise IndexError(f"step {step} of {self.steps_per_epoch}")
+        numbers = self.numbers(epoch, step)
+        return delivered(self._content, self._without_padding(self._read(epoch, numbers), numbers))
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches from the start of the run; the next epoch if the run is one epoch long."""
+        iteration = self._iterations
+        self._iterations += 1
+        return self.iterate(iteration)
+
+    @property
+    def first(self) -> int:
+        """The index of the first batch of the run: ``epoch * steps_per_epoch + step``."""
+        return self._steps.first
+
+    @property
+    def end(self) -> int | None:
+        """The index at which the run ends; None if it does not."""
+        epochs = self._options.epochs
+        return None if epochs is None else epochs * self.steps_per_epoch
+
+    def position_of(self, index: int, iteration: int = 0) -> Position:
+        """Return the position of the batch with an index, with what the order depends on."""
+        epoch, step = divmod(index, max(1, self.steps_per_epoch))
+        return Position(self._first_epoch(iteration) + epoch, step, self.order)
+
+    def positions(
+        self, iteration: int = 0, first: int | None = None, stride: int = 1
+    ) -> Iterator[tuple[int, int]]:
+        """Yield epoch and step of the batches of an iteration, or of every ``stride``-th from an index on."""
+        return self._steps.positions(self._first_epoch(iteration), first, stride)
+
+    def iterate(self, iteration: int = 0, first: int | None = None, stride: int = 1) -> Iterator[Batch]:
+        """Yield the batches at ``positions``, each read ahead in threads."""
+        self._next = self.position_of(self.first if first is None else first, iteration)
+        return self._run(self.positions(iteration, first, stride), stride)
+
+    def _first_epoch(self, iteration: int) -> int:
+        return iteration if self._steps.plan.is_next_epoch_each_time else 0
+
+    def _run(self, positions: Iterator[tuple[int, int]], stride: int) -> Iterator[Batch]:
+        size = self._steps.plan.assignment.batch_size
+        threads = ThreadPoolExecutor(num_cpus())
+        due: deque[_Reading] = deque()
+        try:
+            for epoch, steps in _grouped(positions, self._steps.plan.assignment.group, stride):
+                due.append(self._started(threads, epoch, steps))
+                if len(due) > _AHEAD:
+                    yield from self._finished(due.popleft(), size)
+            while due:
+                yield from self._finished(due.popleft(), size)
+        finally:
+            # cancel_futures= fails in an interpreter that exits
+            for reading in due:
+                for part in reading.parts:
+                    part.cancel()
+            threads.shutdown(wait=False)
+
+    def _started(self, threads: ThreadPoolExecutor, epoch: int, steps: range) -> _Reading:
+        numbers = self._numbers(epoch, steps).reshape(-1)
+        count = 1
+        if self._content.by_example:
+            count = max(1, min(num_cpus(), len(numbers) // _FEWEST_ROWS))
+        parts = [threads.submit(self._read, epoch, part) for part in np.array_split(numbers, count)]
+        return _Reading(epoch, steps, numbers, parts)
+
+    def _finished(self, reading: _Reading, size: int) -> Iterator[Batch]:
+        columns = joined([part.result() for part in reading.parts])
+        for row, step in enumerate(reading.steps):
+            rows = slice(row * size, (row + 1) * size)
+            of_step = columns
+            if len(reading.steps) > 1:
+                of_step = {name: column[rows] for name, column in columns.items()}
+            is_last = step + 1 == self.steps_per_epoch
+            self._next = Position(reading.epoch + is_last, 0 if is_last else step + 1)
+            yield delivered(self._content, self._without_padding(of_step, reading.numbers[rows]))
+
+    def _numbers(self, epoch: int, steps: range) -> Ints:
+        numbers = self._steps.numbers(epoch, steps[0], steps[-1] + 1)[:: steps.step]
+        storage = self._storage
+        if len(storage.is_bad):
+            real = numbers != PADDING
+            numbers[real] = np.where(storage.is_bad[numbers[real]], PADDING, numbers[real])
+        return numbers
+
+    def _read(self, epoch: int, numbers: Ints) -> Columns:
+        storage = self._storage
+        stored = np.where(numbers == PADDING, storage.first_good, numbers)
+        columns = read_values(self._source.root, storage.frames, self._parser, stored)
+        return processed(self._content, columns, epoch, numbers)
+
+    def _without_padding(self, columns: Columns, numbers: Ints) -> Columns:
+        """Return the columns without padding, which only the last batches of an epoch have."""
+        if self._options.remainder != "keep" or (numbers != PADDING).all():
+            return columns
+        return {name: column[numbers != PADDING] for name, column in columns.items()}
+
+    @cached_property
+    def order(self) -> Facts:
+        """What the order of the run depends on."""
+        return facts_of(self._options, self._source, self._steps.plan)
+
+    @property
+    def worker(self) -> Worker:
+        """The worker that reads."""
+        return self._options.this_worker
+
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether the run is one epoch, which may be iterated again for the next one."""
+        return self._options.is_one_pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options,)
+
+
+def _need_pillow() -> None:
+    try:
+        import_module("tfshards.loader.arrays.decode")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"image= needs {error.name}: pip install 'tfshards[images]'", name=error.name
+        ) from error
+
+
+class _Storage(NamedTuple):
+    """The records of the split; which are damaged, if any; and the number of the first that is not."""
+
+    frames: Frames
+    is_bad: npt.NDArray[np.bool_]
+    first_good: int
+
+
+class _Reading(NamedTuple):
+    """Steps that are being read."""
+
+    epoch: int
+    steps: range
+    numbers: Ints
+    parts: list[Future[Columns]]
+
+
+def _grouped(positions: Iterator[tuple[int, int]], most: int, stride: int) -> Iterator[tuple[int, range]]:
+    """Yield an epoch and up to ``most`` of its steps that follow each other by ``stride``."""
+    epoch, steps = 0, range(0)
+    for position in positions:
+        if steps and position == (epoch, steps.stop) and len(steps) < most:
+            steps = range(steps.start, steps.stop + stride, stride)
+            continue
+        if steps:
+            yield epoch, steps
+        epoch, steps = position[0], range(position[1], position[1] + stride, stride)
+    if steps:
+        yield epoch, steps

@@ -1,0 +1,1 @@
+"""Batches of NumPy arrays, in the order of ``load``, without TensorFlow."""

@@ -1,0 +1,244 @@
+"""Encoded images to pixels, in NumPy and Pillow, as loader/tensors/decode.py decodes them in the graph."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageFile
+
+from tfshards.loader.examples.crops import box_of, flips_of
+from tfshards.loader.options.image import Image as ImageOptions
+from tfshards.loader.order.ops import NUMPY
+from tfshards.loader.stored.columns import dtype_named
+
+Pixels = npt.NDArray[Any]
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+# Ratios by which the decoder can shrink a JPEG file in its transform.
+_RATIOS = (8, 4, 2, 1)
+# libpng's weights of red, green and blue for gray, of 1 << 15, as TensorFlow asks for them.
+_GRAY = np.array([9797, 19234, 3737], np.uint32)
+
+
+class Decoded(NamedTuple):
+    """The pixels of an image, ``(height, width, channels)``, and the region of the stored image they show.
+
+    The region is ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
+    """
+
+    pixels: Pixels
+    region: npt.NDArray[np.int32]
+
+
+def decode_image(
+    encoded: bytes,
+    image: ImageOptions,
+    draws: Mapping[str, npt.NDArray[Any]],
+    stored: str = "uint8",
+    raw_shape: Sequence[int | None] | None = None,
+) -> Decoded:
+    """Return the pixels of one image as specified by ``image``, whose options are complete.
+
+    Args:
+        encoded: a file that Pillow reads, or little-endian pixels of shape ``raw_shape``.
+        image: the options of the image.
+        draws: random draws for the example.
+        stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
+        raw_shape: height, width and channels of pixels that are in no file.
+
+    Raises:
+        ValueError: the image cannot be decoded.
+    """
+    dtype = np.dtype(stored)
+    if raw_shape is not None:
+        pixels = np.frombuffer(encoded, dtype.newbyteorder("<")).reshape(
+            [int(side or 0) for side in raw_shape]
+        )
+        if raw_shape[-1] != image.channels:
+            # gray as color
+            pixels = np.repeat(pixels, int(image.channels or 1), axis=2)
+        sides, box = np.array(pixels.shape[:2], np.int32), None
+    else:
+        pixels, sides, box = _opened(encoded, image, draws, dtype)
+    if image.crop is not None and box is None:
+        box = box_of(NUMPY, sides, image, draws)
+        top, left, height, width = box.tolist()
+        pixels = pixels[top : top + height, left : left + width]
+    whole = np.concatenate([np.zeros(2, np.int32), sides])
+    region = np.concatenate([sides, whole if box is None else box])
+    if image.size is not None and pixels.shape[:2] != tuple(image.size):
+        pixels = resized(pixels, image.size, image.method or "bilinear")
+    white = int(np.iinfo(dtype).max)
+    if image.normalize is not None:
+        mean, std = (np.asarray(part, np.float64) for part in image.mean_and_std())
+        pixels = pixels.astype(np.float32)
+        if mean.any():
+            pixels -= (white * mean).astype(np.float32)
+        pixels *= (1 / (white * std)).astype(np.float32)
+    wanted = dtype_named(image.dtype or stored, "image")
+    if wanted.kind in "iu" and pixels.dtype.kind == "f":
+        pixels = np.rint(pixels)
+    pixels = pixels.astype(wanted, copy=False)
+    if image.flip is not None:
+        for axis, turn in enumerate(flips_of(image, draws)):
+            pixels = np.flip(pixels, axis) if turn else pixels
+    return Decoded(pixels, region)
+
+
+def _opened(
+    encoded: bytes, image: ImageOptions, draws: Mapping[str, npt.NDArray[Any]], dtype: np.dtype[Any]
+) -> tuple[Pixels, npt.NDArray[np.int32], npt.NDArray[np.int32] | None]:
+    """Return the pixels of a file, its sides, and the box that they show if they are of a shrunk image."""
+    channels = int(image.channels or 3)
+    try:
+        with Image.open(io.BytesIO(encoded)) as file:
+            sides, box = np.array(file.size[::-1], np.int32), None
+            if file.format == "JPEG":
+                ratio = 1
+                if image.dct_scaling:
+                    box = None if image.crop is None else box_of(NUMPY, sides, image, draws)
+                    ratio = _ratio(sides if box is None else box[2:], image)
+                file.draft(_MODES[channels] if channels == 1 else "", tuple((sides // ratio)[::-1].tolist()))
+                pixels = _samples(file, channels)
+                if box is not None:
+                    top, left, height, width = (box // ratio).tolist()
+                    pixels = pixels[top : top + height, left : left + width]
+            elif _bits(file) == 16:
+                pixels = _deep_samples(file, encoded, channels)
+                return pixels if dtype == np.uint16 else (pixels >> 8).astype(np.uint8), sides, None
+            else:
+                pixels = _samples(file, channels)
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"an image cannot be decoded: {error}") from None
+    return pixels if dtype == np.uint8 else pixels.astype(np.uint16) * 257, sides, box
+
+
+def _ratio(sides: npt.NDArray[np.int32], image: ImageOptions) -> int:
+    """Return the ratio by which a JPEG is shrunk, so that it stays no smaller than the result."""
+    reduction = int((sides // np.array(image.size, np.int32)).min())
+    return next(ratio for ratio in _RATIOS if ratio <= max(1, reduction))
+
+
+def _samples(file: ImageFile.ImageFile, channels: int) -> Pixels:
+    """Return the samples of an image of 8 bits, shape ``(height, width, channels)`` uint8."""
+    mode = _MODES[channels]
+    picture: Image.Image = file
+    if mode == "L" and file.mode not in ("1", "L", "LA") and file.format != "JPEG":
+        return _gray(np.asarray(file.convert("RGB")))
+    if file.mode != mode:
+        picture = file.convert(mode)
+    pixels: Pixels = np.asarray(picture)
+    return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
+
+
+def _gray(pixels: Pixels) -> Pixels:
+    # of 8 bits, libpng does not round
+    weighted = pixels.astype(np.uint32) @ _GRAY + (1 << 14) * (pixels.dtype == np.uint16)
+    return (weighted >> 15).astype(pixels.dtype)[:, :, np.newaxis]
+
+
+def _layout(file: ImageFile.ImageFile) -> str:
+    args = file.tile[0][3] if file.tile else ""
+    return str(args[0] if isinstance(args, tuple) else args)
+
+
+def _bits(file: ImageFile.ImageFile) -> int:
+    return 16 if file.format == "PNG" and ";16" in _layout(file) else 8
+
+
+def _deep_samples(file: ImageFile.ImageFile, encoded: bytes, channels: int) -> Pixels:
+    """Return the samples of a PNG of 16 bits, shape ``(height, width, channels)`` uint16.
+
+    Pillow has no mode of 16 bits for color: the upper bytes are read as usual, and the lower ones by the
+    layout in which they come first.
+    """
+    layout = _layout(file)
+    if layout.startswith("I;16"):
+        pixels = np.asarray(file).astype(np.uint16)[:, :, np.newaxis]
+    else:
+        with Image.open(io.BytesIO(encoded)) as again:
+            lower = "RGBA" if layout.startswith("LA") else layout[:-1] + ("L" if layout[-1] == "B" else "B")
+            again.tile = [type(each)(*each[:-1], lower) for each in again.tile]
+            low = np.asarray(again)
+        high = np.asarray(file)
+        if layout.startswith("LA"):
+            high, low = low[:, :, ::2], low[:, :, 1::2]
+        pixels = high * np.uint16(256) + low
+    stored = pixels.shape[2]
+    if channels == 1 and stored > 2:
+        return _gray(pixels[:, :, :3])
+    color = pixels[:, :, : 3 if stored > 2 else 1]
+    if channels > 1 and color.shape[2] == 1:
+        color = np.repeat(color, 3, axis=2)
+    if channels < 4:
+        return color
+    alpha = pixels[:, :, -1:] if stored in (2, 4) else np.full_like(pixels[:, :, :1], 0xFFFF)
+    return np.concatenate([color, alpha], axis=2)
+
+
+# Resizing, as tf.image.resize computes it
+
+
+def resized(pixels: Pixels, size: tuple[int, int], method: str) -> Pixels:
+    """Return pixels of another size: float32, or of the same dtype with "nearest".
+
+    The centers of pixels are at halves; without antialiasing, as in ``tf.image.resize``.
+    """
+    if method == "nearest":
+        rows, columns = (_nearest(*sides) for sides in zip(pixels.shape, size, strict=False))
+        chosen: Pixels = pixels[rows][:, columns]
+        return chosen
+    if method == "area":
+        down, across = (_coverage(*sides) for sides in zip(pixels.shape, size, strict=False))
+        found = np.matmul(across, pixels.astype(np.float32))
+        mixed: Pixels = (down @ found.reshape(len(found), -1)).reshape(*size, pixels.shape[2])
+        return mixed
+    (low, high, part), (left, right, share) = (
+        _between(*sides) for sides in zip(pixels.shape, size, strict=False)
+    )
+    used, place = np.unique(np.concatenate([low, high]), return_inverse=True)
+    source = pixels[used].astype(np.float32)
+    begin, end = source[:, left], source[:, right]
+    end -= begin
+    end *= share[:, np.newaxis]
+    begin += end
+    above, below = begin[place[: size[0]]], begin[place[size[0] :]]
+    below -= above
+    below *= part[:, np.newaxis, np.newaxis]
+    above += below
+    return np.asarray(above)
+
+
+def _scale(side: int, wanted: int) -> np.float32:
+    scale: np.float32 = np.float32(side) / np.float32(wanted)
+    return scale
+
+
+def _nearest(side: int, wanted: int) -> npt.NDArray[np.intp]:
+    places = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * _scale(side, wanted)
+    return np.asarray(np.minimum(np.floor(places).astype(np.intp), side - 1))
+
+
+def _between(
+    side: int, wanted: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float32]]:
+    """Return the two pixels around each place, and its share of the way from one to the other."""
+    half = np.float32(0.5)
+    places = (np.arange(wanted, dtype=np.float32) + half) * _scale(side, wanted) - half
+    below = np.floor(places)
+    low = np.maximum(below.astype(np.intp), 0)
+    high = np.minimum(np.ceil(places).astype(np.intp), side - 1)
+    return low, np.maximum(high, 0), places - below
+
+
+def _coverage(side: int, wanted: int) -> npt.NDArray[np.float32]:
+    """Return the share of each pixel in the area of each pixel of the result, shape ``(wanted, side)``."""
+    edges = np.arange(wanted + 1) * float(_scale(side, wanted))
+    begins, ends = edges[:-1, np.newaxis], edges[1:, np.newaxis]
+    pixels = np.arange(side)
+    covered = np.minimum(ends, pixels + 1) - np.maximum(begins, pixels)
+    return np.asarray(np.maximum(covered, 0) / (ends - begins), np.float32)

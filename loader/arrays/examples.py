@@ -1,0 +1,174 @@
+"""From the stored values of examples to what is delivered of them, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.examples.boxes import moved_boxes
+from tfshards.loader.examples.content import Content, pixels_shape
+from tfshards.loader.examples.crops import draws_of
+from tfshards.loader.examples.keypoints import moved_keypoints
+from tfshards.loader.examples.weights import Weighing
+from tfshards.loader.options.load_options import WEIGHT
+from tfshards.loader.order.epoch import MAP, random_bits
+from tfshards.loader.order.ops import NUMPY, Ints
+from tfshards.loader.order.steps import PADDING
+from tfshards.loader.stored.columns import objects
+from tfshards.schemas import Feature, FormatError, OptionsError, Problem
+
+# Values by name, one for each example.
+Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
+# A batch: a dict by feature, a tuple, or the results of the user's function.
+Batch: TypeAlias = Any
+
+
+def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
+    """Return the columns of some examples as they are delivered, with ``WEIGHT`` if they have weights.
+
+    Args:
+        content: what is delivered.
+        columns: the stored values of ``content.parsed``; a row of ``PADDING`` has those of any example.
+        epoch: the epoch, on which random crops and flips depend.
+        numbers: shape ``(n,)`` int64: the numbers of the examples.
+    """
+    found = {feature.name: columns[feature.name] for feature in content.features}
+    for name, num_classes in content.multi_hot.items():
+        found[name] = _multi_hot(found[name], num_classes)
+    if content.by_example:
+        found = _by_example(content, found, epoch, numbers)
+    if content.adds_weight:
+        weights = np.ones(len(numbers), np.float32)
+        if content.weighing is not None:
+            weights = _weights(content.weighing, columns[content.weighing.feature.name])
+        found[WEIGHT] = np.where(numbers == PADDING, np.float32(0), weights)
+    return found
+
+
+def _by_example(content: Content, columns: Columns, epoch: int, numbers: Ints) -> Columns:
+    draws = draws_of(NUMPY, content.images.values(), np.int64(epoch), numbers)
+    rows = []
+    for row, number in enumerate(numbers.tolist()):
+        values = {name: column[row] for name, column in columns.items()}
+        try:
+            rows.append(_decoded(content, values, draws, row))
+        except ValueError as error:
+            raise FormatError("an example", [Problem(f"example {number}", str(error))]) from error
+    if content.user_map is not None:
+        seeds = random_bits(NUMPY, content.map_seed, MAP, np.int64(epoch), numbers[:, None], np.arange(2))
+        return {"": objects([content.user_map(row, seed) for row, seed in zip(rows, seeds, strict=True)])}
+    return {
+        feature.name: _stacked(content, feature, [row[feature.name] for row in rows])
+        for feature in content.features
+    }
+
+
+def _decoded(
+    content: Content, values: Mapping[str, Any], draws: Mapping[str, npt.NDArray[Any]], row: int
+) -> dict[str, Any]:
+    """Return the values of one example with its images decoded, and its boxes moved with them."""
+    from tfshards.loader.arrays.decode import decode_image
+
+    decoded, boxes, keypoints = dict(values), content.boxes, content.keypoints
+    drawn = {name: each[row] for name, each in draws.items()}
+    for feature in content.features:
+        image, name = content.images.get(feature.name), feature.name
+        if image is None:
+            continue
+        if not feature.is_encoded:
+            images = [decode_image(each, image, drawn, feature.dtype).pixels for each in decoded[name]]
+            shape = [0, *(side or 0 for side in pixels_shape(feature, image))]
+            decoded[name] = np.stack(images) if images else np.zeros(shape, image.dtype)
+            continue
+        raw_shape = feature.shape if feature.pixels else None
+        shown = decode_image(decoded[name], image, drawn, feature.dtype, raw_shape)
+        decoded[name] = shown.pixels
+        # before boxes are removed, and with them their keypoints
+        if keypoints is not None and keypoints.image == name:
+            points = decoded[keypoints.feature]
+            decoded[keypoints.feature] = moved_keypoints(NUMPY, points, keypoints, image, shown.region, drawn)
+        if boxes is not None and boxes.image == name:
+            decoded |= moved_boxes(NUMPY, decoded, boxes, image, shown.region, drawn)
+    return decoded
+
+
+def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return the values of a feature as a column: an array of objects if they are bytes or lists."""
+    image = content.images.get(feature.name)
+    if image is not None:
+        shape = (*feature.shape[:-3], *pixels_shape(feature, image))
+        return objects(values) if None in shape else np.stack(values)
+    is_object = feature.is_ragged or (feature.wire == "bytes" and feature.kind != "raw")
+    if is_object and feature.name not in content.multi_hot:
+        return objects(values)
+    return np.stack(values)
+
+
+def _multi_hot(lists: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float32]:
+    """Return vectors of shape ``(n, num_classes)`` for n lists of class numbers."""
+    found = np.zeros((len(lists), num_classes), np.float32)
+    for row, numbers in enumerate(lists):
+        classes = np.asarray(numbers, np.int64)
+        # -1 would be the last class
+        if (classes < 0).any() or (classes >= num_classes).any():
+            fault = f"has the classes {classes.tolist()}, of which not all are from 0 to {num_classes - 1}"
+            raise FormatError("a list of classes", [Problem("multi_hot", fault)])
+        found[row, classes] = 1
+    return found
+
+
+def _weights(source: Weighing, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    if not source.classes:
+        return values.astype(np.float32)
+    classes = np.array(source.classes, np.int64)
+    index = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
+    wrong = values[classes[index] != values]
+    if len(wrong):
+        fault = f"holds the class {wrong[0]}, which no example has according to the manifest"
+        raise FormatError(
+            "the labels of the records (`tfshards verify DATASET --deep` lists them)",
+            [Problem(f"feature {source.feature.name}", fault)],
+        )
+    return np.array(source.weights, np.float32)[index]
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Return the rows of some columns one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def delivered(content: Content, columns: Columns) -> Batch:
+    """Return a batch as the user gets it."""
+    weights = [columns[WEIGHT]] if content.adds_weight else []
+    if content.user_map is not None:
+        batch = _nested([*columns[""]])
+    else:
+        values = {feature.name: columns[feature.name] for feature in content.features}
+        batch = tuple(values.values()) if content.as_tuple else values
+    if not weights:
+        return batch
+    if content.user_map is not None and not isinstance(batch, (dict, tuple)):
+        raise OptionsError("map-fn-kind", kind=f"a {type(batch).__name__}")
+    if content.user_map is not None and isinstance(batch, dict) and WEIGHT in batch:
+        raise OptionsError("map-fn-weight", weight=WEIGHT)
+    return {**batch, WEIGHT: weights[0]} if isinstance(batch, dict) else (*batch, weights[0])
+
+
+def _nested(values: Sequence[Any]) -> Batch:
+    """Return dicts and tuples of arrays, each the stack of those of the examples."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {name: _nested([each[name] for each in values]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_nested(each) for each in zip(*values, strict=True))
+    if isinstance(first, (bytes, str)):
+        return objects(values)
+    if first is None:
+        raise OptionsError("map-fn-value", kind="None")
+    arrays = [np.asarray(value) for value in values]
+    return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else objects(arrays)

@@ -1,0 +1,159 @@
+"""``Records``: the examples of a split by their numbers, without TensorFlow."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.options.selection import select_features
+from tfshards.loader.options.validation import check_choice
+from tfshards.loader.order.source import OpenSplit, split_name
+from tfshards.loader.stored.columns import Columns, all_values, read_values
+from tfshards.loader.stored.frames import Frames
+from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.option import check_path
+from tfshards.schemas.storage import any_path
+
+Example: TypeAlias = "dict[str, Any]"
+Batch: TypeAlias = "dict[str, npt.NDArray[Any]]"
+Check: TypeAlias = Literal["crc", "none"]
+
+# Records that are read together when all are.
+_TOGETHER = 1024
+
+
+class Records:
+    """The examples of a split in stored order, as a sequence; a value is read when it is asked for.
+
+    An example is a dict of NumPy values by feature: an array of the feature's shape and dtype, a scalar of
+    NumPy, or bytes for byte strings and encoded images. ``records[7]`` is an example, ``records[:100]`` and
+    ``records[[3, 1, 4]]`` are a dict of columns: arrays of shape ``(n, *shape)``, and arrays of objects for
+    bytes and for features whose shape varies.
+
+    It has the methods of a map-style dataset of PyTorch and of a ``RandomAccessDataSource`` of Grain. Any
+    number of threads may read; it is pickled as the path, in less than 1 KB, and refuses another build when
+    it is unpickled.
+
+    Args:
+        path: the directory with ``dataset.json``, or its URL; local files are mapped into memory, from a
+            bucket neighbors are read by one request.
+        split: its name; may be left out if there is only one.
+        select: names of features; by default all.
+        check: "crc" compares the checksums of each record that is read, "none" does not.
+
+    Raises:
+        OptionsError: an argument is not allowed, or a feature needs a package that is not installed.
+        InputError: the dataset or the split does not exist, or its shards are compressed.
+        FormatError: the manifest breaks the format; when a record is read, it, its shard or its index is
+            damaged.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        split: str | None = None,
+        *,
+        select: Sequence[str] | None = None,
+        check: Check = "crc",
+    ) -> None:
+        check_path("path", path)
+        check_choice("check", check, ("crc", "none"))
+        self._arguments = (os.fspath(path), split, select, check)
+        manifest, root = read_manifest(path), any_path(path)
+        source = OpenSplit(root, manifest, split_name(manifest, split, root))
+        self.schema: Schema = manifest.schema
+        self.build_id: str = manifest.build_id
+        self.split: str = source.name
+        self._columns = Columns(select_features(self.schema, select))
+        if manifest.compression != "none":
+            raise InputError("records-compressed", root=source.root)
+        self._root = source.root
+        self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc")
+        self._by_hash: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+        return len(self._frames)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch: ...
+    def __getitem__(self, index: Any) -> Example | Batch:
+        """Return one example, or columns of several in the order that is asked for."""
+        if isinstance(index, slice):
+            return self._read(np.arange(*index.indices(len(self)), dtype=np.int64))
+        if isinstance(index, Sequence) or np.ndim(index) == 1:
+            return self._read(self._numbers(index))
+        number = self._numbers([operator.index(index)])
+        return {name: column[0] for name, column in self._read(number).items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
+        """Return some examples, as PyTorch's ``DataLoader`` asks for a batch."""
+        columns = self._read(self._numbers(indices))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    # as Grain asks for a batch
+    _getitems = __getitems__
+
+    def __iter__(self) -> Iterator[Example]:
+        """Yield all examples, which are read by the thousand."""
+        for start in range(0, len(self), _TOGETHER):
+            yield from self.__getitems__(range(start, min(start + _TOGETHER, len(self))))
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The key of each example; all records are read."""
+        if "key" not in self.schema.names:
+            raise InputError("records-no-keys", root=self._root)
+        return cast("list[bytes]", all_values(self._root, self._frames, self.schema["key"]))
+
+    def index_of(self, key: str | bytes) -> int:
+        """Return the number of the example with a key, or raise KeyError; all records are read once."""
+        wanted = os.fsencode(key)
+        if self._by_hash is None:
+            hashes = np.fromiter(map(hash, self.keys), np.int64, len(self))
+            order = np.argsort(hashes, kind="stable")
+            self._by_hash = hashes[order], order
+        hashes, order = self._by_hash
+        low, high = (int(np.searchsorted(hashes, hash(wanted), side)) for side in ("left", "right"))
+        columns = Columns([self.schema["key"]])
+        for row in range(low, high):
+            if read_values(self._root, self._frames, columns, order[row : row + 1])["key"][0] == wanted:
+                return int(order[row])
+        raise KeyError(key)
+
+    def _numbers(self, indices: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        array = np.asarray(indices)
+        if array.size and array.dtype.kind not in "iu":
+            raise OptionsError("record-numbers", found=array.dtype)
+        numbers = array.astype(np.int64).reshape(-1)
+        outside = (numbers < -len(self)) | (numbers >= len(self))
+        if outside.any():
+            raise IndexError(f"record {numbers[np.argmax(outside)]} of {len(self)}")
+        return np.where(numbers < 0, numbers + len(self), numbers)
+
+    def _read(self, numbers: npt.NDArray[np.int64]) -> Batch:
+        return read_values(self._root, self._frames, self._columns, numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (*self._arguments, self.build_id)
+
+    def __repr__(self) -> str:
+        path, _, select, _ = self._arguments
+        chosen = "" if select is None else f", select={list(select)!r}"
+        return f"Records({path!r}, {self.split!r}{chosen}): {len(self):,} examples of build {self.build_id}"
+
+
+def _reopened(
+    path: str, split: str | None, select: Sequence[str] | None, check: Check, build_id: str
+) -> Records:
+    records = Records(path, split, select=select, check=check)
+    if records.build_id != build_id:
+        raise InputError("records-other-build", root=any_path(path), found=records.build_id, wanted=build_id)
+    return records

@@ -1,0 +1,318 @@
+"""Parse many records at once with NumPy: those that differ in nothing but their values, together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tfshards.loader.stored.frames import Block, Frames, Octets, remedy
+from tfshards.schemas import Feature, FormatError, OptionsError, Problem
+from tfshards.schemas.example import ParsedExample, floats, integers, single_lists
+from tfshards.schemas.storage import AnyPath
+
+# The values of some examples by feature.
+Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
+
+# Layouts of one length that are remembered.
+_MOST_LAYOUTS = 8
+
+
+class UnparsedError(ValueError):
+    """A record is not what the schema says; ``row`` is its index in those that were parsed."""
+
+    def __init__(self, row: int, fault: str) -> None:
+        super().__init__(fault)
+        self.row = row
+
+
+class _Layout(NamedTuple):
+    """Where records of one length have their values.
+
+    Attributes:
+        places: the bytes that all records of the layout have in common.
+        bits: which bits of these: all, or of varints the highest, which ends a number.
+        common: what these bits are.
+        spans: the offsets of the values of each feature.
+    """
+
+    places: npt.NDArray[np.int64]
+    bits: Octets
+    common: Octets
+    spans: Mapping[str, tuple[int, int]]
+
+    def fits(self, rows: Octets) -> npt.NDArray[np.bool_]:
+        """Return which rows have this layout, shape ``(n,)``."""
+        fitting: npt.NDArray[np.bool_] = ((rows[:, self.places] & self.bits) == self.common).all(axis=1)
+        return fitting
+
+
+class Columns:
+    """Parses records into columns, one for each feature; layouts that were seen are remembered."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self._features = features
+        self._dtypes = {feature.name: numpy_dtype(feature) for feature in features}
+        # looked up for each value: how many elements it has, None for any number, and features of one text
+        self._counts = {feature.name: _count_of(feature) for feature in features}
+        self._texts = {feature.name for feature in features if _is_text(feature)}
+        self._layouts: dict[int, list[_Layout]] = {}
+
+    def parse(self, blocks: Sequence[Block], count: int) -> Values:
+        """Return the values of ``count`` records, in the order in which they were asked for, by feature.
+
+        Returns:
+            Shape ``(n, *feature.shape)`` of the feature's dtype. Byte strings and encoded images are Python's
+            bytes in an array of objects, and so are the arrays of features whose shape varies.
+
+        Raises:
+            UnparsedError: a record is not a ``tf.train.Example``, or its values do not fit the schema.
+        """
+        found = {feature.name: self._empty(feature, count) for feature in self._features}
+        for block in blocks:
+            left = np.arange(len(block.rows))
+            if block.data is not None:
+                left = self._parse_together(block, block.data, found)
+            for index in left.tolist():
+                self._parse_one(block.records[index], int(block.rows[index]), found)
+        return found
+
+    def _empty(self, feature: Feature, count: int) -> npt.NDArray[Any]:
+        dtype = self._dtypes[feature.name]
+        shape = () if dtype.hasobject else cast("tuple[int, ...]", feature.shape)
+        return np.empty((count, *shape), dtype)
+
+    def _parse_together(self, block: Block, matrix: Octets, found: Values) -> npt.NDArray[np.int64]:
+        """Parse records of one length, and return the indices of those whose layout is not shared."""
+        left = np.arange(len(matrix))
+        known = self._layouts.setdefault(matrix.shape[1], [])
+        for layout in chain(tuple(known), self._new_layouts(block.records, matrix, known)):
+            fitting = layout.fits(matrix if len(left) == len(matrix) else matrix[left])
+            if not fitting.any():
+                continue
+            chosen = left[fitting]
+            rows = block.rows[chosen]
+            fields = matrix if len(chosen) == len(matrix) else matrix[chosen]
+            for feature in self._features:
+                start, end = layout.spans[feature.name]
+                try:
+                    if feature.wire == "bytes" and feature.kind != "raw":
+                        found[feature.name][rows] = self._from_texts(feature, _texts(fields[:, start:end]))
+                    else:
+                        found[feature.name][rows] = self._from_block(feature, fields[:, start:end])
+                except ValueError:
+                    # one by one, to name the first record that does not fit the schema
+                    return left
+            left = left[~fitting]
+            if not len(left):
+                break
+        return left
+
+    def _new_layouts(
+        self, records: Sequence[bytes | memoryview], matrix: Octets, known: list[_Layout]
+    ) -> Iterator[_Layout]:
+        """Yield the layouts of the first records that have none of the known ones, and remember some."""
+        left = np.ones(len(matrix), np.bool_)
+        for layout in known:
+            left &= ~layout.fits(matrix)
+        while len(known) < _MOST_LAYOUTS and left.any():
+            new = self._layout_of(bytes(records[int(np.argmax(left))]))
+            if new is None:
+                return
+            known.append(new)
+            left &= ~new.fits(matrix)
+            yield new
+
+    def _layout_of(self, record: bytes) -> _Layout | None:
+        """Return the layout of a record; None if its values are in several places, or not of their type."""
+        try:
+            example = ParsedExample(record)
+            found = {name: example.spans(name) for name in example.names}
+        except ValueError:
+            return None
+        bits, spans = np.full(len(record), 0xFF, np.uint8), {}
+        wires = {feature.name: feature.wire for feature in self._features}
+        for name, (wire, places) in found.items():
+            for start, end in places:
+                bits[start:end] = 0x80 if wire == "int64" and name in wires else 0
+            if len(places) == 1:
+                spans[name] = places[0]
+        for name, expected in wires.items():
+            if name not in spans or found[name][0] != expected:
+                return None
+        fixed = np.flatnonzero(bits)
+        content = np.frombuffer(record, np.uint8)[fixed]
+        return _Layout(fixed, bits[fixed], content & bits[fixed], spans)
+
+    def _from_texts(self, feature: Feature, texts: Sequence[bytes]) -> npt.NDArray[Any]:
+        """Return the values of a feature in examples that hold one byte string each."""
+        if feature.name in self._texts:
+            return objects(texts)
+        return objects([self._value(feature, "bytes", [text]) for text in texts])
+
+    def _from_block(self, feature: Feature, block: Octets) -> npt.NDArray[Any]:
+        """Return the values of a feature in bytes of one layout, shape ``(n, num_bytes)``."""
+        if feature.kind == "raw":
+            if block.shape[1] != feature.num_bytes:
+                raise _wrong_count(feature, block.shape[1])
+            values: npt.NDArray[Any] = np.ascontiguousarray(block).view(_little(self._dtypes[feature.name]))
+        elif feature.wire == "float":
+            values = np.ascontiguousarray(block).view("<f4")
+        else:
+            values = _integers(block)
+        if feature.is_ragged:
+            return objects([self._shaped(feature, row) for row in values])
+        if feature.kind != "raw" and values.shape[1] != feature.num_elements:
+            raise _wrong_count(feature, values.shape[1])
+        return values.reshape(len(block), *cast("tuple[int, ...]", feature.shape))
+
+    def _parse_one(self, record: bytes | memoryview, row: int, found: Values) -> None:
+        spans = single_lists(record)
+        try:
+            typed = ParsedExample(bytes(record)).typed if spans is None else partial(_typed, record, spans)
+            for feature in self._features:
+                found[feature.name][row] = self._value(feature, *typed(feature.name))
+        except ValueError as error:
+            raise UnparsedError(row, str(error)) from None
+
+    def _value(self, feature: Feature, wire: str, values: Sequence[Any]) -> object:
+        """Return the value of a feature in one example."""
+        name, count = feature.name, self._counts[feature.name]
+        if name in self._texts and wire == "bytes" and len(values) == 1:
+            return values[0]
+        if wire != feature.wire and (wire or count is not None):
+            what = f"is a list of {wire}" if wire else "is missing"
+            raise ValueError(f"the feature {feature.name!r} {what}")
+        dtype = self._dtypes[name]
+        if feature.kind == "raw" and len(values) == 1:
+            if len(values[0]) != feature.num_bytes:
+                raise _wrong_count(feature, len(values[0]))
+            return np.frombuffer(values[0], _little(dtype)).reshape(cast("tuple[int, ...]", feature.shape))
+        if count is not None and len(values) != count:
+            raise _wrong_count(feature, len(values))
+        if feature.wire == "bytes":
+            array = objects(values)
+            return array if feature.is_ragged or feature.holds_images else array.reshape(feature.shape)
+        stored = np.array(values, np.float32 if feature.wire == "float" else np.int64)
+        return self._shaped(feature, stored)
+
+    def _shaped(self, feature: Feature, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the numbers of one example in the shape and dtype of their feature."""
+        values = values.astype(scalar_dtype(feature))
+        if not feature.is_ragged:
+            return values.reshape(cast("tuple[int, ...]", feature.shape))
+        if len(values) % feature.row_elements:
+            raise _wrong_count(feature, len(values))
+        return values.reshape(-1, *cast("tuple[int, ...]", feature.shape[1:]))
+
+
+def _typed(
+    record: bytes | memoryview, spans: Mapping[str, tuple[str, int, int]], name: str
+) -> tuple[str, Sequence[Any]]:
+    """Return the wire type and the values of a feature, as ``ParsedExample.typed`` does."""
+    wire, start, end = spans.get(name, ("", 0, 0))
+    if wire == "int64":
+        return wire, integers(record, start, end)
+    if wire == "float":
+        return wire, floats(record, start, end)
+    return wire, [bytes(record[start:end])] if wire else []
+
+
+def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: npt.NDArray[np.int64]) -> Values:
+    """Return the values of the examples with these numbers, in their order; see ``Columns.parse``.
+
+    Raises:
+        FormatError: a record is damaged, or does not fit the schema.
+    """
+    try:
+        return columns.parse(frames.read(numbers), len(numbers))
+    except UnparsedError as error:
+        problem = Problem(frames.place(int(numbers[error.row])), str(error))
+        raise FormatError(f"{root}: a record ({remedy(root)})", [problem]) from None
+
+
+def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
+    """Return the value of a feature of each example."""
+    columns, found = Columns([feature]), list[object]()
+    for start in range(0, len(frames), together):
+        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
+        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
+    return found
+
+
+def _count_of(feature: Feature) -> int | None:
+    """Return the number of elements in the list of a feature; None if it varies."""
+    if feature.is_ragged:
+        return None
+    return 1 if feature.kind == "raw" else feature.num_elements
+
+
+def _is_text(feature: Feature) -> bool:
+    """Return whether a value is one byte string, or one encoded image."""
+    return feature.wire == "bytes" and feature.kind != "raw" and (feature.is_encoded or feature.shape == ())
+
+
+def numpy_dtype(feature: Feature) -> np.dtype[Any]:
+    """Return the dtype of a column of a feature: objects if its values are bytes, or differ in shape."""
+    if feature.wire == "bytes" and feature.kind != "raw":
+        return np.dtype(object)
+    return np.dtype(object) if feature.is_ragged else scalar_dtype(feature)
+
+
+def scalar_dtype(feature: Feature) -> np.dtype[Any]:
+    """Return the dtype of the numbers of a feature."""
+    return dtype_named(feature.dtype, feature.name)
+
+
+def dtype_named(dtype: str, name: str) -> np.dtype[Any]:
+    """Return the dtype of this name, for the feature ``name``, or raise OptionsError without its package."""
+    if dtype != "bfloat16":
+        return np.dtype(dtype)
+    try:
+        from ml_dtypes import bfloat16
+    except ModuleNotFoundError:
+        raise OptionsError("bfloat16-missing", name=name) from None
+    found: np.dtype[Any] = np.dtype(bfloat16)
+    return found
+
+
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    # not a type of NumPy's own, which has no order
+    return dtype if dtype.kind == "V" else dtype.newbyteorder("<")
+
+
+def objects(values: Sequence[object]) -> npt.NDArray[Any]:
+    """Return an array of objects, shape ``(n,)``."""
+    # np.array() would make one array of arrays that have one shape
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _integers(block: Octets) -> npt.NDArray[np.int64]:
+    """Return the numbers in varints that end at the same bytes in all rows, shape ``(n, numbers)``."""
+    ends = np.flatnonzero(block[0] < 128)
+    if len(ends) == block.shape[1]:
+        return block.astype(np.int64)
+    starts = np.append(0, ends[:-1] + 1)
+    shifts = 7 * (np.arange(block.shape[1]) - np.repeat(starts, ends - starts + 1))
+    bits = (block & 127).astype(np.uint64) << shifts.astype(np.uint64)
+    return np.bitwise_or.reduceat(bits, starts, axis=1).view(np.int64)
+
+
+def _texts(block: Octets) -> list[bytes]:
+    """Return each row as a byte string."""
+    if not block.shape[1]:
+        return [b""] * len(block)
+    rows = np.ascontiguousarray(block).view(np.dtype((np.void, block.shape[1])))
+    texts: list[bytes] = rows[:, 0].tolist()
+    return texts
+
+
+def _wrong_count(feature: Feature, count: int) -> ValueError:
+    what = f"{feature.num_bytes} bytes" if feature.kind == "raw" else f"the shape {feature.shape}"
+    return ValueError(f"the feature {feature.name!r} has {count} values, which do not make {what}")

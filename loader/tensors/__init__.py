@@ -1,0 +1,1 @@
+"""From groups of records to batches of tensors, in the graph."""

@@ -1,0 +1,39 @@
+"""Weights of examples, and lists of classes as vectors, in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tfshards.loader.examples.weights import Weighing
+from tfshards.loader.records.intervals import fail_unless
+
+
+def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Return the weights (float32) of the examples with these parsed ``values``."""
+    found = values[source.feature.name]
+    if not source.classes:
+        return tf.cast(found, tf.float32)
+    labels = tf.cast(found, tf.int64)
+    classes = tf.constant(source.classes, tf.int64)
+    index = tf.minimum(tf.searchsorted(classes, labels), len(source.classes) - 1)
+    fits = tf.gather(classes, index) == labels
+
+    def explain() -> tf.Tensor:
+        number = tf.strings.as_string(tf.boolean_mask(labels, tf.logical_not(fits))[0])
+        does = ", which no example has according to the manifest; `tfshards verify DATASET --deep` lists them"
+        return tf.strings.join([f"feature {source.feature.name} holds the class ", number, does])
+
+    with tf.control_dependencies([fail_unless(tf.reduce_all(fits), explain)]):
+        return tf.gather(tf.constant(source.weights, tf.float32), tf.identity(index))
+
+
+def multi_hot(labels: tf.RaggedTensor | tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Return vectors of shape ``(n, num_classes)`` float32 for n lists of class numbers."""
+    lists = labels if isinstance(labels, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(labels)
+    places = tf.stack([lists.value_rowids(), tf.cast(lists.values, tf.int64)], axis=1)
+    shape = tf.stack([lists.nrows(), tf.constant(num_classes, tf.int64)])
+    counts = tf.scatter_nd(places, tf.ones([tf.shape(places)[0]], tf.float32), shape)
+    # a class may be named twice
+    return tf.ensure_shape(tf.minimum(counts, 1), [None, num_classes])

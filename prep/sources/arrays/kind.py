@@ -1,0 +1,41 @@
+"""Arrays as a source kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfshards.prep.sources.arrays.source import Arrays
+from tfshards.prep.sources.kind import Recorded, SourceKind
+
+
+def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Any]:
+    options: Mapping[str, Any] = recorded.options
+    return {
+        "lists": tuple(options.get("lists", ())),
+        "label": recorded.label or "",
+        "split": options.get("split_array", ""),
+        "image_arrays": tuple(options.get("image_arrays", ())),
+        "resize": options.get("resize"),
+    }
+
+
+ARRAYS = SourceKind(
+    name="arrays",
+    help="NumPy arrays in .npy or .npz files",
+    source_help=(
+        "array: NAME=FILE.npy, FILE.npy (the file's stem is the name), FILE.npz (all its arrays), parts of "
+        "one array such as X-0.npy X-1.npy, or SPLIT:NAME=FILE.npy; arrays named like x_train and x_test are "
+        "splits"
+    ),
+    group_help="keep rows with equal values in this array in one split",
+    records=lambda: (Arrays,),
+    make=lambda source, class_names, of_arrays: Arrays.open(source, class_names=class_names, **of_arrays),
+    restore=lambda recorded, inputs: Arrays.open(
+        inputs, class_names=recorded.class_names, **_recorded(recorded, inputs)
+    ),
+    recorded=_recorded,
+    takes_several=True,
+    # an invalid array fails the build instead
+    can_reject=False,
+)

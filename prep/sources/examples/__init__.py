@@ -1,0 +1,1 @@
+"""Examples of any Python iterable: how they are read, what their values are, and the source."""

@@ -1,0 +1,72 @@
+"""Patterns of keys, which choose some of the files in a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+
+from tfshards.prep.sources.keys import to_text
+from tfshards.schemas import OptionsError
+
+
+def check_patterns(name: str, patterns: Sequence[str]) -> None:
+    """Raise OptionsError unless the option ``name`` is a sequence of patterns."""
+    if isinstance(patterns, (str, bytes)) or not all(isinstance(each, str) for each in patterns):
+        raise OptionsError("patterns-type", name=name, patterns=patterns)
+    if not all(patterns):
+        raise OptionsError("pattern-empty", name=name)
+
+
+def choose_keys(
+    keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]
+) -> tuple[Set[bytes], list[str]]:
+    """Return the keys that ``exclude`` matches, or that ``include``, if it has patterns, does not match.
+
+    Also return a warning for each pattern that matches no key.
+    """
+    texts = [to_text(key) for key in keys] if include or exclude else []
+    warnings: list[str] = []
+    matched: dict[str, set[int]] = {"include": set(), "exclude": set()}
+    for name, patterns in (("include", include), ("exclude", exclude)):
+        for pattern in dict.fromkeys(patterns):
+            matches = key_pattern(pattern).fullmatch
+            found = {number for number, text in enumerate(texts) if matches(text)}
+            matched[name] |= found
+            if not found:
+                warnings.append(
+                    f"{name}={pattern!r} matches no image; it is compared with whole paths relative to the "
+                    "source: '*' matches within a folder, and 'FOLDER/' everything in a folder"
+                )
+    left_out = matched["exclude"] | (set(range(len(keys))) - matched["include"] if include else set())
+    return frozenset(keys[number] for number in left_out), warnings
+
+
+def key_pattern(pattern: str) -> re.Pattern[str]:
+    """Return a regular expression that matches the whole keys that a pattern matches.
+
+    ``*`` and ``?`` match within a folder, ``**`` across folders, and ``[...]`` one of some characters. A
+    pattern that ends with ``/`` matches every file in that folder.
+    """
+    if pattern.endswith("/"):
+        pattern += "**"
+    parts, at = [], 0
+    while at < len(pattern):
+        found = _TOKEN.match(pattern, at)
+        token = found[0] if found else pattern[at]
+        if token == "**/" and (at == 0 or pattern[at - 1] == "/"):
+            parts.append("(?:.*/)?")
+        elif token.startswith("**"):
+            parts.append(".*" + token[2:])
+        elif token.startswith("[") and len(token) > 1:
+            inside = re.sub(r"([\\\[&~|^])", r"\\\1", token[1:-1].removeprefix("!"))
+            parts.append(f"(?!/)[{'^' if token[1] == '!' else ''}{inside}]")
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(token) or re.escape(token))
+        at += len(token)
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error as error:
+        raise OptionsError("pattern-invalid", pattern=pattern, error=error) from None
+
+
+_TOKEN = re.compile(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]")

@@ -1,0 +1,170 @@
+"""Read text tables: rows of values between delimiters, with or without a header; Arrow finds the types."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from tfshards.schemas.storage.untrusted import open_regular
+
+
+class TextForm(NamedTuple):
+    """How the values in a text table are written.
+
+    Attributes:
+        delimiter: the character between values, of which spaces count once; None for that of the suffix.
+        names: names of the columns of a table without a header; empty if its first row has them.
+        skip_rows: number of lines before the header, or before the first row.
+    """
+
+    delimiter: str | None = None
+    names: tuple[str, ...] = ()
+    skip_rows: int = 0
+
+
+# Size of the block that a thread reads, which is also the maximum length of a row.
+BLOCK_BYTES = 16 << 20
+# Numbers such as 007 are identifiers, and 0x10 is not decimal.
+_NO_NUMBER = r"^\s*[+-]?0[0-9xX]"
+_LONG = r"^\s*[+-]?[0-9]{16,}\s*$"
+
+
+# Name of the first column of a table separated by spaces whose header names all other columns.
+_INDEX = "index"
+# A value in quotes, in which two quotes are one, or all up to the next space.
+_FIELD = re.compile(r'"((?:[^"]|"")*)"(?![^ ])|([^ ]+)')
+LONG_ROW = f"a row is longer than {BLOCK_BYTES >> 20} MiB"
+
+
+def read_csv(path: Path, form: TextForm, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+    """Return the rows of a text table, and a warning for each column of numbers that is kept as text.
+
+    In a table separated by spaces, a header with one name fewer than there are values in a row lacks the
+    name of the first column, which becomes ``index``; a warning reports it.
+    """
+    if form.delimiter != " ":
+        return _read_csv(path, form, text_columns)
+    with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
+        copy = Path(folder) / "table"
+        lines = _write_with_commas(path, copy, form)
+        table, warnings = _read_csv(copy, TextForm(",", form.names), text_columns)
+    return table, [*lines, *warnings]
+
+
+def _write_with_commas(path: Path, copy: Path, form: TextForm) -> list[str]:
+    """Write a table separated by runs of spaces as CSV, without its first lines; return warnings."""
+    warnings: list[str] = []
+    header: list[str] | None = None
+    with _opened(path) as file, copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as to:
+        writer = csv.writer(to)
+        for number, line in enumerate(iter(partial(file.readline, BLOCK_BYTES), "")):
+            if len(line) == BLOCK_BYTES:
+                raise pa.ArrowInvalid(LONG_ROW)
+            fields = [
+                quoted.replace('""', '"') or plain for quoted, plain in _FIELD.findall(line.strip(" \r\n"))
+            ]
+            if number < form.skip_rows or not fields:
+                continue
+            if header is None and not form.names:
+                header = fields
+                continue
+            if header and len(header) == len(fields) - 1 and _INDEX not in header:
+                header = [_INDEX, *header]
+                warnings = [f"the header names all columns except the first, which is named {_INDEX!r}"]
+            if header:
+                writer.writerow(header)
+                header = []
+            writer.writerow(fields)
+        if header:
+            writer.writerow(header)
+    return warnings
+
+
+def _opened(path: Path) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="")
+
+
+def _read_csv(path: Path, form: TextForm, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+    names = list(form.names)
+    with _opened(path) as file:
+        # in parts, since a line may be as long as the file
+        parts = iter(partial(file.readline, BLOCK_BYTES), "")
+        for _ in range(0 if names else form.skip_rows):
+            while not next(parts, "\n").endswith("\n"):
+                pass
+        names = names or next(csv.reader(parts, delimiter=form.delimiter or ","), [])
+    # paths may look like numbers, and need not be UTF-8
+    types = {name: pa.binary() for name in names if name in text_columns or name.endswith("file_name")}
+    table = _parsed(path, form, types)
+    _check_end(path, table)
+    # Arrow would convert text that looks like dates or times
+    text = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
+    warnings = []
+    for name, number in _changed_numbers(path, form, table):
+        text[name] = pa.string()
+        warnings.append(f"column {name!r} is stored as text: the number {number} could not be restored")
+    return _parsed(path, form, {**types, **text}) if text else table, warnings
+
+
+def undated(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text instead of each date, time and duration, also in lists and structs."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, undated(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(undated(kind.value_type))
+    return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _parsed(
+    path: Path, form: TextForm, types: Mapping[str, pa.DataType], only: Sequence[str] = ()
+) -> pa.Table:
+    return pa.csv.read_csv(
+        path,
+        read_options=pa.csv.ReadOptions(
+            block_size=BLOCK_BYTES, skip_rows=form.skip_rows, column_names=list(form.names) or None
+        ),
+        parse_options=pa.csv.ParseOptions(delimiter=form.delimiter or ",", newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=list(only)),
+    )
+
+
+def _changed_numbers(path: Path, form: TextForm, table: pa.Table) -> Iterator[tuple[str, str]]:
+    """Yield each column with a number whose text could not be restored, and that text."""
+    kinds = {field.name: field.type for field in table.schema}
+    numbers = [name for name in kinds if kinds[name] in (pa.int64(), pa.float64())]
+    if not numbers or len(kinds) < len(table.column_names):
+        # no numbers, or a repeated column, which is reported later
+        return
+    written = _parsed(path, form, dict.fromkeys(numbers, pa.binary()), numbers)
+    for name in numbers:
+        texts = written[name]
+        found = texts.filter(pc.match_substring_regex(texts, _NO_NUMBER)).slice(0, 1).to_pylist()
+        if not found and kinds[name] == pa.float64():
+            long = texts.filter(pc.match_substring_regex(texts, _LONG)).to_pylist()
+            # beyond float64, and int() accepts at most 4300 digits
+            found = [text for text in long if len(text) > 300 or int(float(text)) != int(text)]
+        if found:
+            yield name, found[0].decode().strip()
+
+
+def _check_end(path: Path, table: pa.Table) -> None:
+    """Raise ArrowInvalid if the last value extends to the end of the file, as after an unclosed quote."""
+    if not table.num_rows or not table.num_columns:
+        return
+    last = table.column(table.num_columns - 1)[-1].as_py()
+    text = last.encode() if isinstance(last, str) else last
+    if isinstance(text, bytes) and b"\n" in text:
+        with open_regular(path) as file:
+            file.seek(-min(path.stat().st_size, 1 << 10), 2)
+            if not file.read().rstrip(b"\r\n").endswith(b'"'):
+                raise pa.ArrowInvalid("a quote is not closed: the last value extends over several lines")

@@ -1,0 +1,199 @@
+"""Place the boxes and keypoints of a row in its image as it is stored, or reject the row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
+
+import pyarrow as pa
+
+from tfshards.prep.imaging.convert import oriented_size
+from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
+from tfshards.prep.imaging.masks import Geometry
+from tfshards.prep.imaging.normalize import Normalized
+from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.tables.annotations import TEXTS
+from tfshards.prep.sources.tables.assigned_columns import AssignedColumns
+from tfshards.prep.sources.tables.column_roles import ColumnRoles
+from tfshards.prep.sources.tables.coordinates import NONE, with_joined
+from tfshards.prep.sources.tables.features import StoredColumn
+from tfshards.prep.sources.tables.files import TableFile
+from tfshards.schemas import InputError
+from tfshards.schemas.coordinates import BOXES_OF_FORMS, Coordinates, undeclared_boxes
+from tfshards.schemas.reasons import Reason
+
+# The columns of the size of an image.
+_SIDES = ("width", "height")
+# Width and height of an image, as its row states them.
+Stated: TypeAlias = "tuple[int | None, ...]"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The boxes and keypoints of a table, and what is known about them.
+
+    Attributes:
+        coordinates: the coordinates of features, by name.
+        undeclared: features that may be boxes, which no one declared, and the format that is likely.
+        fixed: feature of texts with coordinates, which cannot move; empty if there is none.
+        image: feature of the image to which all of them refer; None in a table without images.
+        outside: what to do about those outside of the image.
+        reference: whether they refer to the pixels in the file or to the upright image, if it is declared.
+    """
+
+    coordinates: Mapping[str, Coordinates]
+    undeclared: Mapping[str, str]
+    fixed: str
+    image: str | None
+    outside: Outside
+    reference: Reference | None
+
+    def check_resize(self, resize: str | None) -> None:
+        """Raise InputError if images are resized, and features that cannot be scaled with them."""
+        if resize is not None and self.undeclared:
+            name, order = next(iter(self.undeclared.items()))
+            raise InputError("boxes-undeclared", name=name, order=order, resize=resize)
+        if resize is not None and self.fixed:
+            raise InputError("segmentations-resized", name=self.fixed, resize=resize)
+
+    def check(self, values: Mapping[str, Values]) -> None:
+        """Raise ImageError if a number is wrong by itself."""
+        for name, coordinates in self.coordinates.items():
+            check_numbers(name, cast("list[float]", values[name]), coordinates)
+
+    def place(
+        self,
+        values: dict[str, Values],
+        normalized: Normalized,
+        data: bytes,
+        path: bytes,
+        options: ImageOptions,
+        stated: Stated,
+    ) -> list[str]:
+        """Replace the values of the features by those that fit the stored image, and return what was done.
+
+        The image file has the content ``data``, and the width and height ``stated``, if any are.
+
+        Raises:
+            ImageError: a number is wrong, or it is not known where it is in the stored image.
+        """
+        if options.check == "none":
+            # stored without a check, images are neither turned nor measured
+            self.check(values)
+            return []
+        file = normalized.view
+        if self.undeclared and file is not None and file.orientation != 1:
+            name = next(iter(self.undeclared))
+            raise ImageError(
+                Reason.BOXES,
+                f"--boxes {name}={self.undeclared[name]} (or another format) or {name}=none must declare "
+                f"whether these are boxes, since EXIF orientation {file.orientation} turns the image",
+            )
+        if self.fixed and values[self.fixed] and file is not None and file.orientation != 1:
+            raise ImageError(
+                Reason.BOXES,
+                f"{self.fixed} is text, which cannot be turned with the image (EXIF orientation "
+                f"{file.orientation}); --segmentations polygons, or --orientation keep",
+            )
+        if not self.coordinates:
+            return []
+        given = {name: cast("list[float]", values[name]) for name in self.coordinates}
+        is_turned = options.orientation == "apply"
+        if file is None or not is_turned:
+            file = oriented_size(data, options, os.path.splitext(path)[1].lower())
+        are_any = any(given.values())
+        in_file = _is_in_file(file, stated, self.reference, is_turned=is_turned, are_any=are_any)
+        size = file.upright if is_turned else file.raw
+        frame = Frame(file, in_file, is_turned, options.size.size(*size) if options.size else size)
+        notes: list[str] = []
+        for name, numbers in given.items():
+            values[name], done = placed(name, numbers, self.coordinates[name], frame, self.outside)
+            notes += done
+        return list(dict.fromkeys(notes))
+
+
+def with_formats(found: TableFile, roles: ColumnRoles, form: str) -> tuple[TableFile, ColumnRoles]:
+    """Return a table with each box and keypoint in one column, its formats, and the roles of these columns.
+
+    The columns ``width`` and ``height`` are the size of the image to which they refer.
+    """
+    feature, of_form = BOXES_OF_FORMS.get(form, ("", None))
+    declared = {**({feature: str(of_form)} if of_form else {}), **roles.boxes}
+    table, boxes = with_joined(found.table, declared, "boxes")
+    own = {name: text for name, text in found.formats.items() if name not in roles.drop}
+    table, keypoints = with_joined(table, {**own, **roles.keypoints}, "keypoints")
+    sides = [found.table[name] for name in _SIDES if name in found.table.column_names]
+    are_any = bool({*boxes.values(), *keypoints.values()} - {NONE})
+    are_sides = len(sides) == 2 and all(pa.types.is_integer(side.type) for side in sides)
+    if are_any and are_sides and not found.sides and roles.boxes_in is None:
+        found = replace(found, sides=tuple(tuple(side.to_pylist()) for side in sides))
+    found = replace(found, table=table, formats={**boxes, **keypoints})
+    return found, replace(roles, boxes=boxes, keypoints=keypoints)
+
+
+def placement_of(
+    stored: Sequence[StoredColumn],
+    assigned: AssignedColumns,
+    roles: ColumnRoles,
+    form: str,
+    formats: Mapping[str, str],
+) -> tuple[Placement, list[str]]:
+    """Return the placement of boxes and keypoints, whose ``formats`` are by column, and warnings."""
+    feature, of_form = BOXES_OF_FORMS.get(form, ("", None))
+    coordinates = {
+        each.feature.name: Coordinates.parse(each.feature.coordinates)
+        for each in stored
+        if each.feature.coordinates
+    }
+    outside = roles.outside_boxes
+    if form == "coco" and of_form and formats.get(feature) == NONE:
+        # a dataset of an earlier release, which did not compare boxes with their image
+        coordinates[feature], outside = of_form, "keep"
+    images = [name for name in assigned.images.values() if name not in assigned.masks]
+    found = [each.feature for each in stored if each.feature.name not in formats]
+    undeclared = undeclared_boxes(found) if images and form == "table" else {}
+    # Ultralytics reads images with OpenCV, which turns them upright
+    reference = roles.boxes_in or ("upright" if form == "yolo" else None)
+    warnings = [
+        f"column {name!r} may have boxes: boxes={{{name!r}: {order!r}}} (or another format) moves them with "
+        f"their image, boxes={{{name!r}: 'none'}} states that they are none"
+        for name, order in undeclared.items()
+    ]
+    if coordinates and len(images) > 1:
+        warnings.append(f"boxes and keypoints are those of the image {images[0]!r}")
+    first = images[0] if images else None
+    fixed = next((each.feature.name for each in stored if form == "coco" and each.feature.name == TEXTS), "")
+    return Placement(coordinates, undeclared, fixed, first, outside, reference), warnings
+
+
+def _is_in_file(
+    file: Geometry, stated: Stated, reference: Reference | None, *, is_turned: bool, are_any: bool
+) -> bool:
+    """Return whether coordinates refer to the pixels in the file, rather than to the upright image.
+
+    ``is_turned`` is true if the image is stored upright, and ``are_any`` if it has any coordinates.
+    """
+    size = None if not stated or None in stated else stated
+    turns = file.orientation != 1 and are_any
+    fault = None
+    if reference is not None:
+        if not is_turned and turns and reference == "upright":
+            fault = "boxes refer to the upright image; --orientation keep stores the pixels as in the file"
+    elif size not in (None, file.raw, file.upright):
+        fault = f"the annotations state {size} pixels, the image has {file.raw}"
+    elif not is_turned and size not in (None, file.raw):
+        fault = f"the annotations state {file.upright} pixels; --orientation keep stores {file.raw}"
+    elif is_turned and turns and (size is None or file.raw == file.upright):
+        fault = (
+            "--boxes-in file or upright must declare whether boxes refer to the upright image, since EXIF "
+            f"orientation {file.orientation} turns it; --orientation keep stores both as they are"
+        )
+    if fault is not None:
+        raise ImageError(Reason.BOXES, fault)
+    if reference is not None:
+        return reference == "file"
+    return not turns or size != file.upright

@@ -1,0 +1,120 @@
+"""Images decoded in NumPy and Pillow: the pixels, crops and flips of the graph."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image as Pillow
+
+from tfshards.loader import Image
+from tfshards.loader.arrays.decode import decode_image
+from tfshards.loader.examples.crops import draws_of
+from tfshards.loader.graph.ops import GRAPH
+from tfshards.loader.order.ops import NUMPY
+from tfshards.loader.tensors.decode import decode_with_region
+from tfshards.prep.imaging.depth import encode_png
+
+CHANNELS = {"1": 1, "L": 1, "P": 1, "LA": 2, "RGB": 3, "RGBA": 4}
+NUMBER, EPOCH = 12_345, 2
+
+
+def encoded(mode, kind, **options):
+    """Return noise as a file; of 16 bits for the kind "deep"."""
+    draw = np.random.default_rng(len(mode) + len(kind))
+    if kind == "deep":
+        return encode_png(draw.integers(0, 65_536, (31, 47, CHANNELS[mode])).astype(np.uint16))
+    pixels = draw.integers(0, 256, (61, 83, CHANNELS[mode]), dtype=np.uint8).squeeze()
+    picture, file = Pillow.fromarray(pixels), io.BytesIO()
+    (picture.convert(mode) if mode in "1P" else picture).save(file, kind, **options)
+    return file.getvalue()
+
+
+FILES = {
+    "JPEG": (encoded("RGB", "JPEG"), (1, 3)),
+    "JPEG, 4:4:4": (encoded("RGB", "JPEG", subsampling=0), (3,)),
+    "JPEG, 4:2:2, progressive": (encoded("RGB", "JPEG", subsampling=1, progressive=True), (1, 3)),
+    "gray JPEG": (encoded("L", "JPEG"), (1, 3)),
+    "gray PNG": (encoded("L", "PNG"), (1, 3, 4)),
+    "PNG of one bit": (encoded("1", "PNG"), (1, 3)),
+    "PNG with a palette": (encoded("P", "PNG"), (1, 3)),
+    "gray PNG with alpha": (encoded("LA", "PNG"), (1, 3, 4)),
+    "PNG": (encoded("RGB", "PNG"), (1, 3, 4)),
+    "PNG with alpha": (encoded("RGBA", "PNG"), (1, 3, 4)),
+    "GIF": (encoded("P", "GIF"), (3,)),
+    "BMP": (encoded("RGB", "BMP"), (3,)),
+    "WebP": (encoded("RGB", "WEBP"), (3,)),
+    "gray PNG of 16 bits": (encoded("L", "deep"), (1, 3, 4)),
+    "gray PNG of 16 bits with alpha": (encoded("LA", "deep"), (1, 3, 4)),
+    "PNG of 16 bits": (encoded("RGB", "deep"), (1, 3, 4)),
+    "PNG of 16 bits with alpha": (encoded("RGBA", "deep"), (1, 3, 4)),
+}
+OPTIONS = {
+    "stored": Image(),
+    "bilinear": Image((40, 50)),
+    "larger": Image((120, 100), dtype="float32"),
+    "nearest": Image((40, 50), method="nearest"),
+    "area": Image((40, 50), method="area"),
+    "cropped": Image((20, 30), crop="random", flip="horizontal_and_vertical", seed=3),
+    "normalized": Image((24, 24), crop="center", dtype="float16", normalize="symmetric"),
+    "shrunk by the decoder": Image((16, 20), dct_scaling=True),
+}
+
+
+def both(data, image, stored, raw_shape=None):
+    """Return pixels and region as tensors, and as arrays."""
+    numbers = np.array([NUMBER])
+    graph = draws_of(GRAPH, [image], tf.constant(EPOCH, tf.int64), tf.constant(numbers))
+    arrays = draws_of(NUMPY, [image], np.int64(EPOCH), numbers)
+    assert all(np.array_equal(graph[name], arrays[name]) for name in [*graph, *arrays])
+    pixels, region = decode_with_region(
+        tf.constant(data), image, {name: each[0] for name, each in graph.items()}, stored, raw_shape
+    )
+    found = decode_image(data, image, {name: each[0] for name, each in arrays.items()}, stored, raw_shape)
+    return (pixels.numpy(), region.numpy()), found
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", FILES)
+def test_the_pixels_are_those_of_the_graph(name, option):
+    (data, channels), image = FILES[name], OPTIONS[option]
+    for count in channels:
+        if image.dct_scaling and count == 4:
+            continue
+        for stored in ("uint8", "uint16") if option == "stored" else ("uint16" if "16" in name else "uint8",):
+            chosen = replace(
+                image, channels=count, dtype=image.dtype or stored, method=image.method or "bilinear"
+            )
+            (expected, region), found = both(data, chosen, stored)
+            assert found.pixels.dtype == expected.dtype
+            assert np.array_equal(found.region, region)
+            apart = np.abs(found.pixels.astype(np.float64) - expected.astype(np.float64))
+            if option in ("cropped", "normalized") and name.startswith(("JPEG", "gray JPEG")):
+                # TensorFlow decodes a crop of a JPEG without its neighbors
+                assert (apart > 1).mean() < 0.2
+            else:
+                # sums in another order
+                assert apart.max() <= (option == "area"), count
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_pixels_without_a_file_are_those_of_the_graph(count):
+    pixels = np.random.default_rng(0).integers(0, 60_000, (9, 7, 1)).astype("<u2")
+    image = Image((6, 5), crop="random", channels=count, dtype="float32", method="bilinear")
+    (expected, region), found = both(pixels.tobytes(), image, "uint16", pixels.shape)
+    assert np.array_equal(found.pixels, expected)
+    assert np.array_equal(found.region, region)
+
+
+def test_a_crop_that_the_decoder_shrinks_has_the_sides_of_the_graph():
+    image = Image((8, 8), crop="random", dct_scaling=True, channels=3, dtype="uint8", method="bilinear")
+    (expected, region), found = both(FILES["JPEG"][0], image, "uint8")
+    assert found.pixels.shape == expected.shape
+    assert np.array_equal(found.region, region)
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", FILES["JPEG"][0][:300], FILES["PNG"][0][:300]])
+def test_what_cannot_be_decoded_is_an_error(data):
+    with pytest.raises(ValueError, match=r"^an image cannot be decoded: "):
+        decode_image(data, Image((4, 4), channels=3, dtype="uint8"), {})

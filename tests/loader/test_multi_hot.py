@@ -1,0 +1,146 @@
+"""Lists of classes as vectors, chosen by class; and the warning about examples without a class."""
+
+import itertools
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.errors import raises
+from tfshards import loader
+from tfshards.loader import Image, Mix, Shuffle
+from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader.order.source import open_source
+from tfshards.schemas import Feature, FormatError, OptionsError, Schema
+
+NAMES = ("cat", "dog", "eel")
+PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()
+TAGS = Feature("tags", "label", "int64", (None,))
+SCHEMA = Schema(
+    (Feature("number", "int", "int64"), TAGS, Feature("image", "image", "uint8", (1, 1, 3))), NAMES
+)
+
+
+def tags_of(number):
+    """Return no, one or two classes, or a class twice."""
+    return [[], [number % 3], [2, 0], [1, 1]][number % 4]
+
+
+def expected(numbers):
+    return [[float(index in tags_of(number)) for index in range(3)] for number in numbers]
+
+
+@pytest.fixture(scope="module")
+def tagged(write_dataset, tmp_path_factory):
+    rows = [{"number": n, "tags": tags_of(n), "image": PIXEL} for n in range(21)]
+    root = tmp_path_factory.mktemp("tagged")
+    return write_dataset(root, SCHEMA, {"train": [rows[:9], rows[9:]]})
+
+
+OPTIONS = {
+    "stored order": {},
+    "groups of steps, shuffled": {"shuffle": Shuffle(seed=3)},
+    "decoded images": {"image": Image()},
+    "a smaller last batch": {"remainder": "keep"},
+    "padding and images": {"remainder": "pad", "image": Image()},
+    "a function": {"map_fn": lambda example, seed: example},
+    "a budget": {"memory_budget": "64MiB"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_lists_of_classes_become_vectors(tagged, options):
+    data = loader.load(tagged, batch_size=4, multi_hot="tags", **options)
+    spec = data.element_spec["tags"]
+    rows = None if options.get("remainder") == "keep" else 4
+    assert (spec.dtype, spec.shape.as_list()) == (tf.float32, [rows, 3])
+    count = 0
+    for batch in data.as_numpy_iterator():
+        assert batch["tags"].tolist() == expected(batch["number"])
+        count += len(batch["number"])
+    assert count == {"keep": 21, "pad": 24}.get(options.get("remainder"), 20)
+
+
+def test_lists_of_one_length_become_vectors(write_dataset, tmp_path):
+    schema = Schema((replace(TAGS, shape=(2,)),), NAMES)
+    path = write_dataset(tmp_path, schema, {"train": [[{"tags": [0, 2]}, {"tags": [1, 1]}]]})
+    ((tags,),) = loader.load(path, batch_size=2, select=("tags",), multi_hot="tags").as_numpy_iterator()
+    assert tags.tolist() == [[1, 0, 1], [0, 1, 0]]
+
+
+def test_mixed_and_distributed_datasets_have_vectors(tagged):
+    mixed = loader.load(Mix({tagged: 1.0}), batch_size=7, select=("number", "tags"), multi_hot="tags")
+    for number, tags in mixed.as_numpy_iterator():
+        assert tags.tolist() == expected(number)
+    strategy = tf.distribute.MirroredStrategy(["cpu:0"])
+    spread = loader.distribute(
+        strategy, tagged, global_batch_size=7, select=("number", "tags"), multi_hot="tags"
+    )
+    for number, tags in itertools.islice(spread, 3):
+        assert tags.numpy().tolist() == expected(number.numpy())
+
+
+@pytest.mark.parametrize(("classes", "wanted"), [(["cat"], {0}), (["eel", "dog"], {1, 2})])
+def test_classes_choose_the_examples_that_have_one(tagged, classes, wanted):
+    data = loader.load(tagged, batch_size=1, select=("number",), classes=classes)
+    found = [int(number[0]) for (number,) in data.as_numpy_iterator()]
+    assert found == [number for number in range(21) if wanted & {*tags_of(number)}]
+
+
+WRONG = {
+    "another kind": ({"multi_hot": "number"}, "multi-hot-feature"),
+    "not delivered": ({"multi_hot": "tags", "select": ("number",)}, "multi-hot-feature"),
+    "not a name": ({"multi_hot": 3}, "multi-hot-feature"),
+    "ratios of lists": ({"classes": {"cat": 1, "dog": 1}}, "classes-no-label"),
+}
+
+
+@pytest.mark.parametrize(("options", "code"), WRONG.values(), ids=WRONG)
+def test_what_is_no_list_of_classes_is_refused(tagged, options, code):
+    with raises(OptionsError, code):
+        loader.load(tagged, batch_size=1, **options)
+
+
+def test_classes_without_names_make_no_vectors(write_dataset, tmp_path):
+    path = write_dataset(tmp_path, Schema((TAGS,)), {"train": [[{"tags": [3]}]]})
+    with raises(OptionsError, "multi-hot-no-classes"):
+        loader.load(path, batch_size=1, multi_hot="tags")
+
+
+def test_classes_of_lists_need_records_that_can_be_read(tmp_path, write_dataset):
+    path = write_dataset(tmp_path, SCHEMA, {"train": [[{"number": 0, "tags": [0], "image": PIXEL}]]})
+    shard = next(path.glob("*.tfrecord-*"))
+    shard.write_bytes(shard.read_bytes()[:-30] + bytes(30))
+    with pytest.raises(FormatError, match="record 0 at offset 0: its length or a checksum is wrong"):
+        open_source(LoadOptions(path, batch_size=1)).having([0])
+
+
+LABEL = Feature("label", "label", "int64")
+COUNTED = {
+    "names": (("cat", "dog"), [0, -1, 1, -1], 2),
+    "numbers": ((), [3, -1], 1),
+    "no one lacks a class": (("cat",), [0, 0], 0),
+    "all": (("cat",), [-1, -1], 2),
+}
+
+
+@pytest.mark.parametrize(("names", "labels", "count"), COUNTED.values(), ids=COUNTED)
+def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, names, labels, count):
+    path = write_dataset(tmp_path, Schema((LABEL,), names), {"test": [[{"label": each} for each in labels]]})
+
+    def warned(**options):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            loader.load(path, batch_size=1, **options)
+        return [str(each.message) for each in seen if "-1, for no class" in str(each.message)]
+
+    assert len(warned()) == bool(count)
+    assert all(f"{count} of {len(labels)} examples" in line and "'test'" in line for line in warned())
+    if 0 in labels:
+        assert not warned(classes=[0])
+    # damage of labels that nothing else reads is not reported
+    for file in (path / "index").glob("*.labels"):
+        file.write_bytes(b"")
+    assert len(warned()) == (bool(count) and not names)

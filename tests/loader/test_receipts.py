@@ -1,0 +1,481 @@
+"""Receipts: which examples a step held, and when an example came, compared with what is read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.errors import fault, raises
+from tfshards.command import VERBS
+from tfshards.loader import Mix, Occurrence, Part, Position, Shuffle, Worker, batches, when, which
+from tfshards.loader.order.assignment import Stored, assign
+from tfshards.loader.order.epoch import RunOrder
+from tfshards.loader.order.plan import ReadPlan
+from tfshards.loader.order.population import Members, grouped, ranges_of, taken
+from tfshards.loader.order.steps import PADDING, Steps
+from tfshards.prep.cli.main import main
+from tfshards.schemas import Feature, InputError, OptionsError, Schema
+
+from .conftest import flip_bit, shard_of
+
+# The arithmetic, without files
+
+
+@st.composite
+def populations(draw):
+    count = draw(st.integers(1, 200))
+    take = draw(st.none() | st.integers(1, count) | parts)
+    kind = draw(st.sampled_from(["ranges", "members", "groups"]))
+    if kind == "ranges":
+        return ranges_of(count, take)
+    if kind == "members":
+        return Members(taken(np.flatnonzero(np.arange(count) % 3 != 1), take))
+    sizes = draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))
+    quotas = draw(st.lists(st.integers(1, 60), min_size=len(sizes), max_size=len(sizes)))
+    ends = np.cumsum(sizes)
+    members = [np.arange(end - size, end) * 2 for size, end in zip(sizes, ends, strict=True)]
+    # a class that is given by name and by number is two groups
+    return grouped([*members, members[0]], [*quotas, 3])
+
+
+parts = st.builds(lambda index, rest: Part(index, 5, rest), st.integers(0, 4), st.booleans())
+shuffles = st.sampled_from([None, Shuffle(how="full"), Shuffle(), Shuffle(run=2), Shuffle(run=7, lanes=4)])
+
+
+def plan_of(population, shuffle, remainder, *, workers=1, batch_size=4, seed=0, is_compressed=False):
+    stored = Stored(100.0, 3, is_compressed=is_compressed)
+    assignment = assign(
+        population.num_positions,
+        stored,
+        batch_size=batch_size,
+        worker=Worker(0, workers),
+        remainder=remainder,
+        shuffle=shuffle,
+    )
+    order = RunOrder(
+        num_positions=population.num_positions,
+        run=assignment.run,
+        seed=seed,
+        lanes=assignment.lanes,
+        is_entered=not is_compressed,
+    )
+    return ReadPlan(
+        population=population,
+        order=order,
+        assignment=assignment,
+        record_bytes=100.0,
+        begin=Position(),
+        epochs=None,
+        is_next_epoch_each_time=False,
+        facts=None,
+    )
+
+
+def batches_of_worker(plan, index, epoch):
+    """Return the numbers of each batch of a worker, as it is delivered."""
+    assignment = replace(plan.assignment, worker=Worker(index, plan.assignment.worker.count))
+    if not assignment.num_steps:
+        return []
+    found = Steps(replace(plan, assignment=assignment)).numbers(epoch, 0, assignment.num_steps)
+    if assignment.remainder == "keep":
+        return [batch[batch != PADDING].tolist() for batch in found]
+    return found.tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    population=populations(),
+    shuffle=shuffles,
+    remainder=st.sampled_from(["drop", "pad", "keep"]),
+    workers=st.sampled_from([1, 2, 4]),
+    batch_size=st.sampled_from([4, 8]),
+    epoch=st.integers(0, 5) | st.integers(0, 2**40),
+    seed=st.integers(0, 2**63 - 1),
+    is_compressed=st.booleans(),
+)
+def test_the_rows_of_examples_are_all_rows_that_steps_have(population, epoch, **how):
+    plan = plan_of(population, **how)
+    expected = {
+        (step, worker, row): number
+        for worker in range(how["workers"])
+        for step, batch in enumerate(batches_of_worker(plan, worker, epoch))
+        for row, number in enumerate(batch)
+        if number != PADDING
+    }
+    asked = np.random.default_rng(0).permutation(np.arange(-1, 400))
+    index, rows = Steps(plan).rows_of(epoch, asked)
+    places = [*zip(*(each.tolist() for each in rows), strict=True)]
+    assert len({*places}) == len(places)
+    assert dict(zip(places, asked[index].tolist(), strict=True)) == expected
+
+
+def test_an_example_that_an_epoch_leaves_out_has_no_rows_in_it():
+    plan = plan_of(grouped([np.array([7, 8, 9])], [2]), None, "drop", batch_size=1)
+    steps = [Steps(plan).rows_of(epoch, np.array([7]))[1].steps.tolist() for epoch in range(4)]
+    assert steps == [[0], [1], [], [0]]
+
+
+# Loaded datasets
+
+SCHEMA = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")), ("ant", "bee", "cat"))
+SIZES = [17, 0, 40, 6]
+COUNT = sum(SIZES)
+
+
+def write_keys(write_dataset, folder, prefix, sizes=SIZES, compression="none"):
+    ends = np.cumsum(sizes).tolist()
+    shards = [
+        [{"label": number % 3, "key": f"{prefix}{number}".encode()} for number in range(end - size, end)]
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    return write_dataset(folder, SCHEMA, {"train": shards}, compression=compression)
+
+
+@pytest.fixture(scope="module")
+def data(write_dataset, tmp_path_factory):
+    return write_keys(write_dataset, tmp_path_factory.mktemp("data"), "a/")
+
+
+@pytest.fixture(scope="module")
+def mix(data, write_dataset, tmp_path_factory):
+    other = write_keys(write_dataset, tmp_path_factory.mktemp("other"), "a/", [9, 8])
+    return Mix({data: 3, other: 1})
+
+
+ORDERS = {
+    "stored": {},
+    "runs": {"shuffle": Shuffle(seed=3)},
+    "runs in few lanes": {"shuffle": Shuffle(seed=1, run=2, lanes=4), "remainder": "pad"},
+    "a smaller last step": {"shuffle": Shuffle(seed=1), "remainder": "keep"},
+    "a full permutation": {"shuffle": Shuffle(seed=2, how="full"), "remainder": "keep"},
+    "all but a part": {"take": Part(1, 3, rest=True), "remainder": "keep", "shuffle": Shuffle()},
+    "the first": {"take": 21, "remainder": "pad"},
+    "some classes": {"classes": ["ant", "cat"], "shuffle": Shuffle()},
+    "ratios": {"classes": {"ant": 1, "bee": 3}, "shuffle": Shuffle(), "remainder": "pad"},
+}
+EPOCHS = 3
+
+
+def delivered(path, workers, **options):
+    """Return the key at each epoch, step, worker and row of the batches that are delivered."""
+    found = {}
+    for index in range(workers):
+        run = batches(path, worker=Worker(index, workers), epochs=EPOCHS, **options)
+        for count, batch in enumerate(run):
+            epoch, step = divmod(count, run.steps_per_epoch)
+            is_real = batch.get("sample_weight", np.ones(len(batch["key"]))) > 0
+            for row in np.flatnonzero(is_real).tolist():
+                found[epoch, step, index, row] = batch["key"][row]
+    return found
+
+
+def by_place(occurrences):
+    assert [*occurrences] == sorted(occurrences)
+    return {each[:4]: each.key for each in occurrences}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS)
+def test_receipts_are_what_is_delivered(data, options, workers):
+    check_receipts(data, workers, **options)
+
+
+def test_receipts_of_workers_that_do_not_divide_the_usual_lanes_are_what_is_delivered(data):
+    check_receipts(data, 3, shuffle=Shuffle(seed=1), remainder="pad")
+
+
+def test_receipts_of_mixed_datasets_are_what_is_delivered(mix):
+    check_receipts(mix, 2, shuffle=Shuffle(seed=4), remainder="pad")
+
+
+def check_receipts(path, workers, **options):
+    options = {"batch_size": 8 // workers, **options}
+    expected = delivered(path, workers, **options)
+    where = {"workers": workers, **options}
+    num_steps = 1 + max(step for _, step, _, _ in expected)
+    assert by_place(which(path, step=range(EPOCHS * num_steps), **where)) == expected
+    numbers = which(path, step=range(0, num_steps, 2), epoch=2, worker=workers // 2, keys=False, **where)
+    assert {each[:4] for each in numbers} == {
+        place for place in expected if (place[0], place[1] % 2, place[2]) == (2, 0, workers // 2)
+    }
+    assert {each.key for each in numbers} <= {None}
+    places = defaultdict(list)
+    for place, key in expected.items():
+        places[key].append(place)
+    for key in (b"a/0", b"a/1", b"a/4", b"a/50"):
+        found = when(path, examples=[key], epochs=EPOCHS, **where)
+        assert [each[:4] for each in found] == sorted(places[key])
+        assert {each.key for each in found} <= {key}
+    by_number = when(path, examples=range(COUNT), epochs=range(1, 3), **where)
+    if not isinstance(path, Mix):
+        names = {each[:4]: b"a/%d" % each.number for each in by_number}
+        assert names == {place: key for place, key in expected.items() if place[0] > 0}
+
+
+def test_a_resumed_run_on_other_workers_has_the_steps_of_the_run(data):
+    options = {"shuffle": Shuffle(seed=3), "remainder": "keep"}
+    run = batches(data, batch_size=8, epochs=EPOCHS, **options)
+    held = [batch["key"].tolist() for batch in itertools.islice(run, 11)]
+    start = run.position
+    assert (start.epoch, start.step) == (1, 3)
+    assert [
+        [each.key for each in which(data, batch_size=8, step=step, **options)] for step in range(11)
+    ] == held
+    # facts give lanes and runs, also for the workers of the resumed run
+    where = {"batch_size": 2, "workers": 4, "start": start, **options}
+    resumed = {}
+    for index in range(4):
+        part = batches(data, batch_size=2, worker=Worker(index, 4), start=start, epochs=EPOCHS, **options)
+        for step, batch in zip(range(3, 8), part, strict=False):
+            resumed |= {(1, step, index, row): key for row, key in enumerate(batch["key"].tolist())}
+    assert by_place(which(data, step=range(3, 8), epoch=1, **where)) == resumed
+    with raises(OptionsError, fault("resume-order", what="the choice of examples")):
+        which(data, step=0, take=20, **where)
+    with raises(OptionsError, "resume-workers"):
+        when(data, examples=[3], **{**where, "batch_size": 1, "workers": 3})
+
+
+def test_only_records_whose_keys_are_asked_for_are_read(write_dataset, tmp_path):
+    path = write_keys(write_dataset, tmp_path / "damaged", "a/")
+    flip_bit(shard_of(path, 2), 100)
+    where = {"batch_size": 17, "shuffle": None}
+    assert which(path, step=0, **where)[3] == Occurrence(0, 0, 0, 3, 3, b"a/3")
+    assert len(which(path, step=1, keys=False, **where)) == 17
+    assert when(path, examples=[20], **where) == [Occurrence(0, 1, 0, 3, 20, None)]
+    for ask in (lambda: which(path, step=1, **where), lambda: when(path, examples=["a/3"], **where)):
+        with pytest.raises(ValueError, match="damaged record"):
+            ask()
+
+
+def test_compressed_shards_have_receipts_by_numbers(write_dataset, tmp_path, numbered):
+    path = write_keys(write_dataset, tmp_path / "gzip", "a/", compression="gzip")
+    found = which(path, batch_size=4, step=0, shuffle=Shuffle())
+    assert {each.key for each in found} == {None}
+    again = when(path, batch_size=4, examples=[each.number for each in found], shuffle=Shuffle())
+    assert again == found
+    with raises(InputError, "records-compressed"):
+        when(path, batch_size=4, examples=["a/3"])
+    assert which(numbered(SIZES), batch_size=4, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
+    with raises(InputError, "records-no-keys"):
+        when(numbered(SIZES), batch_size=4, examples=[b"3"])
+
+
+WRONG = [
+    (which, {"step": "3"}, fault("which-step", step="3", num_steps=7)),
+    (which, {"step": range(0)}, "which-step"),
+    (which, {"step": -1}, "which-step"),
+    (which, {"step": 7, "epoch": 0}, "which-step"),
+    (which, {"step": 0, "batch_size": 100}, fault("which-step", num_steps=0)),
+    (which, {"step": 0, "epoch": -1}, "below-least"),
+    (which, {"step": 0, "worker": 2, "workers": 2}, fault("which-worker", worker=2, workers=2)),
+    (which, {"step": 0, "workers": 0}, fault("below-least", name="workers")),
+    (which, {"step": 0, "take": 0}, "below-least"),
+    (when, {"examples": "a/3"}, "when-examples"),
+    (when, {"examples": [1.5]}, "when-examples"),
+    (when, {"examples": [COUNT]}, fault("when-number", number=COUNT, num_examples=COUNT)),
+    (when, {"examples": [1], "epochs": 0}, "below-least"),
+    (when, {"examples": [1], "epochs": range(-1, 3)}, "when-epochs"),
+    (when, {"examples": [1], "epochs": None}, "when-epochs"),
+]
+
+
+@pytest.mark.parametrize(("function", "options", "message"), WRONG)
+def test_wrong_arguments_are_named(data, function, options, message):
+    with raises(OptionsError, message):
+        function(data, **{"batch_size": 9, **options})
+
+
+def test_an_unknown_key_is_named(data):
+    with raises(InputError, fault("when-key", key="b/1")):
+        when(data, batch_size=8, examples=["a/1", "b/1"])
+
+
+def test_receipts_need_no_tensorflow(data):
+    code = f"""
+import sys
+sys.modules["tensorflow"] = None
+from tfshards import loader
+path, options = {str(data)!r}, dict(batch_size=8, shuffle=loader.Shuffle(seed=1))
+found = loader.which(path, step=9, **options)
+again = loader.when(path, examples=[each.key for each in found], epochs=range(1, 2), **options)
+print(found == again)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+# The command line
+
+
+@pytest.fixture
+def command(capsys):
+    """Return a function that runs a verb with JSON, and returns its rows, or the code of its error."""
+
+    def run(verb, *arguments):
+        status = main([verb, *map(str, arguments), "--json"], VERBS)
+        found = json.loads(capsys.readouterr().out)
+        return next(iter(found.values())) if status == 0 else (status, found["code"], found["message"])
+
+    return run
+
+
+def rows(occurrences):
+    return [
+        {**each._asdict(), "key": None if each.key is None else each.key.decode()} for each in occurrences
+    ]
+
+
+FLAGS = {
+    "stored": ([], {}),
+    "a seed": (["--seed", -3, "--remainder", "pad"], {"shuffle": Shuffle(-3), "remainder": "pad"}),
+    "runs": (["--run", 2, "--lanes", 4], {"shuffle": Shuffle(run=2, lanes=4)}),
+    "a full permutation": (["--how", "full", "--seed", 2], {"shuffle": Shuffle(2, "full")}),
+    "the first": (["--take", 20], {"take": 20}),
+    "a part": (["--take", "1/3"], {"take": Part(1, 3)}),
+    "the other parts": (["--take", "1/3/rest"], {"take": Part(1, 3, rest=True)}),
+    "classes": (["--classes", "ant", "--classes", 2], {"classes": ["ant", 2]}),
+    "ratios": (["--classes", "ant=1", "--classes", "2=2.5"], {"classes": {"ant": 1, 2: 2.5}}),
+}
+
+
+@pytest.mark.parametrize(("flags", "options"), FLAGS.values(), ids=FLAGS)
+def test_the_verbs_print_receipts(data, command, flags, options):
+    where, options = (
+        ["--split", "train", "--batch-size", 4, "--workers", 2, *flags],
+        {"workers": 2, **options},
+    )
+    options |= {"batch_size": 4}
+    found = command("which", data, "--step", "1:3", "--worker", 1, *where)
+    assert found == rows(which(data, step=range(1, 3), worker=1, **options))
+    assert found
+    found = command("which", data, "--step", 0, "--epoch", 2, "--numbers", *where)
+    assert found == rows(which(data, step=0, epoch=2, keys=False, **options))
+    found = command("when", data, "a/3", "a/8", "--epochs", 4, *where)
+    assert found == rows(when(data, examples=["a/3", "a/8"], epochs=4, **options))
+    found = command("when", data, 3, "--epochs", "2:4", "--numbers", *where)
+    assert found == rows(when(data, examples=[3], epochs=range(2, 4), **options))
+
+
+def test_classes_whose_names_are_numbers_are_meant_by_their_names(write_dataset, tmp_path, command):
+    schema = Schema((Feature("label", "label", "int64"),), ("1", "10", "a=2"))
+    shard = [{"label": number % 3} for number in range(12)]
+    path = write_dataset(tmp_path / "data", schema, {"train": [shard]})
+    for name, label in (("10", 1), ("1", 0), ("a=2", 2), ("2", 2)):
+        found = command("which", path, "--step", 0, "--batch-size", 4, "--classes", name)
+        assert {each["number"] % 3 for each in found} == {label}
+
+
+def test_receipts_are_printed_as_columns(data, command, capsys):
+    where = [str(data), "--batch-size", "50"]
+    assert main(["which", *where, "--step", "0"], VERBS) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["epoch", "step", "worker", "row", "number", "key"]
+    assert lines[10].split() == ["0", "0", "0", "9", "9", "a/9"]
+    assert main(["when", *where, "7", "--numbers", "--epochs", "1:2"], VERBS) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["epoch", "step", "worker", "row", "number"],
+        ["1", "0", "0", "7", "7"],
+    ]
+
+
+@pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS)
+def test_used_is_what_a_run_has_delivered_before_it_was_stopped(data, command, tmp_path, capsys, options):
+    run = batches(data, batch_size=8, epochs=EPOCHS, **options)
+    times = Counter(
+        key
+        for batch in itertools.islice(run, run.steps_per_epoch + 2)
+        for key, weight in itertools.zip_longest(batch["key"], batch.get("sample_weight", ()), fillvalue=1)
+        if weight
+    )
+    file = tmp_path / "position.json"
+    file.write_text(json.dumps(run.position.to_json()))
+    keys = [f"a/{number}" for number in range(COUNT)]
+    take, classes = options.get("take"), options.get("classes", [])
+    flags = [] if take is None else ["--take", "1/3/rest" if isinstance(take, Part) else take]
+    ratios = [f"{name}={ratio}" for name, ratio in classes.items()] if isinstance(classes, dict) else classes
+    flags += [word for name in ratios for word in ("--classes", name)]
+    found = command("used", data, *keys, "--before", file, *flags)
+    assert {row["example"]: row["times"] for row in found} == {key: times[key.encode()] for key in keys}
+    # the file has all other options, for other workers as well
+    step = command("which", data, "--step", 1, "--from", file, "--workers", 2, *flags)
+    assert step == rows(which(data, batch_size=4, workers=2, step=1, **{"start": run.position, **options}))
+    last = {}
+    for each in when(data, batch_size=8, examples=keys, epochs=EPOCHS, **options):
+        if each[:2] < (run.position.epoch, run.position.step):
+            last[each.key.decode()] = each[:2]
+    rows_of_last = {row["example"]: (row["last_epoch"], row["last_step"]) for row in found if row["times"]}
+    assert rows_of_last == last
+    assert {row["last_step"] for row in found if not row["times"]} <= {None}
+    arguments = ["used", str(data), "0", "62", "--numbers", "--before", str(file), *map(str, flags)]
+    assert main(arguments, VERBS) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["example", "times", "last", "epoch", "last", "step"]
+    assert [line.split()[:2] for line in lines] == [
+        [number, str(times[b"a/" + number.encode()])] for number in ("0", "62")
+    ]
+
+
+MISTAKES = [
+    (["which", "--step", "x", "--batch-size", 4], "span-form", "'x' must be a number, such as 12"),
+    (["which", "--step", "3:", "--batch-size", 4], "span-form", "'3:' must be"),
+    (["which", "--step", 0], "usage", "--batch-size, or the order of a position, is required"),
+    (["which", "--step", 0, "--batch-size", 4, "--workers", 0], "below-least", "--workers 0 must"),
+    (["which", "--step", 0, "--batch-size", 4, "--take", "1/"], "take-form", "--take 1/ must be a number"),
+    (["which", "--step", 0, "--batch-size", 4, "--classes", "ant=x"], "classes-form", "--classes ant=x must"),
+    (
+        ["which", "--step", 0, "--batch-size", 4, "--classes", "ant=1", "--classes", "bee"],
+        "classes-form",
+        "--classes bee must",
+    ),
+    (["when", "a", "--batch-size", 4, "--numbers"], "number-form", "'a' must be a number, as --numbers"),
+    (["which", "--step", 100, "--epoch", 0, "--batch-size", 4], "which-step", "--step 100 must be"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
+def test_wrong_flags_are_named(data, command, arguments, code, message):
+    verb, *others = arguments
+    found = command(verb, data, *others)
+    assert found[:2] == (2, code)
+    assert message in found[2]
+
+
+FILES = [
+    (None, "unreadable"),
+    ("[", "position-file"),
+    ("[1, 2]", "position-file"),
+    ('{"epoch": -1, "step": 0}', "position-file"),
+    ("seed", "position-file"),
+]
+
+
+@pytest.mark.parametrize(("content", "code"), FILES)
+def test_a_file_that_is_no_position_is_named(data, command, tmp_path, content, code):
+    file = tmp_path / "position.json"
+    if content == "seed":
+        position = batches(data, batch_size=8, shuffle=Shuffle()).position.to_json()
+        content = json.dumps({**position, "order": {**position["order"], "seed": "1"}})
+    if content is not None:
+        file.write_text(content)
+    status, found, message = command("used", data, "a/1", "--before", file)
+    assert (status, found) == (1, code)
+    assert str(file) in message
+
+
+def test_a_file_of_a_run_with_another_order_is_refused(data, command, tmp_path):
+    file = tmp_path / "position.json"
+    file.write_text(json.dumps(batches(data, batch_size=8, shuffle=Shuffle(1), take=20).position.to_json()))
+    assert command("used", data, "a/1", "--before", file)[1] == "resume-order"
+    assert command("used", data, "a/1", "--before", file, "--take", 20, "--seed", 2)[1] == "resume-order"
+    assert command("used", data, "a/1", "--before", file, "--take", 20)[0]["times"] == 0
+    file.write_text('{"epoch": 1, "step": 0}')
+    assert command("used", data, "a/1", "--before", file, "--batch-size", 8)[0]["times"] == 1

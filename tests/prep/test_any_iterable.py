@@ -1,0 +1,591 @@
+"""``prep.Examples``: datasets from any Python iterable, compared with TensorFlow's own reader."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import datasets
+import ml_dtypes
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+import webdataset as wds
+from PIL import Image
+
+from tests.errors import Fault, fault, raises
+from tests.pictures import image_file
+from tfshards import loader, prep
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError, InputError, OptionsError, TfshardsError, read_manifest
+
+Values = dict[str, object]
+
+COUNT = 9
+KEYS = [f"{number:010d}" for number in range(COUNT)]
+
+
+def encoded(number: int, form: str = "PNG", **options: object) -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 256, (5 + number % 3, 9, 3), dtype=np.uint8)
+    return image_file(pixels, form, **options)
+
+
+def example(number: int) -> Values:
+    return {"image": encoded(number), "label": ("cat", "dog")[number % 2], "n": number, "x": number / 4}
+
+
+def stored(out: Path, split: str = "train") -> dict[str, dict[str, list]]:
+    """Return the values of the records of a split by key and name, read by TensorFlow alone."""
+    found = {}
+    for path in sorted(map(str, out.glob(f"*-{split}-*.tfrecord-*"))):
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            features = tf.train.Example.FromString(record).features.feature
+            values = {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
+            found[values.pop("key")[0].decode()] = values
+    return found
+
+
+@pytest.fixture
+def build(tmp_path, quiet_build):
+    """Build a dataset from examples in the folder ``name``, and return the folder."""
+
+    def run(examples: object, name: str = "out", build: Values | None = None, **given: object) -> Path:
+        quiet_build(prep.Examples(examples, **given), tmp_path / name, **(build or {}))
+        return tmp_path / name
+
+    return run
+
+
+class MapStyle:
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, number: int) -> Values:
+        # never an IndexError
+        return example(number % COUNT)
+
+
+def hugging_face() -> datasets.Dataset:
+    columns = {name: [example(number)[name] for number in range(COUNT)] for name in example(0)}
+    features = {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["cat", "dog"]),
+        "n": datasets.Value("int64"),
+        "x": datasets.Value("float64"),
+    }
+    columns["image"] = [{"bytes": image, "path": None} for image in columns["image"]]
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+
+
+def tensors() -> tf.data.Dataset:
+    columns = {name: [example(number)[name] for number in range(COUNT)] for name in example(0)}
+    return tf.data.Dataset.from_tensor_slices(
+        {**columns, "n": np.array(columns["n"]), "x": np.array(columns["x"])}
+    )
+
+
+ITERABLES = {
+    "list": lambda: [*map(example, range(COUNT))],
+    "generator": lambda: map(example, range(COUNT)),
+    "function": lambda: lambda: map(example, range(COUNT)),
+    "map-style": MapStyle,
+    "pandas": lambda: pd.DataFrame([*map(example, range(COUNT))]),
+    "Hugging Face": hugging_face,
+    "streamed by Hugging Face": lambda: hugging_face().to_iterable_dataset(),
+    "tf.data": tensors,
+}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> dict[str, int | str]:
+    """The digests of the shards of the examples in a list."""
+    out = tmp_path_factory.mktemp("reference") / "out"
+    manifest = prep.build(prep.Examples(ITERABLES["list"]()), out, shards=2, log=lambda _: None)
+    assert stored(out).keys() == {*KEYS}
+    for number, key in enumerate(KEYS):
+        assert stored(out)[key] == {
+            "image": [encoded(number)],
+            "label": [number % 2],
+            "n": [number],
+            "x": [np.float64(number / 4).tobytes()],
+        }
+    assert manifest.schema.class_names == ("cat", "dog")
+    return {"shards": [shard.digest for shard in manifest.shards], "schema": manifest.schema}
+
+
+@pytest.mark.parametrize("name", ITERABLES)
+def test_the_same_examples_of_any_iterable_are_the_same_dataset(name, build, reference):
+    out = build(ITERABLES[name](), build={"shards": 2})
+    manifest = read_manifest(out)
+    found = {"shards": [shard.digest for shard in manifest.shards], "schema": manifest.schema}
+    assert found == reference
+    assert not (out / AREA_NAME).exists()
+
+
+def test_pairs_have_keys_of_their_own(build):
+    out = build([(f"k{number}", {"n": number}) for number in range(COUNT)])
+    assert {key: values["n"] for key, values in stored(out).items()} == {f"k{n}": [n] for n in range(COUNT)}
+    same = build([{"key": f"k{number}".encode(), "n": number} for number in range(COUNT)], "same")
+    assert stored(same) == stored(out)
+
+
+def test_samples_of_webdataset_are_read_decoded_or_not(build, tmp_path):
+    with tarfile.open(tmp_path / "samples.tar", "w") as tar:
+        for number in range(COUNT):
+            files = {
+                "png": encoded(number),
+                "cls": b"%d\n" % (number % 3),
+                "json": json.dumps({"w": number}).encode(),
+            }
+            for extension, data in files.items():
+                member = tarfile.TarInfo(f"train/{number:03d}.{extension}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    samples = wds.WebDataset(str(tmp_path / "samples.tar"), shardshuffle=False)
+    out = build(samples)
+    assert read_manifest(out).schema.label.name == "cls"
+    for number in range(COUNT):
+        assert stored(out)[f"train/{number:03d}"] == {
+            "png": [encoded(number)],
+            "cls": [number % 3],
+            "json/w": [number],
+        }
+    decoded = build(samples.decode("pil"), "decoded")
+    for key, values in stored(decoded).items():
+        image = np.asarray(Image.open(io.BytesIO(values.pop("png")[0])))
+        whole = stored(out)[key]
+        np.testing.assert_array_equal(image, np.asarray(Image.open(io.BytesIO(whole.pop("png")[0]))))
+        assert values == whole
+
+
+def test_values_of_every_type_are_kept(build, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(encoded(3, "JPEG"))
+
+    def values(number: int) -> Values:
+        return {
+            "array": np.full((2, 3), number, np.float32),
+            "big_endian": np.full(2, number, ">i2"),
+            "boxes": [[number + 0.5, 1, 2, 3]] * (number % 3),
+            "bitmap": encoded(number, "BMP"),
+            "data": bytearray(b"\0\1"),
+            "file": tmp_path / "photo.jpg",
+            "flag": bool(number % 2),
+            "half": ml_dtypes.bfloat16(number),
+            "hf": {"bytes": None, "path": str(tmp_path / "photo.jpg")},
+            "fixed": [number, 1],
+            "ids": np.array([*range(number)], dtype=object),
+            "nested": {"inner": {"text": "é"}, "numbers": (1, 2)},
+            "number": 1 if number else 0.5,
+            "picture": Image.open(io.BytesIO(encoded(number))),
+            "pixels": np.asarray(Image.open(io.BytesIO(encoded(number)))),
+            "tags": ["a", "é"][: number % 3],
+            "tensor": tf.constant([number, 1], tf.uint8),
+            "text": tf.constant("é"),
+        }
+
+    out = build([*map(values, range(COUNT))], schema={"fixed": "raw", "pixels": "image"})
+    schema = read_manifest(out).schema
+    assert schema["boxes"].shape == (None, 4)
+    assert schema["tags"].shape == (None,)
+    for number, key in enumerate(KEYS):
+        found, pixels = stored(out)[key], np.asarray(Image.open(io.BytesIO(encoded(number))))
+        for name in ("bitmap", "picture", "pixels"):
+            np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(found.pop(name)[0]))), pixels)
+        assert found == {
+            "array": [np.full(6, number, "<f4").tobytes()],
+            "big_endian": [np.full(2, number, "<i2").tobytes()],
+            "boxes": [number + 0.5, 1, 2, 3] * (number % 3),
+            "data": [b"\0\1"],
+            "file": [encoded(3, "JPEG")],
+            "fixed": [np.array([number, 1], "<i8").tobytes()],
+            "flag": [bytes([number % 2])],
+            "half": [np.array(number, ml_dtypes.bfloat16).tobytes()],
+            "hf": [encoded(3, "JPEG")],
+            "ids": [*range(number)],
+            "nested/inner/text": ["é".encode()],
+            "nested/numbers": [1, 2],
+            "number": [np.float64(1 if number else 0.5).tobytes()],
+            "tags": [b"a", "é".encode()][: number % 3],
+            "tensor": [bytes([number, 1])],
+            "text": ["é".encode()],
+        }
+
+
+MODES = {
+    "gray": (Image.new("L", (9, 8), 77), [77]),
+    "bilevel": (Image.new("1", (9, 8), 1), [255]),
+    "CMYK": (Image.new("CMYK", (9, 8), (255, 0, 0, 0)), [0, 255, 255]),
+    "palette": (Image.new("RGB", (9, 8), (1, 2, 3)).quantize(2), [1, 2, 3]),
+    "turned": (Image.new("RGB", (9, 8), (1, 2, 3)), [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_pictures_of_every_mode_are_stored_upright(name, build):
+    picture, pixel = MODES[name]
+    if name == "turned":
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        picture.info["exif"] = exif.tobytes()
+    out = build([{"image": picture}])
+    found = np.asarray(
+        Image.open(io.BytesIO(stored(out)[KEYS[0]]["image"][0])).convert("L" if len(pixel) == 1 else "RGB")
+    )
+    assert found.shape[:2] == ((9, 8) if name == "turned" else (8, 9))
+    assert (found.reshape(-1, len(pixel)) == pixel).all()
+
+
+def test_masks_are_declared_and_keep_their_numbers(build):
+    pairs = [{"image": encoded(n), "mask": np.full((5 + n % 3, 9), n, np.uint8)} for n in range(COUNT)]
+    out = build(pairs, schema={"mask": "mask"}, images=prep.ImageOptions(resize="4x6"))
+    assert read_manifest(out).schema["mask"].kind == "mask"
+    for number, key in enumerate(KEYS):
+        mask = np.asarray(Image.open(io.BytesIO(stored(out)[key]["mask"][0])))
+        np.testing.assert_array_equal(mask, np.full((4, 6), number))
+    pictures = [{**pair, "mask": Image.fromarray(pair["mask"])} for pair in pairs]
+    with raises(InputError, "example-mask-unclear", name="mask"):
+        build(pictures, "other")
+    assert build(pictures, "picture", schema={"mask": "image"})
+    # a mask of another size than its image is rejected
+    pairs[4]["mask"] = np.zeros((2, 2), np.uint8)
+    build(pairs, "rejected", {"options": prep.Options(max_rejected=0.2)}, schema={"mask": "mask"})
+
+
+def test_deep_pixels_keep_their_depth(build):
+    deep = np.arange(8 * 9 * 3, dtype=np.uint16).reshape(8, 9, 3) * 300
+    out = build([{"image": deep}], schema={"image": "image"}, images=prep.ImageOptions(depth=16))
+    image = loader.Image(size=(8, 9), method="nearest")
+    (batch,) = loader.load(out, "train", batch_size=1, map_fn=lambda one, seed: one, image=image)
+    np.testing.assert_array_equal(batch["image"][0], deep)
+
+
+def test_splits_are_iterables_or_a_value_or_ratios(build, log):
+    by_split = {"train": map(example, range(6)), "val": [*map(example, range(6, COUNT))], "test": []}
+    out = build(by_split)
+    assert {key: each["n"][0] for key, each in stored(out, "val").items()} == {
+        f"val/{number:010d}": 6 + number for number in range(3)
+    }
+    assert "warning: the split 'test' has no examples; it is left out" in log
+    named = [{**example(number), "split": "train" if number < 6 else "val"} for number in range(COUNT)]
+    assert stored(build(named, "named"), "val").keys() == {*KEYS[6:]}
+    parts = [{"n": number, "part": b"odd" if number % 2 else b"even"} for number in range(COUNT)]
+    assert stored(build(parts, "parts", splits="part"), "odd").keys() == {*KEYS[1::2]}
+    assert stored(build(named, "kept", splits=""))[KEYS[8]]["split"] == [b"val"]
+    options = prep.Options(splits={"train": 0.5, "val": 0.5}, stratify=True, group_by=None)
+    halves = build(map(example, range(8)), "halves", {"options": options})
+    assert [s.label_counts for s in read_manifest(halves).splits.values()] == [{"cat": 2, "dog": 2}] * 2
+
+
+def test_duplicates_and_rejects_are_left_out_of_balanced_shards(build):
+    broken = [{**example(number), "image": b"\x89PNG\r\n\x1a\nbroken"} for number in range(2)]
+    given = [*map(example, range(COUNT)), *broken, {**example(0), "n": 0}]
+    options = prep.Options(max_rejected=0.5, duplicates="drop")
+    out = build(given, build={"shards": 3, "options": options})
+    manifest = read_manifest(out)
+    assert [shard.num_examples for shard in manifest.shards] == [3, 3, 3]
+    assert manifest.totals.rejected == 3
+    assert prep.verify(out, deep=True)
+
+
+def test_class_names_order_labels_and_numbers_are_labels(build):
+    assert [
+        each["label"] for each in stored(build(map(example, range(2)), class_names=["dog", "cat"])).values()
+    ] in ([[0], [1]], [[1], [0]])
+    out = build([{"y": np.uint8(number)} for number in range(3)], "numbers")
+    assert read_manifest(out).schema.label.name == "y"
+    other = build(
+        [{"label": n, "fine": n % 2} for n in range(3)], "other", schema={"fine": "label", "label": "int"}
+    )
+    assert read_manifest(other).schema.label.name == "fine"
+    floats = build([{"label": 0.5}], "floats")
+    assert read_manifest(floats).schema.label is None
+
+
+def test_engines_and_jobs_write_the_same_bytes(build, contents, reference):
+    found = [
+        build(map(example, range(COUNT)), f"{engine}/out", {"shards": 2, "engine": engine})
+        for engine in ("local", "beam")
+    ]
+    with prep.limited_jobs(1):
+        found.append(build(map(example, range(COUNT)), "one/out", {"shards": 2}))
+    assert contents(found[0]) == contents(found[1]) == contents(found[2])
+
+
+def test_a_million_numbers_would_fit_since_values_wait_on_disk(tmp_path):
+    """The examples held at once are those that show the kinds, whatever their number."""
+    alive: set[int] = set()
+    most = 0
+
+    class Counted(dict):
+        def __del__(self) -> None:
+            alive.discard(self["n"])
+
+    def some():
+        nonlocal most
+        for number in range(1_000):
+            alive.add(number)
+            most = max(most, len(alive))
+            yield Counted(n=number)
+
+    (tmp_path / "staged").mkdir()
+    reader = prep.Examples(some()).stage(tmp_path / "staged")
+    assert reader.listing().num_examples == 1_000
+    assert most < 110
+
+
+SCRIPT = """
+import os, sys
+import numpy as np
+from tfshards import prep
+from tfshards.prep.writing import shard
+
+out, moment, reads = sys.argv[1:]
+
+def examples():
+    for number in range(300):
+        if moment == "reading" and number == 200:
+            os.kill(os.getpid(), 9)
+        with open(reads, "a") as file:
+            print(number, file=file)
+        pixels = np.random.default_rng(number).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+        yield {"image": pixels, "label": number % 3}
+
+if moment == "writing":
+    write = shard.write_shard
+    def killed(task, which):
+        write(task, which)
+        os.kill(os.getpid(), 9)
+    from tfshards.prep.building import planned_build
+    planned_build.write_shard = killed
+with prep.limited_jobs(1):
+    prep.build(prep.Examples(examples, {"image": "image"}), out, shards=4, seed=3)
+"""
+
+
+def test_a_killed_build_resumes_with_the_same_bytes(tmp_path, contents):
+    reads = tmp_path / "reads"
+
+    def run(name: str, moment: str) -> subprocess.CompletedProcess[str]:
+        reads.write_text("")
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path / name / "out"), moment, str(reads)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("whole", "never").returncode == 0
+    for moment, line, num_read in (("reading", "", 300), ("writing", "resuming with the 300 examples", 100)):
+        assert run(moment, moment).returncode == -9
+        assert len([*tmp_path.glob(f"{moment}/out/{AREA_NAME}/staged-*/*.spill")]) == 1
+        again = run(moment, "never")
+        assert again.returncode == 0, again.stderr
+        assert line in again.stderr
+        # what shows the kinds, and that they are the same examples; or all of them
+        assert len(reads.read_text().split()) == num_read
+        assert contents(tmp_path / moment / "out") == contents(tmp_path / "whole" / "out")
+
+
+def test_a_spool_is_used_for_the_same_examples_only(build, tmp_path, quiet_build, log):
+    broken = {**example(0), "image": b"\x89PNG\r\n\x1a\nbroken"}
+
+    def stopped(given: object) -> None:
+        with raises(BuildError, "too-many-rejected"):
+            build(given)
+        assert [*tmp_path.glob(f"out/{AREA_NAME}/staged-*/elements.arrow")]
+
+    given = [broken, *map(example, range(COUNT))]
+    stopped(given)
+    log.clear()
+    build(given, build={"options": prep.Options(max_rejected=0.2)})
+    assert any("resuming with the 10 examples" in line for line in log)
+    for others in (
+        [*given, example(3)],
+        [*reversed(given)],
+        [(str(number), each) for number, each in enumerate(given)],
+    ):
+        shutil.rmtree(tmp_path / "out")
+        stopped(given)
+        log.clear()
+        out = build(others, build={"options": prep.Options(max_rejected=0.2)})
+        assert any("reading them again" in line for line in log)
+        assert read_manifest(out).totals.entries == len(others)
+    # nothing is kept of examples that are at fault
+    with raises(InputError, "element-keys-repeated"):
+        build([("a", {"n": 1}), ("a", {"n": 2})], "twice")
+    assert not (tmp_path / "twice").exists()
+
+
+def test_repair_and_append_take_the_examples_again(build, tmp_path):
+    given = [*map(example, range(COUNT))]
+    out = build(given, build={"shards": 3})
+    shard = out / read_manifest(out).shards[1].path
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-9])
+    with raises(InputError, "examples-of-python"):
+        prep.repair(out, str(tmp_path))
+    with raises(InputError, "examples-none"):
+        # a class may be new, so the examples are read twice
+        prep.repair(out, prep.Examples(iter(given)))
+    assert prep.repair(out, prep.Examples(given), log=lambda _: None)
+    assert shard.read_bytes() == whole
+    with raises(InputError, "examples-of-python"):
+        prep.append(str(tmp_path), out)
+    with raises(InputError, "append-row-differs"):
+        prep.append(prep.Examples([example(number) for number in (5, 6)]), out)
+    grown = prep.append(prep.Examples([*given, example(20)]), out, log=lambda _: None)
+    assert grown.num_examples == COUNT + 1
+    keyed = build([(f"k{number}", example(number)) for number in range(3)], "keyed")
+    lines: list[str] = []
+    new = [("k1", example(7)), ("k9", example(9))]
+    assert prep.append(prep.Examples(new), keyed, log=lines.append).num_examples == 4
+    assert any("1 input has changed, such as 'k1'" in line for line in lines)
+    prep.reshard(keyed, tmp_path / "resharded", shards=2, log=lambda _: None)
+    assert prep.verify(tmp_path / "resharded")
+
+
+def test_a_plan_reads_the_examples(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tfshards.prep.progress.bars.LINE_SECONDS", 0)
+    plan = prep.plan(prep.Examples([*map(example, range(COUNT))]), tmp_path / "out", shards=3)
+    assert plan.listing.num_examples == COUNT
+    assert not (tmp_path / "out").exists()
+    assert "reading examples: 9 of 9 examples, " in capsys.readouterr().err
+    prep.plan(prep.Examples(map(example, range(COUNT))), tmp_path / "out", shards=3)
+    assert re.search("reading examples: 9 of 9 examples, .+ 0 s left", capsys.readouterr().err)
+
+
+def numbers(*values: object) -> list[Values]:
+    return [{"x": value} for value in values]
+
+
+PNG = encoded(0)
+FAULTS: dict[str, tuple[object, Values, Fault]] = {
+    "nothing": ([], {}, fault("examples-none")),
+    "tuples": ([(PNG, 1)], {}, fault("example-type", number=0, kind="tuple of 2")),
+    "arrays by name": ({"x": np.ones(3)}, {}, fault("example-type", kind="float64")),
+    "a path": ("photos/", {}, fault("examples-not-iterable", kind="str")),
+    "an object": (object(), {}, fault("examples-not-iterable", kind="object")),
+    "other name": ([{"x": 1}, {"y": 1}], {}, fault("example-names", key=KEYS[1], missing=["x"], other=["y"])),
+    "other names later": ([*numbers(*range(100)), {"y": 1}], {}, fault("example-names", key="0000000100")),
+    "other shapes": (numbers(np.ones(2), np.ones(3)), {}, fault("elements-differ", name="x")),
+    "float among integers": (numbers(*range(100), 0.5), {}, fault("elements-differ", name="x")),
+    "text among numbers": (numbers([1], ["a"]), {}, fault("example-list", name="x")),
+    "integers of more bits": (
+        numbers(*[np.array([1], np.int8)] * 100, np.array([300])),
+        {"schema": {"x": "int"}},
+        fault("elements-differ", name="x"),
+    ),
+    "missing": (numbers(None), {}, fault("element-fault", key=KEYS[0])),
+    "lists of something": (numbers([[1, None]]), {}, fault("element-fault", key=KEYS[0])),
+    "list of images": (numbers([PNG]), {}, fault("example-image-list", name="x")),
+    "no values": ([{}], {}, fault("elements-no-features")),
+    "missing in a column": (
+        pd.DataFrame({"x": pd.array([1, None], dtype="Int64"), "y": [0.5, None]}),
+        {},
+        fault("example-missing", name="x", missing=1),
+    ),
+    "folder as an image": (numbers(Path(__file__).parent), {}, fault("element-fault", key=KEYS[0])),
+    "device": (numbers(Path("/dev/zero")), {}, fault("element-fault", key=KEYS[0])),
+    "ragged lists": (numbers([[1], [1, 2]]), {}, fault("example-list", name="x")),
+    "large float": (numbers([1e300]), {}, fault("element-fault", key=KEYS[0])),
+    "empty lists": (numbers([], []), {}, fault("example-list-empty", name="x")),
+    "path of an image": (numbers(__file__.replace(".py", ".png")), {}, fault("example-path", name="x")),
+    "missing file": (numbers(Path("/none.png")), {}, fault("element-fault", key=KEYS[0])),
+    "pixels": (numbers(np.ones((3, 3))), {"schema": {"x": "image"}}, fault("element-fault", key=KEYS[0])),
+    "negative label": ([{"label": -1}], {}, fault("example-label", name="label", number=-1)),
+    "repeated name": ([{"a": {"b": 1}, "a/b": 2}], {}, fault("element-fault")),
+    "repeated column": (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, fault("two-features", name="a")),
+    "number as key": ([(1, {"x": 1})], {}, fault("element-key-type", key=1)),
+    "wrong kind": (numbers(0.5), {"schema": {"x": "float"}}, fault("schema-differs", name="x", found="raw")),
+    "unknown value": (numbers(1), {"schema": {"y": "int"}}, fault("schema-unknown", name="y")),
+    "unknown split": (numbers(1), {"splits": "part"}, fault("splits-unknown", splits="part")),
+    "no label": (numbers(1), {"class_names": ["a"]}, fault("examples-no-label")),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_examples_that_cannot_be_stored_are_refused(name, build, tmp_path):
+    given, options, expected = FAULTS[name]
+    if name == "path of an image":
+        (tmp_path / "a.png").write_bytes(PNG)
+        given = numbers(str(tmp_path / "a.png"))
+        assert stored(build(given, "read", schema={"x": "image"}))[KEYS[0]]["x"] == [PNG]
+    with raises(InputError if expected.code != "examples-not-iterable" else OptionsError, expected):
+        build(given, **options)
+    assert not (tmp_path / "out").exists()
+
+
+WRONG: dict[str, tuple[Values, Fault]] = {
+    "kind": ({"schema": {"x": "text"}}, fault("schema-kind", name="x", kind="text")),
+    "labels": ({"schema": {"x": "label", "y": "label"}}, fault("schema-labels")),
+    "schema": ({"schema": ["x"]}, fault("wrong-type", name="schema")),
+    "splits": ({"splits": "x"}, fault("splits-twice", splits="x")),
+    "split name": ({"examples": {"a b": []}}, fault("examples-split-name")),
+    "image options": ({"images": prep.ImageOptions(resize="9x9")}, fault("examples-no-images", names=["x"])),
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), WRONG.values(), ids=WRONG)
+def test_wrong_options_are_refused(given, expected, tmp_path):
+    with raises(OptionsError, expected):
+        prep.build(prep.Examples(**{"examples": {"train": numbers(1)}, **given}), tmp_path / "out")
+
+
+OTHERS = {
+    "a frame as a table": (lambda: prep.Table(pd.DataFrame({"x": [1]})), "table-type"),
+    "a generator of images": (lambda: prep.Arrays(iter([PNG])), "chunk-type"),
+    "a list of images": (lambda: prep.Arrays([PNG, PNG]), "chunk-type"),
+    "lists of images by name": (lambda: prep.Arrays({"image": [PNG, PNG]}), "array-of-images"),
+    "examples as chunks": (lambda: prep.Arrays([{"image": PNG, "label": 1}]), "npy-single"),
+}
+
+
+@pytest.mark.parametrize(("make", "code"), OTHERS.values(), ids=OTHERS)
+def test_other_sources_name_this_one(make, code, tmp_path):
+    with raises(TfshardsError, code) as caught:
+        prep.build(make(), tmp_path / "out")
+    assert "prep.Examples(...)" in str(caught.value)
+
+
+def test_the_recipe_runs_as_printed(tmp_path, monkeypatch):
+    """How do I build from a generator, a DataFrame or any other iterable?"""
+    monkeypatch.chdir(tmp_path)
+    Path("scans").mkdir()
+    for number in range(COUNT):
+        Path(f"scans/{'ab'[number % 2]}-{number}.png").write_bytes(encoded(number))
+    page = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text()
+    section = page.partition("\n### How do I build from a generator, a DataFrame or any other iterable?\n")[2]
+    section = section.partition("\n### ")[0]
+    pixels = np.zeros((9, 8), np.uint8)
+    names = {
+        "__name__": "recipe",
+        "frame": pd.DataFrame({"path": [*map(str, Path("scans").iterdir())]}),
+        "pairs": [(Image.fromarray(pixels), 1)] * 3,
+        "rows": [{"pixels": np.stack([pixels] * 3, 2), "seg": pixels, "fold": "a"}],
+        "train_rows": [{"x": 1}],
+        "val_rows": [{"x": 2}],
+    }
+    exec(re.search("```python\n(.+?)```", section, re.S)[1], names)
+    exec("\n".join(re.findall("^ {4}(prep.+)$", section, re.M)), names)
+    assert read_manifest("data/scans").schema.class_names == ("a", "b")
+    found = {out: read_manifest(f"data/{out}") for out in ("frame", "pairs", "rows", "folds")}
+    assert [each.num_examples for each in found.values()] == [COUNT, 3, 2, 1]
+    assert [found["folds"].schema[name].kind for name in ("pixels", "seg")] == ["image", "mask"]
+
+
+def test_a_hugging_face_dataset_with_a_format_is_taken_as_it_is(build):
+    out = build(hugging_face().with_format("numpy"), schema={"image": "image"})
+    np.testing.assert_array_equal(
+        np.asarray(Image.open(io.BytesIO(stored(out)[KEYS[1]]["image"][0]))),
+        np.asarray(Image.open(io.BytesIO(encoded(1)))),
+    )
+    splits = datasets.DatasetDict(train=hugging_face(), val=hugging_face())
+    assert read_manifest(build(splits, "splits")).schema.class_names == ("cat", "dog")
+
+
+def test_a_picture_that_cannot_be_encoded_is_named(build):
+    pictures = [{"image": Image.new("HSV", (4, 4))}]
+    with raises(InputError, "element-fault", key="0000000000") as caught:
+        build(pictures)
+    assert caught.value.values["error"].code == "example-image"

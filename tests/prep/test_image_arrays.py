@@ -1,0 +1,321 @@
+"""Arrays that are images: what is taken for one, and what images get that they get as well."""
+
+import io
+import json
+import pickle
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given as given_each
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.errors import raises
+from tfshards import loader, prep
+from tfshards.prep.cli.main import main
+from tfshards.prep.imaging.pixels import encoded_pixels, resized_pixels
+from tfshards.schemas import Feature, InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.pixels import left_behind, likely_images, pixel_images
+
+SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}
+
+
+def pixels(shape: tuple[int, ...], dtype: str = "uint8", count: int = 7) -> np.ndarray:
+    return np.random.default_rng(len(shape)).integers(0, np.iinfo(dtype).max, (count, *shape), dtype=dtype)
+
+
+@pytest.fixture
+def build(tmp_path, quiet_build):
+    """Build a dataset from arrays in the folder ``name``, and return the folder."""
+
+    def run(arrays: object, name: str = "out", build: dict | None = None, **options: object) -> Path:
+        quiet_build(prep.Arrays(arrays, **options), tmp_path / name, **(build or {}))
+        return tmp_path / name
+
+    return run
+
+
+def raw(name: str, shape: tuple[int, ...], dtype: str = "uint8", **more: str) -> Feature:
+    return Feature(name, "raw", dtype, shape, **more)
+
+
+MNIST = {"x": (28, 28), "y": ()}
+ENCODED = Feature("photo", "image", "uint8", (None, None, 3))
+RULES: dict[str, tuple[list[Feature], list[str]]] = {
+    "the only one": ([raw("x", (28, 28)), Feature("y", "label", "int64")], ["x"]),
+    "16 bits and channels": ([raw("x", (8, 8, 4), "uint16")], ["x"]),
+    "by name": ([raw("image", (28, 28)), raw("mask", (28, 28))], ["image"]),
+    "two": ([raw("left", (28, 28)), raw("right", (28, 28))], []),
+    "two of which one is declared": ([raw("left", (28, 28), pixels="raw"), raw("image", (28, 28))], ["left"]),
+    "small": ([raw("x", (7, 28))], []),
+    "small but declared": ([raw("x", (2, 3), pixels="raw")], ["x"]),
+    "numbers": ([raw("x", (28, 28), "float32")], []),
+    "video": ([raw("x", (4, 28, 28, 3))], []),
+    "channels first": ([raw("x", (3, 32, 32))], []),
+    "next to photos": ([ENCODED, raw("depth", (28, 28))], []),
+    "declared next to photos": ([ENCODED, raw("depth", (28, 28), pixels="raw")], ["depth"]),
+}
+
+
+@pytest.mark.parametrize(("features", "expected"), RULES.values(), ids=RULES)
+def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(features, expected):
+    found = pixel_images(features)
+    assert [*found] == expected
+    assert all(image.kind == "image" and len(image.shape) == 3 for image in found.values())
+
+
+def test_arrays_of_equal_sides_are_left_behind():
+    given = [raw("image", (28, 28, 3)), raw("mask", (28, 28)), raw("x", (28,)), raw("z", (28, 28, 2), "int8")]
+    assert likely_images(given) == ["image", "mask"]
+    assert left_behind(given, pixel_images(given).values()) == ["mask", "z"]
+
+
+def test_a_declaration_is_in_the_schema_and_nothing_else_is():
+    declared = Schema((raw("x", (28, 28), pixels="raw"),))
+    assert declared.to_json()["features"][0]["pixels"] == "raw"
+    assert "pixels" not in Schema((raw("x", (28, 28)),)).to_json()["features"][0]
+    assert declared.fingerprint != Schema((raw("x", (28, 28)),)).fingerprint
+    for wrong in (raw("x", (28, 28), "int8"), raw("x", (28, 28, 2)), Feature("x", "int", "uint8", (28, 28))):
+        with pytest.raises(ValueError, match="pixels is 'raw', but the feature is"):
+            Feature(wrong.name, wrong.kind, wrong.dtype, wrong.shape, pixels="raw")
+    with pytest.raises(ValueError, match="pixels is 'png', must be 'raw'"):
+        raw("x", (28, 28), pixels="png")
+
+
+def test_a_manifest_with_a_wrong_declaration_is_refused(build):
+    out = build({"x": pixels((12, 9))}, image_arrays=("x",))
+    path = out / "dataset.json"
+    manifest = json.loads(path.read_text())
+    assert manifest["schema"]["features"][0]["pixels"] == "raw"
+    manifest["schema"]["features"][0]["dtype"] = "int8"
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(Exception, match="pixels: is 'raw', but the feature is int8"):
+        read_manifest(out)
+
+
+# the same images as PNG are the reference, since other tests compare these with Pillow
+VIEWS: dict[str, loader.Image] = {
+    "as stored": loader.Image(),
+    "normalized": loader.Image(dtype="float32", normalize="symmetric"),
+    "center": loader.Image(size=(6, 6), crop="center"),
+    "random": loader.Image(size=(5, 7), crop="random", flip="horizontal_and_vertical", dtype="float32"),
+    "nearest": loader.Image(size=(24, 18), method="nearest", flip="horizontal"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(name, dtype, build, tmp_path, quiet_build):
+    array = pixels(SHAPES[name], dtype)
+    out = build({"image": array, "label": np.arange(len(array))}, build={"shards": 2})
+    channels = (*SHAPES[name], 1)[2]
+    options = prep.ImageOptions(channels=channels, depth=8 if dtype == "uint8" else 16)
+    examples = [(str(row), {"image": encoded_pixels(each), "label": row}) for row, each in enumerate(array)]
+    quiet_build(prep.Examples(examples, images=options), tmp_path / "png", shards=2)
+    assert "pixels" not in (out / "dataset.json").read_text()
+    given = {"batch_size": 3, "shuffle": None, "select": ("image", "label")}
+    for view in VIEWS.values() if name == "color" else [VIEWS["as stored"], VIEWS["random"]]:
+        # a batch has one size, which the schema of PNG files does not state
+        other = replace(view, size=view.size or (12, 9))
+        found = [*loader.load(out, "train", image=view, **given)]
+        wanted = [*loader.load(tmp_path / "png", "train", image=other, **given)]
+        for (images, labels), others in zip(found, wanted, strict=True):
+            assert images.shape[1:] == (*(view.size or (12, 9)), channels)
+            np.testing.assert_array_equal(images, others[0])
+            np.testing.assert_array_equal(labels, others[1])
+    (images, labels), *_ = loader.load(out, "train", image=loader.Image(), **given)
+    np.testing.assert_array_equal(images, array[labels].reshape(3, 12, 9, channels))
+    # without image= as before
+    (arrays, labels), *_ = loader.load(out, "train", **given)
+    np.testing.assert_array_equal(arrays, array[labels])
+
+
+def test_boxes_move_with_arrays_as_with_files(build, tmp_path, quiet_build):
+    boxes = np.array([[1, 2, 8, 9], [0, 0, 9, 12]] * 3, np.float32)
+    array = pixels((12, 9, 3), count=6)
+    out = build({"image": array, "boxes": boxes}, lists=("boxes",))
+    rows = [
+        (str(r), {"image": encoded_pixels(array[r]), "boxes": boxes[r : r + 1].tolist()}) for r in range(6)
+    ]
+    quiet_build(prep.Examples(rows), tmp_path / "png")
+    # a single box of shape (4,) is never removed, so without a crop
+    view = loader.Image(size=(6, 6), flip="horizontal")
+    given = {"image": view, "boxes": loader.Boxes("boxes", "xyxy"), "select": ("image", "boxes", "key")}
+    (found,), (wanted,) = (
+        loader.load(each, "train", batch_size=6, shuffle=None, **given) for each in (out, tmp_path / "png")
+    )
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_array_equal(found[1], wanted[1].to_tensor()[:, 0])
+    assert [*found[2].numpy()] == [*wanted[2].numpy()]
+
+
+def test_gray_is_repeated_for_color_and_budgets_know_the_pixels(build):
+    out = build({"x": pixels((12, 9)), "y": np.arange(7)})
+    image = loader.Image(size=(6, 6), channels=3)
+    (batch,) = loader.load(out, "train", batch_size=7, image=image, memory_budget="64MiB", shuffle=None)
+    gray = next(iter(loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)), shuffle=None)))
+    np.testing.assert_array_equal(batch["x"], np.repeat(gray["x"], 3, axis=3))
+    with raises(OptionsError, "image-array-channels", name="x", channels=4, stored=1):
+        loader.load(out, "train", batch_size=7, image=loader.Image(channels=4))
+
+
+def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(build, log):
+    pair = {"left": pixels((12, 9)), "right": pixels((12, 9))}
+    out = build(pair)
+    assert "warning: the arrays 'left' and 'right' may be images; image_arrays= names those that are" in log
+    with raises(OptionsError, "image-arrays-unclear", names=["left", "right"]):
+        loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)))
+    with raises(OptionsError, "image-no-images"):
+        loader.load(out, "train", batch_size=7, image=loader.Image(), select=("key",))
+    named = {"left": loader.Image(size=(6, 6), seed=1, flip="horizontal")}
+    message = "'right' is delivered as stored, but 'left', which has the same sides"
+    with pytest.warns(UserWarning, match=message):
+        loader.load(out, "train", batch_size=7, image=named)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader.load(out, "train", batch_size=7, image=named, select=("left",))
+        loader.load(out, "train", batch_size=7, image={"left": loader.Image()})
+        both = {**named, "right": loader.Image(size=(6, 6), seed=1, flip="horizontal", method="nearest")}
+        (batch,) = loader.load(out, "train", batch_size=7, image=both, shuffle=None)
+    assert batch["right"].shape == (7, 6, 6, 1)
+    declared = build(pair, "declared", image_arrays=("left", "right"))
+    (batch,) = loader.load(declared, "train", batch_size=7, image=loader.Image(size=(6, 6)))
+    assert {batch[name].shape for name in pair} == {(7, 6, 6, 1)}
+    assert read_manifest(declared).options["image_arrays"] == ["left", "right"]
+
+
+@given_each(
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.sampled_from([None, 1, 3, 4]),
+    st.sampled_from(["uint8", ">u2"]),
+)
+def test_pixels_are_resized_as_pillow_resizes_each_channel(height, width, channels, dtype):
+    shape = (9, 11) if channels is None else (9, 11, channels)
+    array = np.random.default_rng(height).integers(0, 256, shape).astype(dtype)
+    if channels == 4:
+        # opaque, since transparent pixels have no weight
+        array[..., 3] = np.iinfo(np.dtype(dtype)).max
+    found = resized_pixels(array, (width, height))
+    assert found.shape == (height, width, *shape[2:])
+    for index in range(channels or 1):
+        plane = array.reshape(9, 11, -1)[..., index]
+        plane = Image.fromarray(plane if dtype == "uint8" else plane.astype(np.float32))
+        wanted = np.asarray(plane.resize((width, height), Image.Resampling.LANCZOS))
+        limit = np.rint(wanted).clip(0, np.iinfo(np.dtype(dtype)).max)
+        np.testing.assert_allclose(found.reshape(height, width, -1)[..., index].astype(float), limit, atol=1)
+
+
+def test_a_build_resizes_images_and_nothing_else(build, tmp_path, contents):
+    arrays = {"image": pixels((12, 16, 3)), "label": np.arange(7), "x": np.ones((7, 3), np.float32)}
+    out = build(arrays, resize="short=6", build={"shards": 2})
+    manifest = read_manifest(out)
+    assert manifest.schema["image"].shape == (6, 8, 3)
+    assert manifest.options["resize"] == "short=6"
+    assert "pillow" in manifest.options
+    (batch,) = loader.load(out, "train", batch_size=7, shuffle=None)
+    for image, label in zip(batch["image"].numpy(), batch["label"].numpy(), strict=True):
+        wanted = Image.fromarray(arrays["image"][label]).resize((8, 6), Image.Resampling.LANCZOS)
+        np.testing.assert_array_equal(image, np.asarray(wanted))
+    shard = out / manifest.shards[0].path
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1])
+    assert prep.repair(out, prep.Arrays(arrays, resize="short=6"), log=lambda _: None)
+    assert shard.read_bytes() == whole
+    again = build(arrays, "beam/out", resize="short=6", build={"shards": 2, "engine": "beam"})
+    assert contents(again) == contents(out)
+    # what is not smaller stays
+    kept, plain = (
+        read_manifest(build(arrays, name, **more)) for name, more in (("k", {"resize": "long=99"}), ("p", {}))
+    )
+    assert [shard.digest for shard in kept.shards] == [shard.digest for shard in plain.shards]
+
+
+def test_what_cannot_be_resized_or_declared_is_refused(build):
+    image, mask = pixels((12, 9)), pixels((12, 9))
+    with raises(InputError, "resize-other-arrays", name="mask", image="image"):
+        build({"image": image, "mask": mask}, resize="6x6")
+    with raises(InputError, "resize-no-images", likely=["a", "b"]):
+        build({"a": image, "b": mask}, resize="6x6")
+    with raises(InputError, "resize-no-images", likely="none"):
+        build({"x": np.ones(3)}, resize="6x6")
+    with raises(InputError, "array-unknown", name="z"):
+        build({"x": image}, image_arrays=("z",))
+    with raises(InputError, "array-no-image", name="x"):
+        build({"x": np.ones((3, 9, 9))}, image_arrays=("x",))
+    with raises(OptionsError, "resize-form"):
+        prep.Arrays({"x": image}, resize="big")
+
+
+def test_the_command_line_declares_resizes_repeats_and_appends(tmp_path, array_files, capsys):
+    x_train, x_test = pixels((12, 9), count=4), pixels((12, 9), count=3)
+    np.savez(tmp_path / "a.npz", x_train=x_train, z_train=x_train, x_test=x_test, z_test=x_test)
+    source, out = str(tmp_path / "a.npz"), str(tmp_path / "out")
+    flags = ["--image-array", "x", "--image-array", "z_train", "--resize", "6x5"]
+    assert main(["build", "arrays", source, out, *flags]) == 0
+    manifest = read_manifest(out)
+    assert [manifest.schema[name].pixels for name in ("x", "z")] == ["raw", "raw"]
+    assert manifest.schema["x"].shape == (6, 5)
+    again = str(tmp_path / "again")
+    assert main(["build", "--from", out, source, again, "--name", "out"]) == 0
+    assert read_manifest(again).build_id == manifest.build_id
+    assert main(["append", source, out]) == 0
+    assert "is up to date" in capsys.readouterr().err
+
+
+@pytest.fixture
+def drawings() -> np.ndarray:
+    """Twelve images of 16 bits, of which the last is a brighter copy of the first."""
+    found = np.random.default_rng(4).integers(0, 50_000, (12, 32, 32), dtype=np.uint16)
+    found[11] = (found[0].astype(np.float64) * 1.1).astype(np.uint16)
+    return found
+
+
+@pytest.mark.parametrize("form", ["gray of 16 bits", "color of 16 bits", "gray of 8 bits"])
+def test_near_duplicates_among_arrays_are_found_and_pages_have_thumbnails(form, drawings, build, tmp_path):
+    array = (drawings >> 8).astype(np.uint8) if "8 bits" in form else drawings
+    array = np.repeat(array[..., None], 3, axis=3) if "color" in form else array
+    out = build({"x": array, "label": np.arange(12) % 2})
+    found = prep.audit(out)
+    pairs = {
+        tuple(sorted((case.example.key, case.like.key)))
+        for each in found.findings
+        if each.kind == "duplicate"
+        for case in each.instances
+    }
+    assert ("0", "11") in pairs
+    page = tmp_path / "page.html"
+    prep.report(out, page, png=tmp_path / "sheet.png")
+    assert page.read_text().count("data:image/webp;base64,") >= 12
+    assert Image.open(io.BytesIO((tmp_path / "sheet.png").read_bytes())).width > 32
+
+
+def test_the_recipe_of_mnist_and_cifar_runs_as_printed(tmp_path, monkeypatch):
+    """How do I build MNIST or CIFAR-10, whose images are arrays?"""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text()
+    section = page.partition("\n### How do I build MNIST or CIFAR-10, whose images are arrays?\n")[2]
+    section = section.partition("\n### ")[0]
+    digits = {f"{n}_{s}": pixels(shape, count=256) for s in ("train", "test") for n, shape in MNIST.items()}
+    np.savez("mnist.npz", **digits)
+    (command,) = re.findall("^ {4}tfshards (.+)$", section, re.M)
+    assert main(command.split()) == 0
+    names: dict[str, object] = {"__name__": "recipe", "loader": loader}
+    exec("\n".join(re.findall(r"^ {4}((?:image|train) = .+)$", section, re.M)), names)
+    assert names["train"].element_spec[0].shape == (256, 32, 32, 3)
+    folder = Path("cifar-10-batches-py")
+    folder.mkdir()
+    rows = {name: pixels((3072,), count=4) + n for n, name in enumerate(("data_batch_1", "test_batch"))}
+    for name, data in rows.items():
+        (folder / name).write_bytes(pickle.dumps({b"data": data, b"labels": [0, 1, 0, 1]}))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": ["airplane", "automobile"]}))
+    exec(re.search("```python\n(.+?)```", section, re.S)[1], names)
+    assert read_manifest("data/cifar10").schema.class_names == ("airplane", "automobile")
+    (batch,) = loader.load("data/cifar10", "test", batch_size=4, image=loader.Image(), shuffle=None)
+    for image, key in zip(batch["image"].numpy(), batch["key"].numpy(), strict=True):
+        # by the channel, as the page of the dataset describes it
+        np.testing.assert_array_equal(image.transpose(2, 0, 1).ravel(), rows["test_batch"][int(key) - 4])
