@@ -43,7 +43,8 @@ nightly: $(VENV)/.installed
 	HYPOTHESIS_EXAMPLES=400 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'hypothesis and not nightly and not engines' $(PYTEST_ARGS)
 	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60 \
-	  TORTURE_LOADER_FAULTS=30 CRASH_STATES=100 OWNERSHIP_FOLDERS=1000 FUSE_FAULTS=30 LOOP_CUTS=8
+	  TORTURE_LOADER_FAULTS=30 CRASH_STATES=100 OWNERSHIP_FOLDERS=1000 FUSE_FAULTS=30 LOOP_CUTS=8 \
+	  FRAMEWORK_CASES=60 FRAMEWORK_RUNS=4
 	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1
 
 docs: $(VENV)/.installed
@@ -81,8 +82,9 @@ fuzz: $(VENV)/.installed
 # times, and TORTURE_STORE_PAIRS times two start together; TORTURE_LOADER_FAULTS times the loader reads from one that
 # fails, with a cache and without. All states that a power cut may leave are tried (CRASH_STATES=N tries so many of
 # each command), FUSE_FAULTS faults of each command on a file system that then forgets what was not synced, LOOP_CUTS
-# cuts of ext4, XFS and Btrfs, and all verbs on OWNERSHIP_FOLDERS folders with files of the user. TORTURE_SEED=WORD kills at other
-# moments.
+# cuts of ext4, XFS and Btrfs, and all verbs on OWNERSHIP_FOLDERS folders with files of the user. FRAMEWORK_CASES random
+# runs have the same digests in every framework, and FRAMEWORK_RUNS are killed and go on in another one: an hour for
+# each 2,000 cases. TORTURE_SEED=WORD kills at other moments.
 TORTURE_KILLS ?= 500
 TORTURE_FLIPS ?= 400
 TORTURE_FAULTS ?= 200
@@ -94,6 +96,8 @@ CRASH_STATES ?= all
 OWNERSHIP_FOLDERS ?= 10000
 FUSE_FAULTS ?= 1000
 LOOP_CUTS ?= 60
+FRAMEWORK_CASES ?= 1000
+FRAMEWORK_RUNS ?= 100
 
 torture: export TORTURE_KILLS := $(TORTURE_KILLS)
 torture: export TORTURE_FLIPS := $(TORTURE_FLIPS)
@@ -106,11 +110,14 @@ torture: export CRASH_STATES := $(CRASH_STATES)
 torture: export OWNERSHIP_FOLDERS := $(OWNERSHIP_FOLDERS)
 torture: export FUSE_FAULTS := $(FUSE_FAULTS)
 torture: export LOOP_CUTS := $(LOOP_CUTS)
+torture: export FRAMEWORK_CASES := $(FRAMEWORK_CASES)
+torture: export FRAMEWORK_RUNS := $(FRAMEWORK_RUNS)
 torture: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) -rP tests/durability/test_kills.py tests/durability/test_faults.py \
 	  tests/loader/test_faults.py tests/loader/test_remote_faults.py tests/storage/test_remote_output.py $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n $(WORKERS) -rP -m "nightly or not nightly" tests/durability/test_crash_states.py \
-	  tests/durability/test_fuse.py tests/durability/test_loop_disks.py tests/durability/test_ownership.py $(PYTEST_ARGS)
+	  tests/durability/test_fuse.py tests/durability/test_loop_disks.py tests/durability/test_ownership.py \
+	  tests/loader/test_same_everywhere.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -101,12 +101,12 @@ def _decoded(
 
     def other() -> list[tf.Tensor]:
         if raw_shape is None:
-            pixels = tf.io.decode_image(encoded, image.channels, stored, expand_animations=False)
+            pixels = _decoded_samples(encoded, image.channels, stored)
         else:
             pixels = tf.reshape(tf.io.decode_raw(encoded, stored), raw_shape)
             if raw_shape[-1] != image.channels:
-                # gray as color
-                pixels = tf.repeat(pixels, image.channels, axis=2)
+                # gray as color; tf.repeat has no uint16
+                pixels = tf.concat([pixels] * image.channels, axis=2)
         sides, box = tf.shape(pixels)[:2], None
         if image.crop is not None:
             box = box_of(GRAPH, sides, image, draws)
@@ -128,6 +128,21 @@ def _decoded(
         pixels = tf.round(pixels)
     # Flipped last, when the pixels use the fewest bytes.
     return [flipped(tf.cast(pixels, dtype), image, draws), *found[1:]]
+
+
+def _decoded_samples(encoded: tf.Tensor, channels: int | None, stored: tf.DType) -> tf.Tensor:
+    """Return the pixels of a file that is no JPEG; TensorFlow multiplies 8 bits of others than PNG by 256."""
+
+    def decoded(dtype: tf.DType) -> tf.Tensor:
+        return tf.io.decode_image(encoded, channels, dtype, expand_animations=False)
+
+    if stored == tf.uint8:
+        return decoded(stored)
+    return tf.cond(
+        tf.strings.substr(encoded, 0, 4) == b"\x89PNG",
+        lambda: decoded(stored),
+        lambda: tf.cast(decoded(tf.uint8), stored) * (stored.max // 255),
+    )
 
 
 def _decode_scaled(encoded: tf.Tensor, image: Image, sides: tf.Tensor, box: tf.Tensor | None) -> tf.Tensor:
