@@ -3,8 +3,8 @@
     python -m tests.loader.readers compare READER CASES DIGESTS
     python -m tests.loader.readers follow READER OPTIONS PROGRESS LOG
 
-``compare`` writes a digest of each batch of each case. ``follow`` resumes a run at the position in PROGRESS, in
-which it writes the next one after each batch, and appends a line to LOG. Cases and options are pickled.
+``compare`` writes a digest of each batch of each case. ``follow`` resumes a run at the position in PROGRESS,
+replaces it after each batch, and appends a line to LOG. Cases and options are pickled.
 """
 
 from __future__ import annotations
