@@ -1,7 +1,7 @@
 """Train the same model on the same batches with TensorFlow, JAX and PyTorch, and compare the losses.
 
 Each framework trains a linear classifier by plain gradient descent, in its own code: TensorFlow on the
-batches of ``loader.load``, JAX and PyTorch on those of ``loader.batches``. Order, crops and flips are a
+batches of ``loader.load``, JAX and PyTorch on the batches of ``loader.batches``. Order, crops and flips are a
 function of the seed, so that the losses of every step agree up to the rounding of floats.
 
 Usage: python examples/same_losses.py DATASET [--steps 50]

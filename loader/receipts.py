@@ -61,7 +61,7 @@ class WhichOptions(OrderOptions):
         epoch: the epoch, from 0.
         workers: the number of workers at these steps.
         worker: the index of the worker whose batches are returned; None for all.
-        keys: whether to read the keys, for which only the records of these steps are read; those of
+        keys: whether to read the keys, for which only the records of these steps are read; the records of
             compressed shards are not, since all records before them would be.
     """
 

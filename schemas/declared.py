@@ -24,7 +24,7 @@ def coordinates_fault(coordinates: str | None, kind: str, shape: tuple[int | Non
     if coordinates not in COORDINATES:
         return f"is {shown(coordinates)}, must be one of {', '.join(COORDINATES)}"
     order = coordinates.removesuffix(NORMALIZED)
-    # rows of keypoints are those of objects, each of which has the same number of them
+    # each row of keypoints is an object, and all have the same number of keypoints
     width, last = (4 if order in BOX_ORDERS else len(order)), (shape[-1] if shape else None)
     if kind not in ("int", "float") or not last or last % width or (width == 4 and last != width):
         what = f"has not {width} numbers of each {'box' if width == 4 else 'keypoint'}"

@@ -214,8 +214,8 @@ class ParsedExample:
     def spans(self, name: str) -> tuple[str, list[tuple[int, int]]]:
         """Return the wire type of a feature, and the offsets of its values in the bytes of the example.
 
-        They are those of each byte string, or of each run of packed numbers. There is no type if the feature
-        has no list or is missing.
+        They are the offsets of each byte string, or of each run of packed numbers. There is no type if the
+        feature has no list or is missing.
         """
         return self._spans_at(self._places.get(name, ()))
 

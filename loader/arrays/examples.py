@@ -31,7 +31,7 @@ def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> 
 
     Args:
         content: what is delivered.
-        columns: the stored values of ``content.parsed``; a row of ``PADDING`` has those of any example.
+        columns: the stored values of ``content.parsed``; a row of ``PADDING`` has the values of any example.
         epoch: the epoch, on which random crops and flips depend.
         numbers: shape ``(n,)`` int64: the numbers of the examples.
     """
@@ -160,7 +160,7 @@ def delivered(content: Content, columns: Columns) -> Batch:
 
 
 def _nested(values: Sequence[Any]) -> Batch:
-    """Return dicts and tuples of arrays, each the stack of those of the examples."""
+    """Return dicts and tuples of arrays, each stacked over the examples."""
     first = values[0]
     if isinstance(first, Mapping):
         return {name: _nested([each[name] for each in values]) for name in first}

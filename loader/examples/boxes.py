@@ -144,7 +144,7 @@ def moved_boxes(
         boxes: their options.
         image: the options of their image.
         region: ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
-        draws: those of the example.
+        draws: the random values of the example.
 
     Returns:
         By name: boxes of shape ``(m, 4)`` float32, or ``(4,)``, and the other features with ``m`` values.

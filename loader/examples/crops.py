@@ -41,7 +41,7 @@ def box_of(ops: Ops, sides: Array, image: Image, draws: Mapping[str, Array]) -> 
         ops: the library of the arrays.
         sides: ``[height, width]`` int32 of the image.
         image: its options.
-        draws: those of its example.
+        draws: the random values of its example.
     """
     assert image.size is not None  # Image refuses a crop without a size
     if image.crop == "random":

@@ -25,7 +25,7 @@ def checked_keypoints(
 ) -> Keypoints | None:
     """Return the options of keypoints with their format and the name of their image.
 
-    The arguments are those of ``checked_boxes``.
+    The arguments are the same as for ``checked_boxes``.
     """
     if keypoints is None:
         return None
@@ -81,7 +81,7 @@ def moved_keypoints(
         keypoints: their options.
         image: the options of their image.
         region: ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
-        draws: those of the example.
+        draws: the random values of the example.
     """
     order, last = str(keypoints.format), int(values.shape[-1])
     message = f"the feature {keypoints.feature!r} has a keypoint with NaN or an infinite number"

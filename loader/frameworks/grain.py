@@ -26,7 +26,7 @@ def source(options: LoadOptions) -> Source:
         {options}
 
     Returns:
-        A sequence of batches as those of ``loader.batches``, dicts or tuples of NumPy arrays, for all epochs
+        A sequence of the batches of ``loader.batches``, dicts or tuples of NumPy arrays, for all epochs
         of the run. ``worker`` is by default that of a launcher.
 
     Raises:

@@ -293,7 +293,7 @@ def _signature(options: Callable[..., object]) -> inspect.Signature:
     """Return the signature of a dataclass: its own fields, then those of its bases, the deepest first."""
     parameters = inspect.signature(options).parameters
     names = [name for each in _in_order(options) for name in each.__annotations__ if name in parameters]
-    # sorted: those of a base may be positional
+    # sorted: a base may have positional ones
     return inspect.Signature(sorted((parameters[name] for name in names), key=lambda each: each.kind))
 
 

@@ -96,7 +96,7 @@ class Frames:
         return len(self._offsets)
 
     def read(self, numbers: IntArray) -> list[Block]:
-        """Return the records with these numbers, those of one length together.
+        """Return the records with these numbers, grouped by length.
 
         Raises:
             FormatError: a record is damaged, or its shard or index is missing or differs from the manifest.

@@ -131,7 +131,7 @@ def _decoded(
 
 
 def _decoded_samples(encoded: tf.Tensor, channels: int | None, stored: tf.DType) -> tf.Tensor:
-    """Return the pixels of a file that is no JPEG; TensorFlow multiplies 8 bits of others than PNG by 256."""
+    """Return the pixels of a file that is not a JPEG; TensorFlow scales 8 bits by 256 except in PNG."""
 
     def decoded(dtype: tf.DType) -> tf.Tensor:
         return tf.io.decode_image(encoded, channels, dtype, expand_animations=False)

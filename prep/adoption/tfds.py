@@ -80,7 +80,7 @@ class Declared:
     """A feature as TFDS declares it.
 
     The shape begins with the lengths of sequences, and has None for a dimension that varies. The encoding is
-    ``none``, or how a tensor is stored as a byte string. The coordinates are those of boxes, if stated.
+    ``none``, or how a tensor is stored as a byte string. The coordinates say how boxes are stored, if stated.
     """
 
     python_class: str

@@ -88,7 +88,7 @@ class ImageOptions:
         depth: bits per sample: 8 reduces images with more, 16 stores all as PNG with 16 bits, and ``keep``
             stores each with 8 or 16. With the last two the values are uint16, and those of 8-bit files
             are multiplied by 257, for ``keep`` by the loader.
-        mask_depth: bits per sample of masks, 8 or 16, if they are others than those of images, such as of
+        mask_depth: bits per sample of masks, 8 or 16, if they differ from the images' depth, such as for
             depth maps next to photos of 8 bits.
         alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
             stores it, which requires 4 channels. None is ``keep`` if the channels allow it, else ``white``.
@@ -133,7 +133,7 @@ class ImageOptions:
         metavar="{8,16}",
         choices=(8, 16),
         parse=_depth,
-        default_text="that of the images",
+        default_text="the folder of the images",
     )
     alpha: Alpha | None = option(
         None,

@@ -25,7 +25,7 @@ def encoded_picture(picture: Picture) -> bytes:
     file = io.BytesIO()
     with one_at_a_time(picture.size):
         picture.load()
-    # in a TIFF, Pillow would take the orientation for that of the file
+    # in a TIFF, Pillow would take the orientation as the file's
     exif = {"exif": picture.info["exif"]} if picture.info.get("exif") else {}
     if picture.mode in _IN_PNG:
         picture.save(file, "PNG", compress_level=PNG_LEVEL, **exif)
@@ -77,7 +77,9 @@ def encoded_pixels(pixels: npt.NDArray[np.generic]) -> bytes:
         or pixels.dtype not in (np.uint8, np.uint16)
     ):
         found = f"{pixels.dtype} {pixels.shape}"
-        raise ValueError(f"{found} are no pixels: uint8 or uint16, (height, width) or (height, width, 1|3|4)")
+        raise ValueError(
+            f"{found} are not pixels: uint8 or uint16, (height, width) or (height, width, 1|3|4)"
+        )
     samples = pixels.reshape(shape)
     if samples.dtype == np.uint16:
         return encode_png(samples.astype(np.uint16, copy=False))

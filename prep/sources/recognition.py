@@ -16,7 +16,7 @@ from tfshards.prep.sources.known import KNOWN, PAGE, Known
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.schemas import InputError
 
-# Words that the commands have in addition; None if the marks are not those of the layout.
+# Words that the commands have in addition; None if the marks do not belong to the layout.
 _More: TypeAlias = "Sequence[str] | None"
 # The first few paths that each pattern matches, by the folder to which the pattern is relative.
 Seen: TypeAlias = "dict[str, dict[bytes, list[bytes]]]"
@@ -43,7 +43,7 @@ _SUFFIX = len(".tfrecord")
 
 
 def note(seen: Seen, path: bytes) -> None:
-    """Keep the path if it is a mark: that of a file that is not an image, or of a folder, with a slash."""
+    """Keep the path if it is a mark: a file that is not an image, or a folder, with a slash."""
     name, index = path[path.rfind(b"/", 0, -1) + 1 :], _index()
     suffix = name[name.rfind(b".") :][:_SUFFIX]
     for pattern, expression in (*index.get(name, ()), *index.get(suffix, ())):
@@ -204,7 +204,7 @@ def _names_images(folder: Folder, keys: Sequence[bytes], base: bytes, paths: Seq
 def _names_images_in_parts(
     folder: Folder, keys: Sequence[bytes], base: bytes, paths: Sequence[bytes]
 ) -> _More:
-    """Accept a table beside folders that differ by numbers, if a column names an image in one of them."""
+    """Accept a table next to folders that differ by numbers, if a column names an image in one of them."""
     tops = folder.folders(base.rstrip(b"/"))
     patterns = {re.sub(rb"\d+(?=\D*$)", b"*", name) for name in tops}
     if len(tops) < 2 or len(patterns) > 1 or patterns == {b"*"}:

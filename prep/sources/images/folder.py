@@ -97,9 +97,9 @@ class ImageFolder:
             ending, too. Other files in the folder are skipped.
         split_list: the list of the files of each split, such as ``{"train": "train.txt"}``: its path relative
             to ``root``, in it one path per line, relative to ``root`` or to the folder of the list, perhaps
-            with a label after a space, tab or comma, which replaces those of folders. A path without a suffix
-            is that of the only file of this name. Files in no list are left out.
-        as_is: take folders as classes and splits even if names show that they are those of a known dataset,
+            with a label after a space, tab or comma, which replaces the label of the folder. A path without
+            a suffix stands for the only file of this name. Files in no list are left out.
+        as_is: take folders as classes and splits even if their names show that they are a known dataset,
             which is an error otherwise, unless ``mask_dir`` or an empty ``split_folders`` is given.
 
     Raises:
@@ -149,7 +149,7 @@ class ImageFolder:
         "path of a mask in its folder, such as '{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png', from "
         "the folders of its image and its name without suffix, of which an ending may be taken off",
         metavar="TEMPLATE",
-        default_text="that of the image, except for the suffix",
+        default_text="the name of the image, except for the suffix",
     )
     split_list: Mapping[str, str] = split_list_option()
     as_is: bool = option(

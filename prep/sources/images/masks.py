@@ -30,7 +30,7 @@ class MaskFolders:
     """Where the images and the masks of a source are; both have the same folders and names inside.
 
     The two folders are relative to the source, which ``images`` may be, or to each split folder if they are
-    ``in_splits``. A ``name`` makes the paths of masks in their folder from those of images.
+    ``in_splits``. A ``name`` makes the paths of masks in their folder from the paths of the images.
     """
 
     images: bytes

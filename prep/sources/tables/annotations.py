@@ -75,7 +75,7 @@ def annotation_table(
 
     Objects without keypoints next to others that have them get zeros, which mean that none is labeled.
     ``others`` are the types of ``AnnotatedImage.others``, ``parts`` the names and contents of the annotation
-    files, and ``formats`` those of ``KEYPOINTS`` and ``POLYGONS``, if the annotations may have them.
+    files, and ``formats`` the formats of ``KEYPOINTS`` and ``POLYGONS``, if the annotations may have them.
     """
     images = sorted(images, key=lambda image: (usual_order(image.split), image.path))
     columns = {"file_name": pa.array([image.path for image in images], pa.large_binary())}

@@ -130,7 +130,7 @@ def other_columns(names: Sequence[str], columns: ColumnRoles) -> list[str]:
 
 
 def single_columns(names: Sequence[str], columns: ColumnRoles) -> set[str]:
-    """Return the columns of which an example has one value: those of images, masks and splits."""
+    """Return the columns of which an example has one value: images, masks and splits."""
     split = "split" if columns.split is None else columns.split
     roles = {*columns.images, *columns.masks, split}
     return {name for name in names if name in roles or _is_by_name(name)}

@@ -30,7 +30,7 @@ from tfshards.schemas import InputError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.json_reader import load_json
 
-# instances_train2017.json, of which a folder has those of the first kind; or train/_annotations.coco.json
+# instances_train2017.json, of which a folder has the first kind; or train/_annotations.coco.json
 _NAME = re.compile(r"(?P<kind>instances|person_keypoints)_(?P<folder>(?P<split>.+?)(20\d\d)?)\.json")
 _ROBOFLOW = "_annotations.coco.json"
 _OTHERS = {

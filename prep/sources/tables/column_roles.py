@@ -53,9 +53,9 @@ class ColumnRoles:
             lists such as ``["cat", "dog"]``, as by default if all texts are such lists. An empty text is no
             class. An empty string states that each text is one class.
         one_hot: patterns of columns that hold one class each, such as ``attr_*``: 0 or 1, false or true, or
-            -1 or 1 for all of them. They become the lists of classes ``label``. The names of the classes are
-            those of the columns, in their order, without the text before the first wildcard unless two would
-            be equal. Columns with another role do not match.
+            -1 or 1 for all of them. They become the lists of classes ``label``. The classes are named like
+            the columns, in their order, without the text before the first wildcard unless two would be
+            equal. Columns with another role do not match.
         missing: what a missing value, or an empty text, of a column is: "-1" in the column of classes for no
             class, "nan", another value of its type, or "reject" for rejecting the row.
         column: role of columns that the other options do not name: "image", "mask", "label", "split", "drop",
@@ -208,9 +208,9 @@ class ColumnRoles:
     def recorded(self, undeclared: Mapping[str, str], separator: str | None) -> dict[str, Json]:
         """Return what manifests record of the roles, except those that the columns of a dataset show.
 
-        ``undeclared`` are boxes by feature; ``separator`` is that of labels, which may have been recognized.
+        ``undeclared`` are boxes by feature; ``separator`` separates labels and may have been recognized.
         """
-        # without columns that are no boxes
+        # without columns that are not boxes
         boxes = {name: text for name, text in self.boxes.items() if text != NONE}
         boxes |= dict.fromkeys(undeclared, UNDECLARED)
         found: dict[str, Json] = {

@@ -22,7 +22,7 @@ class TextForm(NamedTuple):
     """How the values in a text table are written.
 
     Attributes:
-        delimiter: the character between values, of which spaces count once; None for that of the suffix.
+        delimiter: the character between values, of which spaces count once; None to take it from the suffix.
         names: names of the columns of a table without a header; empty if its first row has them.
         skip_rows: number of lines before the header, or before the first row.
     """

@@ -29,7 +29,7 @@ class ImageLists:
     lengths: Mapping[str, IntArray] = field(default_factory=dict)
 
     def dimension(self, feature: str) -> tuple[int | None, ...]:
-        """Return the dimension of a feature before those of an image; none if it is not a list."""
+        """Return the leading dimension of a list of images; none if the feature is not a list."""
         if feature not in self.places:
             return ()
         lengths = {*self.lengths[feature].tolist()}

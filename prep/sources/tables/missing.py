@@ -34,7 +34,7 @@ def with_missing(found: TableFile, roles: ColumnRoles, path: str) -> tuple[Table
         if name not in table.column_names and value == UNDECLARED:
             continue
         if name not in table.column_names and is_label and value == NO_CLASS:
-            # a table of examples without labels, such as those of a test
+            # a table of examples without labels, such as a test set
             table = table.append_column(name, pa.nulls(table.num_rows, pa.int64()))
         check_column(name, table.column_names, path)
         if name in single_columns([name], replace(roles, split="")):

@@ -1,4 +1,4 @@
-"""Paths in a table that differ from those of their files: without a suffix, with backslashes, or patterns."""
+"""Paths in a table that differ from the files: without a suffix, with backslashes, or patterns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tfshards.schemas.errors import counted, listed
 def found_paths(root: bytes, column: str, paths: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[str]]:
     """Return the paths of the files that exist in a local folder for paths of a column, and lines on them.
 
-    A path without the suffix of an image is that of the only image file with this name and a suffix; a path
-    with backslashes, for which there is no file, is that with slashes. A template with ``*`` in its folders
+    A path without the suffix of an image stands for the only image file with this name and a suffix; a path
+    with backslashes, for which there is no file, is read with slashes. A template with ``*`` in its folders
     stands for the only file that it matches.
     """
     is_pattern = is_template(column) and "*" in column

@@ -164,7 +164,7 @@ def placement_of(
         for name, order in undeclared.items()
     ]
     if coordinates and len(images) > 1:
-        warnings.append(f"boxes and keypoints are those of the image {images[0]!r}")
+        warnings.append(f"boxes and keypoints belong to the image {images[0]!r}")
     first = images[0] if images else None
     fixed = next((each.feature.name for each in stored if form == "coco" and each.feature.name == TEXTS), "")
     return Placement(coordinates, undeclared, fixed, first, outside, reference), warnings

@@ -1,4 +1,4 @@
-"""Options of a table: how its rows are read, joined with those of other tables, and grouped."""
+"""Options of a table: how its rows are read, joined with other tables, and grouped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _skip(text: str | int) -> int:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """How the rows of a table are read, joined with those of other tables, and grouped.
+    """How the rows of a table are read, joined with other tables, and grouped.
 
     Attributes:
         delimiter: the character between the values of a text table, whose name may then have any suffix;
@@ -100,7 +100,7 @@ class RowOptions:
     )
     one_row_per: tuple[str, ...] = option(
         (),
-        "make one example of the rows with equal values in this column; those of the other COLUMNs given "
+        "make one example of the rows with equal values in this column; other COLUMNs given "
         "must be equal, and all other columns become lists",
         metavar="COLUMN,...",
         is_repeatable=True,

@@ -137,7 +137,7 @@ def _likely_separator(name: str, cells: Sequence[str]) -> Iterator[str]:
 def _with_one_hot(
     found: TableFile, roles: ColumnRoles, given: Sequence[str]
 ) -> tuple[TableFile, ColumnRoles]:
-    """Return a table with a column ``label`` in place of those of one class each."""
+    """Return a table with a column ``label`` in place of the columns of one class each."""
     table, names = found.table, one_hot_columns(found.table.column_names, roles)
     for pattern in roles.one_hot:
         if not any(fnmatchcase(name, pattern) for name in names):

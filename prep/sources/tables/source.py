@@ -79,7 +79,7 @@ class Table:
             ``metadata.parquet``; or a folder or a pattern of Parquet files, whose names may give the splits.
         images: how images are checked, converted and stored.
         columns: roles of columns whose names do not determine them.
-        rows: how rows are read, joined with those of other tables, and grouped.
+        rows: how rows are read, joined with other tables, and grouped.
         root: folder to which image paths are relative; by default the folder of the table.
         class_names: class names in label order; other labels are an error.
         follow_links: read images outside ``root``.
