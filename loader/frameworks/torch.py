@@ -40,6 +40,8 @@ class _Resumable:
         self._run = run
         # Iterations begun by each of n processes, for each n; shared, since they end with an iteration.
         self._begun = torch.zeros(_slot(0, _MOST_PROCESSES + 1), dtype=torch.int64).share_memory_()
+        # The epoch that was set; -1 before.
+        self._epoch = torch.full((1,), -1, dtype=torch.int64).share_memory_()
         self._place: State | None = None
         self._loaded: State | None = None
         self._is_iterated = False
@@ -58,7 +60,9 @@ class _Resumable:
         return len(self._run)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make ``epoch`` the epoch of the next iteration; without it, each iteration is the next epoch.
+        """Make ``epoch`` the epoch of iterations until the next call, as in ``DistributedSampler``.
+
+        If it is never called, each iteration is the next epoch.
 
         Raises:
             OptionsError: the run has ``start=`` or another number of epochs than 1, so that an iteration is
@@ -67,7 +71,7 @@ class _Resumable:
         check_least("epoch", epoch, 0)
         if not self._run.is_one_pass:
             raise OptionsError("set-epoch-of-run")
-        self._begun.fill_(epoch)
+        self._epoch.fill_(epoch)
 
     def state_dict(self) -> State:
         """Return JSON values: the next batch of this process, and ``"position"``, for ``load(start=)``."""
@@ -108,7 +112,9 @@ class _Resumable:
 
     def _beginning(self) -> State:
         index, processes = _process()
-        iteration = int(self._begun[_slot(index, processes)])
+        iteration = int(self._epoch)
+        if iteration < 0:
+            iteration = int(self._begun[_slot(index, processes)])
         return {"iteration": iteration, "next": self._run.first + index, "processes": processes}
 
 

@@ -72,11 +72,15 @@ def test_each_iteration_is_the_next_epoch_unless_an_epoch_is_set(data, num_worke
     whole = numbers_of(loader.batches(data, epochs=3, **options))
     batches = loaded(dataset, num_workers, persistent_workers=num_workers > 0)
     assert [batch for _ in range(3) for batch in numbers_of(batches)] == whole
-    dataset.set_epoch(1)
-    assert numbers_of(batches) == whole[7:14]
     # others count their own iterations
+    assert numbers_of(loaded(dataset, 3)) == whole[:7]
     assert numbers_of(loaded(dataset, 3)) == whole[7:14]
-    assert numbers_of(loaded(dataset, 3)) == whole[14:]
+    # Lightning makes iterators that it does not use
+    for epoch in (1, 0, 2):
+        dataset.set_epoch(epoch)
+        for _ in range(2):
+            iter(batches)
+            assert numbers_of(batches) == whole[7 * epoch : 7 * epoch + 7]
 
 
 def test_values_are_tensors_and_what_cannot_be_one_a_list(data):
