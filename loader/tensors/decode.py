@@ -106,7 +106,7 @@ def _decoded(
             pixels = tf.reshape(tf.io.decode_raw(encoded, stored), raw_shape)
             if raw_shape[-1] != image.channels:
                 # gray as color; tf.repeat has no uint16
-                pixels = tf.concat([pixels] * image.channels, axis=2)
+                pixels = tf.concat([pixels] * (image.channels or 1), axis=2)
         sides, box = tf.shape(pixels)[:2], None
         if image.crop is not None:
             box = box_of(GRAPH, sides, image, draws)

@@ -1,4 +1,4 @@
-"""``loader.torch.Batches`` in PyTorch Lightning: epochs, validation, and a fit that is stopped and resumed."""
+"""``loader.torch.Batches`` in PyTorch Lightning: epochs, validation, and runs that stop and resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .framework_data import COUNT, run_together, write_data
 pytest.importorskip("torchdata")
 pytest.importorskip("lightning_utilities")
 
-# In processes of their own: lightning imports torch's compiler, whose LLVM ends a process that has TensorFlow's.
+# In another process: lightning imports torch's compiler, whose LLVM aborts where TensorFlow has loaded its own.
 PROGRAM = """
 import json, sys, warnings
 import lightning, torch
