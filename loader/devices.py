@@ -313,9 +313,6 @@ def _with_seeds_of(options: LoadOptions, index: int) -> LoadOptions:
 
 
 def _held_out(options: LoadOptions, part: Part) -> LoadOptions:
-    def without_randomness(image: Image) -> Image:
-        return replace(image, crop="center" if image.crop == "random" else image.crop, flip=None)
-
     return replace(
         options,
         take=part,
@@ -323,7 +320,7 @@ def _held_out(options: LoadOptions, part: Part) -> LoadOptions:
         epochs=1,
         start=None,
         remainder="keep" if options.remainder == "drop" else options.remainder,
-        image=_each(options.image, without_randomness),
+        image=_each(options.image, Image.without_randomness),
     )
 
 

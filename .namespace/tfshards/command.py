@@ -27,7 +27,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         metavar="HEIGHTxWIDTH",
         help="size of decoded images, or none to leave them encoded (default: 224x224, if there are images)",
     )
-    add("--crop", choices=("center", "random"), help="crop images (default: resize the whole image)")
+    add("--crop", choices=("center", "random", "shift"), help="crop images (default: resize the whole image)")
     add(
         "--flip",
         choices=("horizontal", "vertical", "horizontal_and_vertical"),

@@ -87,24 +87,22 @@ def unmoved_arrays(features: Sequence[Feature], images: Mapping[str, Image]) -> 
 def _with_aligned_masks(
     encoded: Mapping[str, Feature], given: Mapping[str, Image], *, is_for_all: bool
 ) -> dict[str, Image]:
-    """Return the options with the size, the crop and the flip of the images in those of the masks.
+    """Return the options in which masks have the size, the crop and the flip of the images.
 
-    Images that differ in these give them to no mask.
+    If images differ in these, masks keep their own.
     """
     cuts = {
-        (value.size, value.crop, value.flip, value.seed)
-        for name, value in given.items()
-        if encoded[name].kind == "image"
+        Image(value.size).aligned_to(value) for name, value in given.items() if encoded[name].kind == "image"
     }
     if len(cuts) != 1:
         return dict(given)
-    size, crop, flip, seed = cuts.pop()
+    cut = cuts.pop()
     chosen = {}
     for name, value in given.items():
         if encoded[name].kind == "mask" and is_for_all:
-            value = Image(size=size, crop=crop, flip=flip, seed=seed)
+            value = cut
         elif encoded[name].kind == "mask" and value.crop is None and value.flip is None:
-            value = replace(value, size=value.size or size, crop=crop, flip=flip, seed=seed)
+            value = replace(value, size=value.size or cut.size).aligned_to(cut)
         chosen[name] = value
     return chosen
 

@@ -11,8 +11,6 @@ from tfshards.loader.options.image import Image
 from tfshards.loader.order.epoch import CROP, FLIP, random_bits
 from tfshards.loader.order.ops import Array, Ops
 
-MIN_AREA, MAX_AREA = 0.08, 1.0
-MIN_ASPECT, MAX_ASPECT = 3 / 4, 4 / 3
 ATTEMPTS = 10
 _BITS = 24
 AXES = ("vertical", "horizontal")
@@ -21,17 +19,25 @@ AXES = ("vertical", "horizontal")
 def draws_of(ops: Ops, images: Iterable[Image], epoch: Array, numbers: Array) -> dict[str, Array]:
     """Return the random draws for the examples ``numbers`` (int64) in an epoch, by name.
 
-    ``box SEED`` has shape ``(numbers, ATTEMPTS, 4)`` float32, as in ``random_box``; ``flip SEED`` has
-    shape ``(numbers, 2)`` bool: vertical and horizontal. Images of equal seeds share their draws.
+    Crops have the name ``crop_name``: shape ``(numbers, ATTEMPTS, 4)`` float32, as in ``random_box``, or
+    ``(numbers, 2)``, as in ``shifted_box``. ``flip SEED`` has shape ``(numbers, 2)`` bool: vertical and
+    horizontal. Images of equal seeds share their draws.
     """
     draws = {}
     for image in images:
         if image.crop == "random":
-            draws[f"box {image.seed}"] = _boxes(ops, image.seed, epoch, numbers)
+            draws[crop_name(image)] = _boxes(ops, image, epoch, numbers)
+        if image.crop == "shift":
+            draws[crop_name(image)] = ops.cast(_uniform(ops, image.seed, epoch, numbers, [2]), "float32")
         if image.flip:
             bits = random_bits(ops, image.seed, FLIP, epoch, numbers[:, None], np.arange(2))
             draws[f"flip {image.seed}"] = bits < 2**62
     return draws
+
+
+def crop_name(image: Image) -> str:
+    """Return the name of the random draws for the crop of an image."""
+    return f"{image.crop} {image.seed} {image.scale} {image.ratio}"
 
 
 def box_of(ops: Ops, sides: Array, image: Image, draws: Mapping[str, Array]) -> Array:
@@ -45,8 +51,10 @@ def box_of(ops: Ops, sides: Array, image: Image, draws: Mapping[str, Array]) -> 
     """
     assert image.size is not None  # Image refuses a crop without a size
     if image.crop == "random":
-        return random_box(ops, sides, image.size, draws[f"box {image.seed}"])
-    return center_box(ops, sides, image.size)
+        return random_box(ops, sides, image.size, draws[crop_name(image)])
+    if image.crop == "shift":
+        return shifted_box(ops, sides, image.size, draws[crop_name(image)])
+    return center_box(ops, sides, image.size, image.crop_fraction)
 
 
 def flips_of(image: Image, draws: Mapping[str, Array]) -> list[Array]:
@@ -55,10 +63,16 @@ def flips_of(image: Image, draws: Mapping[str, Array]) -> list[Array]:
     return [drawn[axis] & (word in (image.flip or "")) for axis, word in enumerate(AXES)]
 
 
-def center_box(ops: Ops, sides: Array, size: tuple[int, int]) -> Array:
-    """Return ``[top, left, height, width]`` int32 of the largest centered box with the ratio of ``size``."""
+def center_box(ops: Ops, sides: Array, size: tuple[int, int], fraction: float = 1.0) -> Array:
+    """Return ``[top, left, height, width]`` int32 of a centered box with the aspect ratio of ``size``.
+
+    Its sides are a fraction of the largest such box.
+    """
     across = sides[::-1] * np.array(size, np.int32) // np.array(size[::-1], np.int32)
     box = ops.minimum(sides, ops.maximum(np.int32(1), across))
+    if fraction < 1:
+        part = ops.rint(ops.cast(box, "float32") * np.float32(fraction))
+        box = ops.maximum(np.int32(1), ops.cast(part, "int32"))
     return ops.concat([(sides - box) // 2, box])
 
 
@@ -77,21 +91,43 @@ def random_box(ops: Ops, sides: Array, size: tuple[int, int], draws: Array) -> A
     fits = ops.all_of((boxes >= 1) & (boxes <= sides))
     first = ops.argmax(fits)
     box = boxes[first]
-    last = sides - box
-    corner = ops.cast(draws[first, 2:] * ops.cast(last + 1, "float32"), "int32")
-    drawn = ops.concat([ops.minimum(corner, last), box])
+    drawn = _placed(ops, sides - box, box, draws[first, 2:])
     return ops.where(fits[first], drawn, center_box(ops, sides, size))
 
 
-def _boxes(ops: Ops, seed: int, epoch: Array, numbers: Array) -> Array:
+def shifted_box(ops: Ops, sides: Array, size: tuple[int, int], draws: Array) -> Array:
+    """Return ``[top, left, height, width]`` int32 of a box of ``size``; the centered one if it does not fit.
+
+    ``draws`` are top and left from 0 to 1, shape ``(2,)`` float32.
+    """
+    box = np.array(size, np.int32)
+    last = sides - box
+    drawn = _placed(ops, last, box, draws)
+    return ops.where(ops.all_of(last >= 0), drawn, center_box(ops, sides, size))
+
+
+def _placed(ops: Ops, last: Array, box: Array, draws: Array) -> Array:
+    """Return a box whose corner is drawn from 0 to ``last``."""
+    corner = ops.cast(draws * ops.cast(last + 1, "float32"), "int32")
+    return ops.concat([ops.minimum(corner, last), box])
+
+
+def _boxes(ops: Ops, image: Image, epoch: Array, numbers: Array) -> Array:
     """Return boxes for ``random_box``: area uniform and aspect ratio log-uniform within their limits."""
-    words = np.arange(4 * ATTEMPTS).reshape(ATTEMPTS, 4)
-    bits = random_bits(ops, seed, CROP, epoch, numbers[:, None, None], words)
-    # In float64, because the last bit of exp() may depend on the library and on the index of a value;
-    # rounding to whole pixels removes that bit.
-    uniform = ops.cast(bits // 2 ** (63 - _BITS), "float64") / 2**_BITS
-    area = MIN_AREA + uniform[..., 0] * (MAX_AREA - MIN_AREA)
-    low, high = math.log(MIN_ASPECT), math.log(MAX_ASPECT)
+    uniform = _uniform(ops, image.seed, epoch, numbers, [ATTEMPTS, 4])
+    area = image.scale[0] + uniform[..., 0] * (image.scale[1] - image.scale[0])
+    low, high = map(math.log, image.ratio)
     aspect = ops.exp(low + uniform[..., 1] * (high - low))
     sides = [ops.sqrt(area / aspect), ops.sqrt(area * aspect)]
     return ops.cast(ops.stack([*sides, uniform[..., 2], uniform[..., 3]], -1), "float32")
+
+
+def _uniform(ops: Ops, seed: int, epoch: Array, numbers: Array, shape: list[int]) -> Array:
+    """Return uniform draws from 0 to 1, without 1, of this shape for each example.
+
+    In float64, because the last bit of exp() may depend on the library and on the index of a value;
+    rounding to whole pixels removes that bit.
+    """
+    words = np.arange(math.prod(shape)).reshape(shape)
+    bits = random_bits(ops, seed, CROP, epoch, numbers[(slice(None), *[None] * len(shape))], words)
+    return ops.cast(bits // 2 ** (63 - _BITS), "float64") / 2**_BITS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
@@ -13,7 +13,7 @@ import numpy as np
 from tfshards.loader.options.validation import check_choice, check_flag, check_seed, check_type, is_integer
 from tfshards.schemas import OptionsError
 
-Crop: TypeAlias = Literal["center", "random"]
+Crop: TypeAlias = Literal["center", "random", "shift"]
 Flip: TypeAlias = Literal["horizontal", "vertical", "horizontal_and_vertical"]
 Method: TypeAlias = Literal["bilinear", "nearest", "area"]
 PerChannel: TypeAlias = "float | tuple[float, ...]"
@@ -43,9 +43,10 @@ class Image:
         size: ``(height, width)`` of the result; None keeps the stored size, which the schema must state,
             because a batch has one shape; with ``map_fn=``, which may resize, it may be unknown.
         crop: None resizes the whole image without keeping its aspect ratio; "center" first crops the largest
-            centered box of the result's aspect ratio; "random" crops a random box of 8 to 100 % of the area
-            with an aspect ratio of 3/4 to 4/3 (Szegedy et al., arXiv:1409.4842). The box is a pure function
-            of the seed, the epoch, the example and the stored size.
+            centered box of the result's aspect ratio; "random" crops a random box whose area and aspect ratio
+            are within ``scale`` and ``ratio`` (Szegedy et al., arXiv:1409.4842); "shift" crops a random box
+            of the result's size, which is not resized, or the centered box of an image that is smaller. The
+            box is a pure function of the seed, the epoch, the example and the stored size.
         channels: 1 (gray), 3 (RGB) or 4 (RGBA, not for JPEG); None for the channels in the schema,
             or 3 if they differ between images.
         dtype: None for the dtype of the feature, "uint8" or "uint16", to which resized values are rounded; or
@@ -65,6 +66,9 @@ class Image:
         dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
             as it stays no smaller than ``size``: faster, but each value is then the mean of the area that it
             covers, by 3 to 6 of 255 another one on average (``benchmarks/decode.py``).
+        scale: smallest and largest area of a random box, relative to the image.
+        ratio: smallest and largest aspect ratio, width by height, of a random box.
+        crop_fraction: sides of a centered box, relative to the largest one, such as 0.875.
     """
 
     size: tuple[int, int] | None = None
@@ -76,6 +80,9 @@ class Image:
     flip: Flip | None = None
     normalize: Normalize | None = None
     dct_scaling: bool = False
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    crop_fraction: float = 1.0
 
     def __post_init__(self) -> None:
         if self.size is not None and not _is_size(self.size):
@@ -83,6 +90,19 @@ class Image:
         check_choice("Image.crop", self.crop, (None, *get_args(Crop)))
         if self.crop and self.size is None:
             raise OptionsError("image-crop-no-size", crop=self.crop)
+        for name, crop in (("scale", "random"), ("ratio", "random"), ("crop_fraction", "center")):
+            given = getattr(self, name)
+            if self.crop != crop and given != getattr(Image, name):
+                raise OptionsError("image-crop-option", name=name, given=given, wanted=crop, crop=self.crop)
+        if not _is_range(self.scale) or self.scale[1] > 1:
+            raise OptionsError("image-scale", scale=self.scale)
+        if not _is_range(self.ratio):
+            raise OptionsError("image-ratio", ratio=self.ratio)
+        if not _is_range((self.crop_fraction, 1)):
+            raise OptionsError("image-crop-fraction", crop_fraction=self.crop_fraction)
+        for name in ("size", "scale", "ratio"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.channels is not None and not (is_integer(self.channels) and self.channels in (1, 3, 4)):
             raise OptionsError("image-channels", channels=self.channels)
         check_choice("Image.dtype", self.dtype, (None, *IMAGE_DTYPES))
@@ -98,7 +118,18 @@ class Image:
     @property
     def is_random(self) -> bool:
         """Whether crop or flip is random."""
-        return self.crop == "random" or self.flip is not None
+        return self.crop in ("random", "shift") or self.flip is not None
+
+    def without_randomness(self) -> Image:
+        """Return the options with a centered box in place of a random one, and without flips."""
+        if self.crop not in ("random", "shift"):
+            return replace(self, flip=None)
+        return replace(self, crop="center", scale=Image.scale, ratio=Image.ratio, flip=None)
+
+    def aligned_to(self, image: Image) -> Image:
+        """Return the options with the crop and the flip of another image of the same example."""
+        names = ("crop", "scale", "ratio", "crop_fraction", "flip", "seed")
+        return replace(self, **{name: getattr(image, name) for name in names})
 
     def mean_and_std(self) -> tuple[PerChannel, PerChannel]:
         """Return the mean and standard deviation that ``normalize`` selects, for values from 0 to 1."""
@@ -142,6 +173,15 @@ def _is_size(size: object) -> bool:
     if not isinstance(size, (tuple, list)) or len(size) != 2:
         return False
     return all(is_integer(side) and side >= 1 for side in size)
+
+
+def _is_range(pair: object) -> bool:
+    """Return whether these are two finite numbers above 0, the smaller one first."""
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        return False
+    if not all(isinstance(each, Real) and not isinstance(each, bool) for each in pair):
+        return False
+    return bool(0 < pair[0] <= pair[1] < math.inf)
 
 
 def _per_channel(given: str, part: object) -> PerChannel:

@@ -119,15 +119,30 @@ def _decoded(
     found = other() if is_other else list(tf.nest.flatten(tf.cond(tf.io.is_jpeg(encoded), jpeg, other)))
     pixels = found[0]
     pixels.set_shape([None, None, image.channels])
-    if image.size is not None:
-        pixels = tf.image.resize(pixels, image.size, image.method or "bilinear")
+
+    def resized() -> tf.Tensor:
+        return _cast(tf.image.resize(pixels, image.size, image.method or "bilinear"), image, stored)
+
+    if image.size is None:
+        pixels = _cast(pixels, image, stored)
+    elif image.crop == "shift":
+        fits = tf.reduce_all(tf.shape(pixels)[:2] == image.size)
+        pixels = tf.cond(fits, lambda: _cast(pixels, image, stored), resized)
+        pixels.set_shape([*image.size, image.channels])
+    else:
+        pixels = resized()
+    # Flipped last, when the pixels use the fewest bytes.
+    return [flipped(pixels, image, draws), *found[1:]]
+
+
+def _cast(pixels: tf.Tensor, image: Image, stored: tf.DType) -> tf.Tensor:
+    """Return pixels as they are delivered, normalized or rounded."""
     if image.normalize is not None:
         pixels = _normalized(pixels, image, stored.max)
     dtype = tf.as_dtype(image.dtype or stored)
     if dtype.is_integer and pixels.dtype.is_floating:
         pixels = tf.round(pixels)
-    # Flipped last, when the pixels use the fewest bytes.
-    return [flipped(tf.cast(pixels, dtype), image, draws), *found[1:]]
+    return tf.cast(pixels, dtype)
 
 
 def _decoded_samples(encoded: tf.Tensor, channels: int | None, stored: tf.DType) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.errors import raises
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.examples.crops import draws_of, random_box
+from tfshards.loader.examples.crops import crop_name, draws_of, random_box
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -45,14 +45,15 @@ def test_half_of_the_images_are_flipped_and_draws_are_independent():
     others += [*drawn(Image(flip="horizontal", seed=1))["flip 1"].numpy().T]
     for other in others:
         assert 0.45 < np.mean(horizontal == other) < 0.55
-    boxes = first["box 0"].numpy().reshape(2000, -1).T
+    boxes = first[crop_name(image)].numpy().reshape(2000, -1).T
     correlations = [np.corrcoef(horizontal, each)[0, 1] for each in boxes]
     assert np.abs(correlations).max() < 0.1
     assert np.array_equal(drawn(Image(flip="vertical"))["flip 0"], first["flip 0"]), "independent of others"
 
 
 def test_the_draws_are_pinned():
-    first = drawn(Image((5, 5), "random", flip="vertical", seed=7), epoch=3, numbers=4)
+    image = Image((5, 5), "random", flip="vertical", seed=7)
+    first = drawn(image, epoch=3, numbers=4)
     assert first["flip 7"].numpy().tolist() == [[False, True], [False, False], [False, False], [False, False]]
     boxes = [
         [0.453737, 0.436305, 0.136580, 0.400223],
@@ -60,7 +61,7 @@ def test_the_draws_are_pinned():
         [0.735431, 0.659631, 0.363907, 0.084344],
         [0.668528, 0.797529, 0.904094, 0.805767],
     ]
-    assert np.allclose(first["box 7"][:, 0], boxes, atol=1e-6)
+    assert np.allclose(first[crop_name(image)][:, 0], boxes, atol=1e-6)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
@@ -92,7 +93,9 @@ def box_in(sides, size, crop, draws):
     if crop is None:
         return [0, 0, *sides]
     if crop == "random":
-        return random_box(GRAPH, tf.constant(sides), size, draws["box 0"]).numpy().tolist()
+        return (
+            random_box(GRAPH, tf.constant(sides), size, draws[crop_name(Image(size, crop))]).numpy().tolist()
+        )
     side = min(sides)
     return [(sides[0] - side) // 2, (sides[1] - side) // 2, side, side]
 

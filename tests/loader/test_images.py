@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfshards import loader
 from tfshards.loader import Image
-from tfshards.loader.examples.crops import center_box, draws_of, random_box
+from tfshards.loader.examples.crops import center_box, crop_name, draws_of, random_box, shifted_box
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, Schema
@@ -104,7 +104,8 @@ def test_a_center_crop_is_the_centered_box_resized(encoded, channels):
 def test_random_boxes_are_within_the_image_and_their_limits_and_differ(height, width):
     sides = tf.constant([height, width])
     draw = tf.function(lambda draws: random_box(GRAPH, sides, (5, 5), draws))
-    boxes = np.array([draw(draws) for draws in drawn(Image((5, 5), "random"))["box 0"]])
+    (drawn_boxes,) = drawn(Image((5, 5), "random")).values()
+    boxes = np.array([draw(draws) for draws in drawn_boxes])
     top, left, box_height, box_width = boxes.T
     assert min(top.min(), left.min()) >= 0
     assert min(box_height.min(), box_width.min()) >= 1
@@ -122,16 +123,44 @@ def test_random_boxes_are_within_the_image_and_their_limits_and_differ(height, w
         assert np.unique(boxes, axis=0).tolist() == [[0, 249, 2, 2]], "the centered box if none fits"
 
 
+def test_random_boxes_have_the_areas_and_aspect_ratios_asked_for():
+    image = Image((5, 5), "random", scale=(0.3, 0.5), ratio=(1, 2))
+    boxes = [
+        random_box(GRAPH, tf.constant([300, 400]), (5, 5), draws) for draws in drawn(image)[crop_name(image)]
+    ]
+    height, width = np.array(boxes).T[2:]
+    area, aspect = height * width / 120_000, width / height
+    assert 0.29 < area.min() < 0.32 < 0.48 < area.max() < 0.51
+    assert 0.99 < aspect.min() < 1.05 < 1.9 < aspect.max() < 2.01
+
+
+def test_a_shifted_box_has_the_size_of_the_result_and_any_position():
+    image = Image((28, 20), "shift")
+    draws = drawn(image)[crop_name(image)]
+    boxes = np.array([shifted_box(GRAPH, tf.constant([31, 23]), (28, 20), each) for each in draws])
+    assert {*map(tuple, boxes.tolist())} == {(top, left, 28, 20) for top in range(4) for left in range(4)}
+    exact = shifted_box(GRAPH, tf.constant([28, 20]), (28, 20), draws[0]).numpy().tolist()
+    assert exact == [0, 0, 28, 20]
+    smaller = shifted_box(GRAPH, tf.constant([27, 40]), (28, 20), draws[0]).numpy().tolist()
+    assert smaller == center_box(GRAPH, tf.constant([27, 40]), (28, 20)).numpy().tolist()
+
+
+def test_a_fraction_of_the_centered_box():
+    sides = tf.constant([40, 60])
+    assert center_box(GRAPH, sides, (8, 8), 0.875).numpy().tolist() == [2, 12, 35, 35]
+    assert center_box(GRAPH, sides, (8, 8), 0.001).numpy().tolist() == [19, 29, 1, 1]
+
+
 @pytest.mark.parametrize("encoded", [JPEG, PNG])
 def test_a_random_crop_depends_on_its_draws_and_not_on_the_format(encoded):
     image = Image((6, 6), "random", 3, "float32")
-    for draws in drawn(image)["box 0"][:3]:
+    for draws in drawn(image)[crop_name(image)][:3]:
         top, left, height, width = random_box(GRAPH, tf.constant([31, 23]), (6, 6), draws).numpy()
         whole = plainly(encoded, 3)[top : top + height, left : left + width]
         wanted = tf.image.resize(whole, (6, 6)).numpy()
-        found = decode_image(encoded, image, {"box 0": draws}).numpy()
+        found = decode_image(encoded, image, {crop_name(image): draws}).numpy()
         assert np.abs(found - wanted).max() <= (4 if encoded == JPEG else 0)
-        assert np.array_equal(decode_image(encoded, image, {"box 0": draws}), found)
+        assert np.array_equal(decode_image(encoded, image, {crop_name(image): draws}), found)
 
 
 # loads

@@ -13,7 +13,7 @@ from .framework_data import COUNT, run_together, write_data
 pytest.importorskip("torchdata")
 pytest.importorskip("lightning_utilities")
 
-# In another process: lightning imports torch's compiler, whose LLVM aborts where TensorFlow has loaded its own.
+# In another process, since lightning imports torch's compiler, whose LLVM aborts next to TensorFlow's.
 PROGRAM = """
 import json, sys, warnings
 import lightning, torch
