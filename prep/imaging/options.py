@@ -133,7 +133,7 @@ class ImageOptions:
         metavar="{8,16}",
         choices=(8, 16),
         parse=_depth,
-        default_text="the folder of the images",
+        default_text="the depth of the images",
     )
     alpha: Alpha | None = option(
         None,
