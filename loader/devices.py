@@ -320,8 +320,15 @@ def _held_out(options: LoadOptions, part: Part) -> LoadOptions:
         epochs=1,
         start=None,
         remainder="keep" if options.remainder == "drop" else options.remainder,
-        image=_each(options.image, Image.without_randomness),
+        image=_each(options.image, _centered),
     )
+
+
+def _centered(image: Image) -> Image:
+    """Return the options with a centered box in place of a random one, and without flips."""
+    if image.crop is None:
+        return replace(image, flip=None)
+    return replace(image, crop="center", scale=Image.scale, ratio=Image.ratio, flip=None)
 
 
 def _each(

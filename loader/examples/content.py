@@ -92,7 +92,7 @@ def _with_aligned_masks(
     If images differ in these, masks keep their own.
     """
     cuts = {
-        Image(value.size).aligned_to(value) for name, value in given.items() if encoded[name].kind == "image"
+        _aligned(Image(value.size), value) for name, value in given.items() if encoded[name].kind == "image"
     }
     if len(cuts) != 1:
         return dict(given)
@@ -102,9 +102,15 @@ def _with_aligned_masks(
         if encoded[name].kind == "mask" and is_for_all:
             value = cut
         elif encoded[name].kind == "mask" and value.crop is None and value.flip is None:
-            value = replace(value, size=value.size or cut.size).aligned_to(cut)
+            value = _aligned(replace(value, size=value.size or cut.size), cut)
         chosen[name] = value
     return chosen
+
+
+def _aligned(image: Image, other: Image) -> Image:
+    """Return the options of an image with the crop and the flip of another one of the same example."""
+    names = ("crop", "scale", "ratio", "crop_fraction", "flip", "seed")
+    return replace(image, **{name: getattr(other, name) for name in names})
 
 
 def _check_fits(feature: Feature, image: Image) -> None:

@@ -129,5 +129,6 @@ def _uniform(ops: Ops, seed: int, epoch: Array, numbers: Array, shape: list[int]
     rounding to whole pixels removes that bit.
     """
     words = np.arange(math.prod(shape)).reshape(shape)
-    bits = random_bits(ops, seed, CROP, epoch, numbers[(slice(None), *[None] * len(shape))], words)
+    each = ops.reshape(numbers, [-1, *[1] * len(shape)])
+    bits = random_bits(ops, seed, CROP, epoch, each, words)
     return ops.cast(bits // 2 ** (63 - _BITS), "float64") / 2**_BITS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
@@ -119,17 +119,6 @@ class Image:
     def is_random(self) -> bool:
         """Whether crop or flip is random."""
         return self.crop in ("random", "shift") or self.flip is not None
-
-    def without_randomness(self) -> Image:
-        """Return the options with a centered box in place of a random one, and without flips."""
-        if self.crop not in ("random", "shift"):
-            return replace(self, flip=None)
-        return replace(self, crop="center", scale=Image.scale, ratio=Image.ratio, flip=None)
-
-    def aligned_to(self, image: Image) -> Image:
-        """Return the options with the crop and the flip of another image of the same example."""
-        names = ("crop", "scale", "ratio", "crop_fraction", "flip", "seed")
-        return replace(self, **{name: getattr(image, name) for name in names})
 
     def mean_and_std(self) -> tuple[PerChannel, PerChannel]:
         """Return the mean and standard deviation that ``normalize`` selects, for values from 0 to 1."""

@@ -28,6 +28,8 @@ CONVERSION = 2
 VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
 
 JPEG_QUALITY = 95
+# The quality of images stored for training, and their short side as a multiple of a crop's side.
+_TRAINING_QUALITY, _MARGIN = 90, 1.15
 # The longest side that libjpeg and libwebp write; libpng reads sides up to MAX_SIDE.
 LONGEST = {"jpeg": 65_500, "webp": 16_383}
 MAX_SIDE = 1_000_000
@@ -97,6 +99,9 @@ class ImageOptions:
         format: the stored format. ``keep`` keeps bytes that need no change, and writes all other images as
             PNG, but a resized JPEG as JPEG.
         jpeg_quality: 1 to 100; if given, ``keep`` writes JPEG instead of PNG.
+        for_training: side in pixels of the random crops of a training run, such as 224, for which images are
+            stored so that decoding costs little: as JPEG of quality 90 (or ``jpeg_quality``), whose short
+            side is 1.15 times as long. It stands for these options, and is None afterwards.
         mask: whether images are class maps: the values are palette indices, there is one channel, resizing
             does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
@@ -171,9 +176,18 @@ class ImageOptions:
     )
     max_frames: int = option(10_000, "reject files with more frames", metavar="N", parse=int)
     max_scans: int = option(100, "reject progressive JPEGs with more scans", metavar="N", parse=int)
+    for_training: int | None = option(
+        None,
+        "store images for random crops of SIZE pixels: JPEG of quality 90, short side 1.15 times SIZE",
+        metavar="SIZE",
+        parse=int,
+        recorded="never",
+    )
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.for_training is not None:
+            self._resolve_for_training(self.for_training)
         for name in ("max_pixels", "max_bytes", "max_frames", "max_scans"):
             limit = getattr(self, name)
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -193,6 +207,18 @@ class ImageOptions:
             raise OptionsError("resize-side", resize=self.resize, format=self.format, longest=longest)
         if resize.height * resize.width > self.max_pixels:
             raise OptionsError("resize-pixels", resize=self.resize, max_pixels=self.max_pixels)
+
+    def _resolve_for_training(self, side: int) -> None:
+        """Set the options that ``for_training`` stands for."""
+        if isinstance(side, bool) or not isinstance(side, int) or side < 1:
+            raise OptionsError("for-training-range", side=side)
+        for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg"))):
+            if getattr(self, name) not in allowed:
+                raise OptionsError("for-training-excludes", name=name, value=getattr(self, name))
+        quality = _TRAINING_QUALITY if self.jpeg_quality is None else self.jpeg_quality
+        chosen = {"resize": f"short={round(_MARGIN * side)}", "format": "jpeg", "jpeg_quality": quality}
+        for name, value in (*chosen.items(), ("for_training", None)):
+            object.__setattr__(self, name, value)
 
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
@@ -255,7 +281,8 @@ class ImageOptions:
         """
         if self.check == "none":
             return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
-        values = {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "mask"}
+        names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
+        values = {name: getattr(self, name) for name in names}
         if self.mask_depth is None:
             del values["mask_depth"]
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}

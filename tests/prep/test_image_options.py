@@ -113,6 +113,17 @@ def test_a_lower_quality_gives_fewer_bytes():
     assert len(low) < len(high) / 2
 
 
+def test_for_training_stands_for_three_options(image_folder, tmp_path):
+    wanted = ImageOptions(resize="short=258", format="jpeg", jpeg_quality=90)
+    assert ImageOptions(for_training=224) == ImageOptions(for_training=224, format="jpeg") == wanted
+    assert ImageOptions(for_training=32, jpeg_quality=80).quality == 80
+    photos, outs = image_folder(FILES), (tmp_path / "1" / "out", tmp_path / "2" / "out")
+    options = (["--for-training", "20"], ["--resize", "short=23", "--format", "jpeg", "--jpeg-quality", "90"])
+    for out, words in zip(outs, options, strict=True):
+        assert cli.main(["build", "images", str(photos), str(out), "--max-rejected=100%", *words]) == 0
+    assert read_manifest(outs[0]) == read_manifest(outs[1])
+
+
 WRONG = [
     ("not-a-choice", {"depth": 12}),
     ("not-a-choice", {"channels": 2}),
@@ -134,6 +145,10 @@ WRONG = [
     ("max-frames-useless", {"max_frames": 5}),
     ("alpha-keep-channels", {"alpha": "keep"}),
     *(("jpeg-has-no-alpha", {"format": "jpeg", "channels": channels}) for channels in (4, "keep")),
+    *(("for-training-range", {"for_training": side}) for side in (0, -224, True, 224.0)),
+    ("for-training-excludes", {"for_training": 224, "resize": "short=256"}),
+    ("for-training-excludes", {"for_training": 224, "format": "png"}),
+    ("jpeg-has-no-alpha", {"for_training": 224, "channels": 4}),
     *(("jpeg-quality-excluded", {"format": name, "jpeg_quality": 90}) for name in ("png", "webp")),
     ("jpeg-quality-excluded", {"channels": 4, "jpeg_quality": 9}),
     ("webp-channels", {"format": "webp", "channels": 1}),
