@@ -89,6 +89,11 @@ def digest(*arrays):
     return found.hexdigest()
 
 
+def rows_of(batch):
+    """Return a digest of each row by its number, and its weight: padding is an example, which may be there."""
+    return {f"{row[0]} {row[3:]}": digest(*row[1:]) for row in zip(*batch, strict=True)}
+
+
 def compare(reader, cases, digests):
     found = []
     for options in pickle.loads(Path(cases).read_bytes()):
@@ -103,7 +108,7 @@ def follow(reader, options, progress, log):
         position = options["start"] = Position.from_json(json.loads(progress.read_text()))
     with open(log, "a", encoding="utf-8") as lines:
         for batch, after in READERS[reader](**options):
-            rows = {str(row[0]): digest(*row[1:]) for row in zip(*batch, strict=True)}
+            rows = rows_of(batch)
             print(json.dumps([position.epoch, position.step, rows]), file=lines, flush=True)
             if options["worker"].index == 0:
                 made = progress.with_suffix(".new")

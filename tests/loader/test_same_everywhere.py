@@ -26,7 +26,7 @@ from tfshards.loader import Image, Mix, Part, Position, Shuffle, Worker, batches
 from tfshards.schemas import Feature, Schema
 
 from .conftest import flip_bit, frames_of, shard_of
-from .readers import READERS, digest, lines_of
+from .readers import READERS, lines_of, rows_of
 
 pytestmark = pytest.mark.nightly
 CASES, RUNS = int(os.environ.get("FRAMEWORK_CASES", "60")), int(os.environ.get("FRAMEWORK_RUNS", "4"))
@@ -144,8 +144,7 @@ def test_a_run_is_killed_and_goes_on_in_other_frameworks(made, tmp_path, run):
     expected = {}
     whole = batches(batch_size=GLOBAL_BATCH, **options)
     for index, batch in enumerate(whole):
-        rows = {str(row[0]): digest(*row[1:]) for row in zip(*batch, strict=True)}
-        expected[divmod(index, whole.steps_per_epoch)] = rows
+        expected[divmod(index, whole.steps_per_epoch)] = rows_of(batch)
     progress, taken = tmp_path / "progress", []
     last, leg = Position(EPOCHS, 0), 0
     while True:
