@@ -90,7 +90,7 @@ def digest(*arrays):
 
 
 def rows_of(batch):
-    """Return a digest of each row by its number, and its weight: padding is an example, which may be there."""
+    """Return a digest of each row by its number and its weight, which padding, a copy of an example, has not."""
     return {f"{row[0]} {row[3:]}": digest(*row[1:]) for row in zip(*batch, strict=True)}
 
 
