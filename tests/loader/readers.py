@@ -90,7 +90,7 @@ def digest(*arrays):
 
 
 def rows_of(batch):
-    """Return a digest of each row by its number and its weight, which padding, a copy of an example, has not."""
+    """Return a digest of each row by its number and its weight; padding repeats an example with weight 0."""
     return {f"{row[0]} {row[3:]}": digest(*row[1:]) for row in zip(*batch, strict=True)}
 
 
