@@ -10,18 +10,17 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageFile
 
-from tfshards.loader.examples.crops import box_of, flips_of
+from tfshards.loader.examples.crops import GRAY_SHIFT, GRAY_WEIGHTS, box_of, flips_of
 from tfshards.loader.options.image import Image as ImageOptions
 from tfshards.loader.order.ops import NUMPY
 from tfshards.loader.stored.columns import dtype_named
+from tfshards.schemas import pixel_files
 
 Pixels = npt.NDArray[Any]
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 # Ratios by which the decoder can shrink a JPEG file in its transform.
 _RATIOS = (8, 4, 2, 1)
-# libpng's weights of red, green and blue for gray, of 1 << 15, as TensorFlow asks for them.
-_GRAY = np.array([9797, 19234, 3737], np.uint32)
 
 
 class Decoded(NamedTuple):
@@ -94,6 +93,9 @@ def _opened(
 ) -> tuple[Pixels, npt.NDArray[np.int32], npt.NDArray[np.int32] | None]:
     """Return the pixels of a file, its sides, and the box that they show if they are of a shrunk image."""
     channels = int(image.channels or 3)
+    if (stored := pixel_files.sides_of(encoded)) is not None:
+        pixels = _pixels_of(encoded, stored, channels)
+        return _in_dtype(pixels, dtype), np.array(stored[:2], np.int32), None
     try:
         with Image.open(io.BytesIO(encoded)) as file:
             sides, box = np.array(file.size[::-1], np.int32), None
@@ -114,7 +116,27 @@ def _opened(
                 pixels = _samples(file, channels)
     except (OSError, SyntaxError) as error:
         raise ValueError(f"an image cannot be decoded: {error}") from None
-    return pixels if dtype == np.uint8 else pixels.astype(np.uint16) * 257, sides, box
+    return _in_dtype(pixels, dtype), sides, box
+
+
+def _in_dtype(pixels: Pixels, dtype: np.dtype[Any]) -> Pixels:
+    """Return pixels of 8 bits in the dtype of the feature."""
+    return pixels if dtype == np.uint8 else pixels.astype(np.uint16) * 257
+
+
+def _pixels_of(encoded: bytes, stored: pixel_files.Sides, channels: int) -> Pixels:
+    """Return the pixels of a file of pixels in these channels, a view where it has them."""
+    flat = np.frombuffer(encoded, np.uint8, offset=pixel_files.HEADER_BYTES)
+    try:
+        pixels: Pixels = flat.reshape(stored)
+    except ValueError:
+        raise ValueError(f"an image cannot be decoded: {len(flat)} bytes of pixels for {stored}") from None
+    if channels == 1:
+        return pixels if stored.channels == 1 else _gray(pixels)
+    color = np.broadcast_to(pixels, (*stored[:2], 3))
+    if channels == 3:
+        return color
+    return np.concatenate([color, np.full((*stored[:2], 1), 0xFF, np.uint8)], axis=2)
 
 
 def _ratio(sides: npt.NDArray[np.int32], image: ImageOptions) -> int:
@@ -137,8 +159,9 @@ def _samples(file: ImageFile.ImageFile, channels: int) -> Pixels:
 
 def _gray(pixels: Pixels) -> Pixels:
     # of 8 bits, libpng does not round
-    weighted = pixels.astype(np.uint32) @ _GRAY + (1 << 14) * (pixels.dtype == np.uint16)
-    return (weighted >> 15).astype(pixels.dtype)[:, :, np.newaxis]
+    half = (1 << GRAY_SHIFT - 1) * (pixels.dtype == np.uint16)
+    weighted = pixels.astype(np.uint32) @ np.array(GRAY_WEIGHTS, np.uint32) + half
+    return (weighted >> GRAY_SHIFT).astype(pixels.dtype)[:, :, np.newaxis]
 
 
 def _layout(file: ImageFile.ImageFile) -> str:

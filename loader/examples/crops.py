@@ -14,6 +14,8 @@ from tfshards.loader.order.ops import Array, Ops
 ATTEMPTS = 10
 _BITS = 24
 AXES = ("vertical", "horizontal")
+# libpng's weights of red, green and blue for gray, as TensorFlow asks for them, of 1 << GRAY_SHIFT.
+GRAY_WEIGHTS, GRAY_SHIFT = (9797, 19234, 3737), 15
 
 
 def draws_of(ops: Ops, images: Iterable[Image], epoch: Array, numbers: Array) -> dict[str, Array]:

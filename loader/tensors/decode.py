@@ -8,9 +8,10 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from tfshards.loader.examples.crops import AXES, box_of
+from tfshards.loader.examples.crops import AXES, GRAY_SHIFT, GRAY_WEIGHTS, box_of
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.options.image import Image
+from tfshards.schemas import pixel_files
 
 
 def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -101,12 +102,26 @@ def _decoded(
 
     def other() -> list[tf.Tensor]:
         if raw_shape is None:
-            pixels = _decoded_samples(encoded, image.channels, stored)
-        else:
-            pixels = tf.reshape(tf.io.decode_raw(encoded, stored), raw_shape)
-            if raw_shape[-1] != image.channels:
-                # gray as color; tf.repeat has no uint16
-                pixels = tf.concat([pixels] * (image.channels or 1), axis=2)
+            start = tf.strings.substr(encoded, 0, pixel_files.HEADER_BYTES)
+            is_pixels = tf.strings.regex_full_match(start, pixel_files.PATTERN)
+            return list(tf.nest.flatten(tf.cond(is_pixels, stored_pixels, compressed)))
+        pixels = tf.reshape(tf.io.decode_raw(encoded, stored), raw_shape)
+        if raw_shape[-1] != image.channels:
+            # gray as color; tf.repeat has no uint16
+            pixels = tf.concat([pixels] * (image.channels or 1), axis=2)
+        return cropped(pixels)
+
+    def compressed() -> list[tf.Tensor]:
+        return cropped(_decoded_samples(encoded, image.channels, stored))
+
+    def stored_pixels() -> list[tf.Tensor]:
+        sides = _sides_of(encoded)
+        box = None if image.crop is None else box_of(GRAPH, sides, image, draws)
+        pixels = _rows_of(encoded, sides, box, image.channels or 3)
+        pixels = pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255)
+        return shown(pixels, sides, box)
+
+    def cropped(pixels: tf.Tensor) -> list[tf.Tensor]:
         sides, box = tf.shape(pixels)[:2], None
         if image.crop is not None:
             box = box_of(GRAPH, sides, image, draws)
@@ -143,6 +158,29 @@ def _cast(pixels: tf.Tensor, image: Image, stored: tf.DType) -> tf.Tensor:
     if dtype.is_integer and pixels.dtype.is_floating:
         pixels = tf.round(pixels)
     return tf.cast(pixels, dtype)
+
+
+def _sides_of(encoded: tf.Tensor) -> tf.Tensor:
+    """Return ``[height, width]`` int32 of a file of pixels, see schemas/pixel_files.py."""
+    starts, digits = [pixel_files.HEIGHT_AT, pixel_files.WIDTH_AT], [pixel_files.DIGITS] * 2
+    return tf.strings.to_number(tf.strings.substr(encoded, starts, digits), tf.int32)
+
+
+def _rows_of(encoded: tf.Tensor, sides: tf.Tensor, box: tf.Tensor | None, channels: int) -> tf.Tensor:
+    """Return the pixels of a file of pixels, or of a box of it, of which only the rows are read."""
+    stored = tf.where(tf.strings.substr(encoded, 1, 1) == b"6", 3, 1)
+    top, left, height, width = (0, 0, sides[0], sides[1]) if box is None else tf.unstack(box)
+    row = sides[1] * stored
+    rows = tf.strings.substr(encoded, pixel_files.HEADER_BYTES + top * row, height * row)
+    pixels = tf.reshape(tf.io.decode_raw(rows, tf.uint8), [height, sides[1], stored])
+    pixels = pixels[:, left : left + width]
+    if channels == 1:
+        # the weights and the rounding of the decoder of PNG
+        weights = tf.constant(GRAY_WEIGHTS, tf.int32)
+        mixed = tf.reduce_sum(tf.cast(pixels, tf.int32) * weights, axis=2, keepdims=True)
+        return tf.where(stored == 1, pixels[:, :, :1], tf.cast(mixed // 2**GRAY_SHIFT, tf.uint8))
+    color = tf.broadcast_to(pixels, [height, width, 3])
+    return color if channels == 3 else tf.concat([color, tf.fill([height, width, 1], np.uint8(255))], 2)
 
 
 def _decoded_samples(encoded: tf.Tensor, channels: int | None, stored: tf.DType) -> tf.Tensor:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, is_tiff
 from tfshards.prep.records.example import Values
-from tfshards.schemas import Problem
+from tfshards.schemas import Problem, pixel_files
 
 
 class WrittenFile(NamedTuple):
@@ -80,4 +80,6 @@ def suffix_of(data: bytes) -> str:
         return found.suffixes[0].decode("ascii").lstrip(".")
     if is_tiff(head):
         return "tif"
+    if stored := pixel_files.sides_of(data):
+        return "pgm" if stored.channels == 1 else "ppm"
     return "bmp" if head.startswith(b"BM") else "bin"

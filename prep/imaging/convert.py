@@ -13,6 +13,7 @@ from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unsca
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, opened
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
+from tfshards.schemas import pixel_files
 from tfshards.schemas.reasons import Reason
 
 _BITS_PER_SAMPLE = 258
@@ -209,6 +210,9 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     elif options.format == "webp":
         check_side(picture.size, "webp")
         picture.save(encoded, "WEBP", lossless=True, exif=exif)
+    elif options.format == "pixels":
+        check_side(picture.size, "pixels")
+        return pixel_files.encode(np.asarray(picture))
     else:
         picture.save(encoded, "PNG", compress_level=PNG_LEVEL, **({"exif": exif} if exif else {}))
     return encoded.getvalue()

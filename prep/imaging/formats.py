@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfshards.prep.imaging import jpeg, png
+from tfshards.schemas import pixel_files
 
 
 @dataclass(frozen=True)
@@ -128,14 +129,14 @@ _GRAY_PNG = 0
 def image_shape(data: bytes) -> HeaderShape | None:
     """Return the shape of the pixels of an encoded image, as the loader decodes it.
 
-    Gray JPEG and PNG files have 1 channel, all others 3.
+    Gray JPEG, PNG and pixel files have 1 channel, all others 3.
 
     Returns:
         None if ``data`` does not begin like a format that the loader decodes.
     """
     found = format_of(data[:HEAD_BYTES])
     if found is None or not found.is_decoded_by_loader:
-        return None
+        return pixel_files.sides_of(data)
     if found.name == "PNG" and data[12:16] == b"IHDR" and len(data) >= 26:
         width, height = struct.unpack_from(">II", data, 16)
         return height, width, 1 if data[25] == _GRAY_PNG else 3

@@ -11,13 +11,14 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, option, recorded_values
+from tfshards.schemas.pixel_files import MOST_SIDE
 from tfshards.schemas.sizes import parse_size
 
 Check: TypeAlias = Literal["decode", "header", "none"]
 Orientation: TypeAlias = Literal["apply", "keep"]
 Alpha: TypeAlias = Literal["white", "drop", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
-Format: TypeAlias = Literal["keep", "jpeg", "png", "webp"]
+Format: TypeAlias = Literal["keep", "jpeg", "png", "webp", "pixels"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 Depth: TypeAlias = Literal[8, 16, "keep"]
 
@@ -30,8 +31,8 @@ VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's side.
 _TRAINING_QUALITY, _MARGIN = 90, 1.15
-# The longest side that libjpeg and libwebp write; libpng reads sides up to MAX_SIDE.
-LONGEST = {"jpeg": 65_500, "webp": 16_383}
+# The longest side that libjpeg, libwebp and our header allow; libpng reads sides up to MAX_SIDE.
+LONGEST = {"jpeg": 65_500, "webp": 16_383, "pixels": MOST_SIDE}
 MAX_SIDE = 1_000_000
 # What applies even if files are stored unchanged.
 _FOR_ANY_CHECK = ("check", "max_bytes")
@@ -97,11 +98,13 @@ class ImageOptions:
         animation: ``reject`` rejects files with several frames, ``first`` stores their first frame.
         resize: ``short=256``, ``long=1024`` or ``HEIGHTxWIDTH``; the filter is Lanczos.
         format: the stored format. ``keep`` keeps bytes that need no change, and writes all other images as
-            PNG, but a resized JPEG as JPEG.
+            PNG, but a resized JPEG as JPEG. ``pixels`` does not compress: the fastest to read, at 3 bytes for
+            each pixel.
         jpeg_quality: 1 to 100; if given, ``keep`` writes JPEG instead of PNG.
         for_training: side in pixels of the random crops of a training run, such as 224, for which images are
             stored so that decoding costs little: as JPEG of quality 90 (or ``jpeg_quality``), whose short
-            side is 1.15 times as long. It stands for these options, and is None afterwards.
+            side is 1.15 times as long; with the format ``pixels`` as such. It stands for these options, and
+            is None afterwards.
         mask: whether images are class maps: the values are palette indices, there is one channel, resizing
             does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
@@ -212,12 +215,13 @@ class ImageOptions:
         """Set the options that ``for_training`` stands for."""
         if isinstance(side, bool) or not isinstance(side, int) or side < 1:
             raise OptionsError("for-training-range", side=side)
-        for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg"))):
+        for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
                 raise OptionsError("for-training-excludes", name=name, value=getattr(self, name))
-        quality = _TRAINING_QUALITY if self.jpeg_quality is None else self.jpeg_quality
-        chosen = {"resize": f"short={round(_MARGIN * side)}", "format": "jpeg", "jpeg_quality": quality}
-        for name, value in (*chosen.items(), ("for_training", None)):
+        chosen: dict[str, object] = {"resize": f"short={round(_MARGIN * side)}", "for_training": None}
+        if self.format != "pixels":
+            chosen |= {"format": "jpeg", "jpeg_quality": self.jpeg_quality or _TRAINING_QUALITY}
+        for name, value in chosen.items():
             object.__setattr__(self, name, value)
 
     def _check_pairs(self) -> None:
@@ -230,9 +234,11 @@ class ImageOptions:
             raise OptionsError("alpha-keep-channels")
         if self.animation == "reject" and "max_frames" in self._changed():
             raise OptionsError("max-frames-useless")
-        if self.format == "jpeg" and has_alpha:
-            raise OptionsError("jpeg-has-no-alpha")
-        if self.jpeg_quality is not None and (self.format in ("png", "webp") or self.channels == 4):
+        if self.format in ("jpeg", "pixels") and has_alpha:
+            raise OptionsError("format-has-no-alpha", format=self.format)
+        if self.format == "pixels" and self.orientation == "keep":
+            raise OptionsError("pixels-orientation")
+        if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError("jpeg-quality-excluded", where=where)
         if self.format == "webp" and self.channels != 3:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # What an audit decodes: only formats whose decoders execute nothing.
-_AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+_AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # To describe an image, none of its pixels are decoded.
 _NO_LIMIT = sys.maxsize
 

@@ -15,9 +15,14 @@ from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.order.ops import NUMPY
 from tfshards.loader.tensors.decode import decode_with_region
 from tfshards.prep.imaging.depth import encode_png
+from tfshards.schemas.pixel_files import encode as encode_pixels
 
 CHANNELS = {"1": 1, "L": 1, "P": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 NUMBER, EPOCH = 12_345, 2
+
+
+def noise(mode):
+    return np.random.default_rng(5).integers(0, 256, (61, 83, CHANNELS[mode]), dtype=np.uint8).squeeze()
 
 
 def encoded(mode, kind, **options):
@@ -42,6 +47,8 @@ FILES = {
     "gray PNG with alpha": (encoded("LA", "PNG"), (1, 3, 4)),
     "PNG": (encoded("RGB", "PNG"), (1, 3, 4)),
     "PNG with alpha": (encoded("RGBA", "PNG"), (1, 3, 4)),
+    "gray pixels": (encode_pixels(noise("L")), (1, 3, 4)),
+    "pixels": (encode_pixels(noise("RGB")), (1, 3, 4)),
     "GIF": (encoded("P", "GIF"), (3,)),
     "BMP": (encoded("RGB", "BMP"), (3,)),
     "WebP": (encoded("RGB", "WEBP"), (3,)),
@@ -121,7 +128,9 @@ def test_a_crop_that_the_decoder_shrinks_has_the_sides_of_the_graph():
     assert np.array_equal(found.region, region)
 
 
-@pytest.mark.parametrize("data", [b"", b"no image", FILES["JPEG"][0][:300], FILES["PNG"][0][:300]])
+@pytest.mark.parametrize(
+    "data", [b"", b"no image", *(FILES[name][0][:300] for name in ("JPEG", "PNG", "pixels"))]
+)
 def test_what_cannot_be_decoded_is_an_error(data):
     with pytest.raises(ValueError, match=r"^an image cannot be decoded: "):
         decode_image(data, Image((4, 4), channels=3, dtype="uint8"), {})

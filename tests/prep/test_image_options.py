@@ -63,6 +63,8 @@ OPTIONS = [
     ({"format": "jpeg"}, "plain.png", ("JPEG", "RGB", WIDE)),
     ({"format": "png"}, "progressive.jpg", ("PNG", "RGB", WIDE)),
     ({"format": "webp"}, "plain.png", ("WEBP", "RGB", WIDE)),
+    ({"format": "pixels"}, "progressive.jpg", ("PPM", "RGB", WIDE)),
+    ({"format": "pixels", "channels": 1}, "plain.png", ("PPM", "L", WIDE)),
     ({"jpeg_quality": 80}, "bitmap.bmp", ("JPEG", "RGB", WIDE)),
     ({"max_pixels": 2399}, "plain.png", "too large"),
     ({"max_pixels": 2400}, "plain.png", ("PNG", "RGB", WIDE)),
@@ -117,6 +119,8 @@ def test_for_training_stands_for_three_options(image_folder, tmp_path):
     wanted = ImageOptions(resize="short=258", format="jpeg", jpeg_quality=90)
     assert ImageOptions(for_training=224) == ImageOptions(for_training=224, format="jpeg") == wanted
     assert ImageOptions(for_training=32, jpeg_quality=80).quality == 80
+    as_pixels = ImageOptions(for_training=224, format="pixels")
+    assert as_pixels == ImageOptions(resize="short=258", format="pixels")
     photos, outs = image_folder(FILES), (tmp_path / "1" / "out", tmp_path / "2" / "out")
     options = (["--for-training", "20"], ["--resize", "short=23", "--format", "jpeg", "--jpeg-quality", "90"])
     for out, words in zip(outs, options, strict=True):
@@ -144,11 +148,17 @@ WRONG = [
     ("limit-range", {"max_pixels": True}),
     ("max-frames-useless", {"max_frames": 5}),
     ("alpha-keep-channels", {"alpha": "keep"}),
-    *(("jpeg-has-no-alpha", {"format": "jpeg", "channels": channels}) for channels in (4, "keep")),
+    *(("format-has-no-alpha", {"format": "jpeg", "channels": channels}) for channels in (4, "keep")),
     *(("for-training-range", {"for_training": side}) for side in (0, -224, True, 224.0)),
     ("for-training-excludes", {"for_training": 224, "resize": "short=256"}),
     ("for-training-excludes", {"for_training": 224, "format": "png"}),
-    ("jpeg-has-no-alpha", {"for_training": 224, "channels": 4}),
+    ("format-has-no-alpha", {"for_training": 224, "channels": 4}),
+    ("format-has-no-alpha", {"format": "pixels", "alpha": "keep", "channels": 4}),
+    ("pixels-orientation", {"format": "pixels", "orientation": "keep"}),
+    ("jpeg-quality-excluded", {"format": "pixels", "jpeg_quality": 90}),
+    ("jpeg-quality-excluded", {"for_training": 9, "format": "pixels", "jpeg_quality": 90}),
+    ("depth-format", {"depth": 16, "format": "pixels"}),
+    ("resize-side", {"resize": "1x100000", "format": "pixels"}),
     *(("jpeg-quality-excluded", {"format": name, "jpeg_quality": 90}) for name in ("png", "webp")),
     ("jpeg-quality-excluded", {"channels": 4, "jpeg_quality": 9}),
     ("webp-channels", {"format": "webp", "channels": 1}),
