@@ -116,7 +116,10 @@ def test_every_option_is_recorded_with_its_value():
         "max_scans": 100,
         "quality": 95,
     }
-    assert set(recorded) | {"mask", "mask_depth"} == {*ImageOptions.__dataclass_fields__, "quality"}
+    assert set(recorded) | {"mask", "mask_depth", "for_training"} == {
+        *ImageOptions.__dataclass_fields__,
+        "quality",
+    }
     assert ImageOptions(check="none").to_json() == {"check": "none", "max_bytes": 1 << 30}
     assert ImageOptions(channels=4, jpeg_quality=None).to_json()["alpha"] == "keep"
     assert ImageOptions(jpeg_quality=60).to_json()["quality"] == 60
