@@ -24,11 +24,13 @@ from tfshards.loader.order.ops import Ints
 from tfshards.loader.order.plan import facts_of, make_plan, no_steps
 from tfshards.loader.order.source import open_source, without_class
 from tfshards.loader.order.steps import PADDING, Steps
+from tfshards.loader.resources.cache import copied_shards
 from tfshards.loader.stored.columns import Columns as Parser
 from tfshards.loader.stored.columns import read_values
 from tfshards.loader.stored.frames import Frames
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.storage import AnyPath
 
 # Batches that are read while one is used.
 _AHEAD = 2
@@ -55,7 +57,7 @@ def batches(options: LoadOptions) -> Batches:
 
     Raises:
         OptionsError: an option is not allowed, or contradicts the others or the dataset; or one that only
-            ``load`` has: ``cache`` and ``memory_budget``.
+            ``load`` has: ``memory_budget``, and a limit of ``cache``.
         InputError: there is no dataset in ``path``, or no such split in it, or its shards are compressed.
         FormatError: the manifest or an index breaks the format, or a shard differs from the manifest.
     """
@@ -66,9 +68,10 @@ class Batches:
     """The batches of a run: iterated in order, or each by its epoch and step. See ``batches``."""
 
     def __init__(self, options: LoadOptions) -> None:
-        for name in ("cache", "memory_budget"):
-            if getattr(options, name) is not None:
-                raise OptionsError("batches-without", name=name)
+        if options.memory_budget is not None:
+            raise OptionsError("batches-without", name="memory_budget")
+        if options.cache_bytes is not None:
+            raise OptionsError("cache-has-bound", cache=options.cache, folder=options.cache_folder)
         self._options = options
         source = open_source(options)
         if source.manifest.compression != "none":
@@ -101,8 +104,11 @@ class Batches:
         for start, end in zip(shards.bad_starts, shards.bad_ends, strict=True):
             is_bad[start:end] = True
         first, record = shards.first_good
+        source, copies, folder = self._source, list[AnyPath](), self._options.cache_folder
+        if folder is not None:
+            copies = copied_shards(source, folder, strict=self._options.on_damage == "raise")
         # headers and checksums are compared in any case: their cost is small
-        frames = Frames(self._source.root, self._source.split.shards, is_checked=True, indexes=indexes)
+        frames = Frames(source.root, source.split.shards, is_checked=True, indexes=indexes, copies=copies)
         return _Storage(frames, is_bad, int(shards.bases[first]) + record)
 
     @property

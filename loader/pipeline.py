@@ -19,7 +19,7 @@ from tfshards.loader.order.plan import make_plan, no_steps
 from tfshards.loader.order.source import open_source, without_class
 from tfshards.loader.records.record_reader import RecordReader, on_graph
 from tfshards.loader.resources.budget import ahead_within, forecast
-from tfshards.loader.resources.cache import cached_shards
+from tfshards.loader.resources.cache import copied_shards
 from tfshards.loader.tensors.batches import Ahead, make_batches, needs_numbers
 from tfshards.loader.tensors.specs import example_spec, traced
 from tfshards.loader.training.strategies import warn_of_other_workers, warn_of_uneven_replicas
@@ -96,7 +96,8 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
         ahead = ahead_within(forecast(source, reader, content, spec), options.budget_bytes, ahead)
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
-        reader = replace(reader, shards=cached_shards(shards, source, options.cache_folder, strict=strict))
+        paths = copied_shards(source, options.cache_folder, strict=strict)
+        reader = replace(reader, shards=replace(shards, paths=tuple(map(str, paths))))
     reader = replace(reader, numbered=fetches or is_numbered(content, assignment))
     batches = make_batches(reader, content, ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps

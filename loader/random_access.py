@@ -10,9 +10,11 @@ from typing import Any, Literal, TypeAlias, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.loader.options.load_options import cache_of
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.order.source import OpenSplit, split_name
+from tfshards.loader.resources.cache import copied_shards
 from tfshards.loader.stored.columns import Columns, all_values, read_values
 from tfshards.loader.stored.frames import Frames
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
@@ -45,6 +47,8 @@ class Records:
         split: its name; may be left out if there is only one.
         select: names of features; by default all.
         check: "crc" compares the checksums of each record that is read, "none" does not.
+        cache: "disk:PATH", a folder to which the shards are copied at first, as by ``load``; None reads them
+            where they are.
 
     Raises:
         OptionsError: an argument is not allowed, or a feature needs a package that is not installed.
@@ -60,10 +64,14 @@ class Records:
         *,
         select: Sequence[str] | None = None,
         check: Check = "crc",
+        cache: str | None = None,
     ) -> None:
         check_path("path", path)
+        folder, bound = cache_of(cache)
+        if bound is not None:
+            raise OptionsError("cache-has-bound", cache=cache, folder=folder)
         check_choice("check", check, ("crc", "none"))
-        self._arguments = (os.fspath(path), split, select, check)
+        self._arguments = (os.fspath(path), split, select, check, cache)
         manifest, root = read_manifest(path), any_path(path)
         source = OpenSplit(root, manifest, split_name(manifest, split, root))
         self.schema: Schema = manifest.schema
@@ -73,7 +81,8 @@ class Records:
         if manifest.compression != "none":
             raise InputError("records-compressed", root=source.root)
         self._root = source.root
-        self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc")
+        copies = [] if folder is None else copied_shards(source, folder)
+        self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc", copies=copies)
         self._by_hash: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
@@ -145,15 +154,15 @@ class Records:
         return _reopened, (*self._arguments, self.build_id)
 
     def __repr__(self) -> str:
-        path, _, select, _ = self._arguments
+        path, _, select, *_ = self._arguments
         chosen = "" if select is None else f", select={list(select)!r}"
         return f"Records({path!r}, {self.split!r}{chosen}): {len(self):,} examples of build {self.build_id}"
 
 
 def _reopened(
-    path: str, split: str | None, select: Sequence[str] | None, check: Check, build_id: str
+    path: str, split: str | None, select: Sequence[str] | None, check: Check, cache: str | None, build_id: str
 ) -> Records:
-    records = Records(path, split, select=select, check=check)
+    records = Records(path, split, select=select, check=check, cache=cache)
     if records.build_id != build_id:
         raise InputError("records-other-build", root=any_path(path), found=records.build_id, wanted=build_id)
     return records

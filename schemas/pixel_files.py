@@ -36,7 +36,7 @@ def encode(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def sides_of(data: bytes) -> Sides | None:
-    """Return the sides in the header of such a file; None for others."""
+    """Return the sides in the header of a file of pixels; None for other files."""
     if not _HEADER.match(data):
         return None
     width, height = (int(data[start : start + DIGITS]) for start in (WIDTH_AT, HEIGHT_AT))

@@ -103,8 +103,20 @@ def _with_aligned_masks(
             value = cut
         elif encoded[name].kind == "mask" and value.crop is None and value.flip is None:
             value = _aligned(replace(value, size=value.size or cut.size), cut)
+            _check_same_box(name, value, cut)
         chosen[name] = value
     return chosen
+
+
+def _check_same_box(name: str, mask: Image, image: Image) -> None:
+    """Raise OptionsError if the crop of an image is another one in a mask of this size."""
+    if mask.crop is None or mask.size == image.size:
+        return
+    # Image refuses a crop without a size
+    assert mask.size is not None
+    assert image.size is not None
+    if mask.crop == "shift" or mask.size[0] * image.size[1] != mask.size[1] * image.size[0]:
+        raise OptionsError("mask-size-crop", name=name, size=mask.size, crop=mask.crop, wanted=image.size)
 
 
 def _aligned(image: Image, other: Image) -> Image:

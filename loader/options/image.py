@@ -37,7 +37,8 @@ class Image:
     A mask is a feature of kind ``mask``, whose pixel values are numbers of classes or objects. It is resized
     with "nearest", its values are delivered as they are stored, in one channel, and it follows the image of
     its example: given one ``Image`` for all, masks get its size, its crop and its flip. In a dict of them, a
-    mask without a crop and a flip gets those of the images, and their size unless it has its own.
+    mask without a crop and a flip gets those of the images, and their size unless it has its own, which must
+    have the same aspect ratio, and with crop="shift" be equal.
 
     Attributes:
         size: ``(height, width)`` of the result; None keeps the stored size, which the schema must state,
@@ -52,8 +53,8 @@ class Image:
         dtype: None for the dtype of the feature, "uint8" or "uint16", to which resized values are rounded; or
             "float32", "float16" or "bfloat16", with values from 0 to 255, or to 65,535 if the feature is
             uint16, unless ``normalize`` changes them. For masks "uint8", "uint16", "int32" or "int64".
-        seed: seed of the random boxes and flips; images of equal seeds, sizes and flips in one example are
-            cropped and flipped alike.
+        seed: seed of the random boxes and flips; images of one example are cropped and flipped alike if
+            their seeds, sizes, crops (with ``scale`` and ``ratio``) and flips are equal.
         method: method of ``tf.image.resize``: "bilinear" (default); "nearest", which mixes no values and is
             the only one for masks; or "area", the mean of the area that a pixel covers.
         flip: flips a random half of the images: left and right with "horizontal", top and bottom with

@@ -163,7 +163,7 @@ class LoadOptions(ReadOptions):
         check_names("class_names", self.class_names)
         check_choice("check", self.check, get_args(Check))
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
-        _check_cache(self.cache)
+        cache_of(self.cache)
         _budget_bytes(self.memory_budget)
         self._check_together()
 
@@ -230,12 +230,12 @@ class LoadOptions(ReadOptions):
     @property
     def cache_folder(self) -> Path | None:
         """The folder of the copies; None without a cache."""
-        return None if self.cache is None else Path(_cache_parts(self.cache)[0]).expanduser().absolute()
+        return cache_of(self.cache)[0]
 
     @property
     def cache_bytes(self) -> int | None:
         """The bytes that the cache may have; None for no limit, or without a cache."""
-        return None if self.cache is None else _cache_parts(self.cache)[1]
+        return cache_of(self.cache)[1]
 
     @property
     def budget_bytes(self) -> int | None:
@@ -316,21 +316,20 @@ def _check_sample_weights(sample_weights: object) -> None:
     check_ratios("sample_weights", sample_weights, may_be_zero=True)
 
 
-def _check_cache(cache: object) -> None:
+def cache_of(cache: object) -> tuple[Path | None, int | None]:
+    """Return the folder of a cache, None without one, and the bytes that it may have, None for no limit."""
     if cache is None:
-        return
-    if not isinstance(cache, str) or not cache.startswith(_DISK) or not _cache_parts(cache)[0]:
+        return None, None
+    if not isinstance(cache, str) or not cache.startswith(_DISK):
         raise OptionsError("cache-form", cache=cache)
-    local_path(_cache_parts(cache)[0])
-
-
-def _cache_parts(cache: str) -> tuple[str, int | None]:
-    """Return the path of a cache, and its size or None."""
     path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
+    if not path:
+        raise OptionsError("cache-form", cache=cache)
+    folder = local_path(path).expanduser().absolute()
     if not comma:
-        return path, None
+        return folder, None
     try:
-        return path, parse_size(given, "cache")
+        return folder, parse_size(given, "cache")
     except OptionsError:
         raise OptionsError("cache-size-form", cache=cache, given=given) from None
 

@@ -14,11 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from tfshards.loader.order.source import OpenSplit
-from tfshards.loader.records.shards import Shards
 from tfshards.loader.stored.frames import remedy
 from tfshards.schemas import FormatError, InputError, Problem, Shard
 from tfshards.schemas.files import write_blocks_atomically
@@ -41,16 +39,18 @@ _verified: dict[str, tuple[int, ...]] = {}
 _lock = threading.Lock()
 
 
-def cached_shards(shards: Shards, source: OpenSplit, folder: Path, *, strict: bool) -> Shards:
-    """Return ``shards`` with the paths of their copies, after making those that are missing."""
+def copied_shards(source: OpenSplit, folder: Path, *, strict: bool = True) -> list[AnyPath]:
+    """Return the paths from which shards are read: of their copies, after making those that are missing.
+
+    Unless ``strict``, a shard that differs from the manifest is read where it is.
+    """
     folder = cache_base(folder) / split_folder(source)
     try:
         # One at a time: a second load of the same split waits for the copies and then uses them.
         with _lock, _locked(folder):
-            paths = _fill(folder, source, strict=strict)
+            return _fill(folder, source, strict=strict)
     except OSError as error:
         raise InputError("cache-unusable", where=folder, why=error.strerror or error) from error
-    return replace(shards, paths=tuple(map(str, paths)))
 
 
 def cache_base(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from tfshards.schemas import FormatError, Problem, Shard
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import MASK_DELTA
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.untrusted import open_regular, read_range
 
@@ -78,10 +78,21 @@ class Frames:
         *,
         is_checked: bool,
         indexes: Sequence[RecordIndex] = (),
+        copies: Sequence[AnyPath] = (),
     ) -> None:
-        """Prepare to read; ``is_checked`` compares checksums, ``indexes`` are those of shards if known."""
+        """Prepare to read.
+
+        Args:
+            root: the dataset.
+            shards: the shards of the split.
+            is_checked: whether checksums are compared.
+            indexes: the indexes of the shards, if they are known.
+            copies: the files that are read instead of the shards, if there are any.
+        """
         sizes = np.array([shard.num_examples for shard in shards], np.int64)
         self._root, self._shards, self._is_checked = root, shards, is_checked
+        self._paths = copies or [root / shard.path for shard in shards]
+        self._is_mapped = all(isinstance(path, Path) for path in self._paths)
         self._ends: IntArray = np.cumsum(sizes)
         # memory that is not used before an index is read
         self._offsets = np.empty(int(sizes.sum()), np.int64)
@@ -104,7 +115,7 @@ class Frames:
         shards = np.searchsorted(self._ends, numbers, side="right")
         self._know(shards)
         offsets, lengths = self._offsets[numbers], self._lengths[numbers]
-        if isinstance(self._root, RemotePath):
+        if not self._is_mapped:
             fetched = self._fetched(shards.tolist(), offsets.tolist(), lengths.tolist())
             return [self._sound(numbers, _alone(np.arange(len(numbers)), fetched))]
         maps = self._mapped(np.unique(shards).tolist())
@@ -157,7 +168,7 @@ class Frames:
         with self._lock:
             for shard in shards:
                 if shard not in self._maps:
-                    self._maps[shard] = self._map(self._shards[shard])
+                    self._maps[shard] = self._map(shard)
                 self._maps.move_to_end(shard)
                 found[shard] = self._maps[shard]
             while len(self._maps) > _MOST_MAPPED:
@@ -165,19 +176,21 @@ class Frames:
                 self._maps.popitem(last=False)
         return found
 
-    def _map(self, shard: Shard) -> mmap.mmap:
+    def _map(self, shard: int) -> mmap.mmap:
+        expected = self._shards[shard].num_bytes
         try:
-            with open_regular(self._root / shard.path, buffering=0) as file:
+            with open_regular(self._paths[shard], buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
-                if size == shard.num_bytes:
+                if size == expected:
                     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            fault = f"has {size} bytes instead of the {shard.num_bytes} in the manifest"
+            fault = f"has {size} bytes instead of the {expected} in the manifest"
         except OSError as error:
             fault = f"cannot be read: {error.strerror}"
         raise self._fault(shard, fault)
 
-    def _fault(self, shard: Shard, fault: str) -> FormatError:
-        return FormatError(f"{self._root}: a shard ({remedy(self._root)})", [Problem(shard.path, fault)])
+    def _fault(self, shard: int, fault: str) -> FormatError:
+        problem = Problem(self._shards[shard].path, fault)
+        return FormatError(f"{self._root}: a shard ({remedy(self._root)})", [problem])
 
     def _fetched(
         self, shards: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]
@@ -187,10 +200,10 @@ class Frames:
         requests = [*_requests(order, shards, offsets, lengths)]
 
         def fetch(rows: Sequence[int]) -> bytes:
-            start, shard = offsets[rows[0]], self._shards[shards[rows[0]]]
+            start, shard = offsets[rows[0]], shards[rows[0]]
             end = max(offsets[row] + lengths[row] for row in rows)
             try:
-                return read_range(self._root / shard.path, start, end)
+                return read_range(self._paths[shard], start, end)
             except OSError as error:
                 raise self._fault(shard, f"cannot be read: {error.strerror or error}") from None
 

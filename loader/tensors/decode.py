@@ -96,9 +96,7 @@ def _decoded(
                 pixels = _decode_scaled(encoded, image, sides, box)
             else:
                 pixels = tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
-        # a JPEG file has 8 bits per sample
-        pixels = pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255)
-        return shown(pixels, sides, box)
+        return shown(_deepened(pixels, stored), sides, box)
 
     def other() -> list[tf.Tensor]:
         if raw_shape is None:
@@ -117,9 +115,7 @@ def _decoded(
     def stored_pixels() -> list[tf.Tensor]:
         sides = _sides_of(encoded)
         box = None if image.crop is None else box_of(GRAPH, sides, image, draws)
-        pixels = _rows_of(encoded, sides, box, image.channels or 3)
-        pixels = pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255)
-        return shown(pixels, sides, box)
+        return shown(_deepened(_rows_of(encoded, sides, box, image.channels or 3), stored), sides, box)
 
     def cropped(pixels: tf.Tensor) -> list[tf.Tensor]:
         sides, box = tf.shape(pixels)[:2], None
@@ -160,6 +156,11 @@ def _cast(pixels: tf.Tensor, image: Image, stored: tf.DType) -> tf.Tensor:
     return tf.cast(pixels, dtype)
 
 
+def _deepened(pixels: tf.Tensor, stored: tf.DType) -> tf.Tensor:
+    """Return pixels of 8 bits per sample in the dtype of the feature, white as its white."""
+    return pixels if stored == tf.uint8 else tf.cast(pixels, stored) * (stored.max // 255)
+
+
 def _sides_of(encoded: tf.Tensor) -> tf.Tensor:
     """Return ``[height, width]`` int32 of a file of pixels, see schemas/pixel_files.py."""
     starts, digits = [pixel_files.HEIGHT_AT, pixel_files.WIDTH_AT], [pixel_files.DIGITS] * 2
@@ -194,7 +195,7 @@ def _decoded_samples(encoded: tf.Tensor, channels: int | None, stored: tf.DType)
     return tf.cond(
         tf.strings.substr(encoded, 0, 4) == b"\x89PNG",
         lambda: decoded(stored),
-        lambda: tf.cast(decoded(tf.uint8), stored) * (stored.max // 255),
+        lambda: _deepened(decoded(tf.uint8), stored),
     )
 
 

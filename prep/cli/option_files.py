@@ -23,8 +23,13 @@ _MOST_DOTS = 1000
 _SHOWN = 100
 # Flags that name the source of options, or that are not options.
 _NO_KEYS = ("help", "config", "recorded")
-# Options that say the same thing, in addition to those which the parser excludes.
-_RIVALS = ({"shards", "shard-size"},)
+# The options that an option replaces, in addition to those which the parser excludes.
+_REPLACES = {
+    "shards": {"shard-size"},
+    "shard-size": {"shards"},
+    "for-training": {"resize", "jpeg-quality"},
+    "resize": {"for-training"},
+}
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -264,10 +269,11 @@ def _given(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[d
 
 
 def _replaced(given: Mapping[str, object], parser: argparse.ArgumentParser) -> set[str]:
-    """Return the keys of options that are given, and of those that exclude them."""
+    """Return the keys of options that are given, and of those that they exclude or replace."""
     by_dest = {action.dest: key for key, action in keys_of(parser).items()}
     groups = [
         {by_dest[action.dest] for action in group._group_actions}
         for group in parser._mutually_exclusive_groups
     ]
-    return {*given}.union(*(group for group in [*groups, *_RIVALS] if group & {*given}))
+    excluded = [group for group in groups if group & {*given}]
+    return {*given}.union(*excluded, *(_REPLACES.get(key, ()) for key in given))

@@ -113,11 +113,15 @@ def is_tiff(head: bytes) -> bool:
 
 
 def is_encoded(value: object) -> bool:
-    """Return whether a value is bytes that begin like an image file; a BMP also states its length."""
+    """Return whether a value is bytes that begin like an image file.
+
+    A BMP also states its length, and of PNM there must be the header that ``pixel_files`` writes.
+    """
     if not isinstance(value, bytes):
         return False
     is_bmp = value[:2] == b"BM" and int.from_bytes(value[2:6], "little") == len(value)
-    return is_bmp or is_tiff(value) or format_of(value[:HEAD_BYTES]) is not None
+    is_pixels = pixel_files.sides_of(value) is not None
+    return is_bmp or is_pixels or is_tiff(value) or format_of(value[:HEAD_BYTES]) is not None
 
 
 # Height, width and channels; None where the header does not state it.

@@ -29,7 +29,7 @@ CONVERSION = 2
 VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
 
 JPEG_QUALITY = 95
-# The quality of images stored for training, and their short side as a multiple of a crop's side.
+# The quality of images stored for training, and their short side as a multiple of a crop's longest side.
 _TRAINING_QUALITY, _MARGIN = 90, 1.15
 # The longest side that libjpeg, libwebp and our header allow; libpng reads sides up to MAX_SIDE.
 LONGEST = {"jpeg": 65_500, "webp": 16_383, "pixels": MOST_SIDE}
@@ -213,14 +213,15 @@ class ImageOptions:
 
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
-        if isinstance(side, bool) or not isinstance(side, int) or side < 1:
-            raise OptionsError("for-training-range", side=side)
+        if isinstance(side, bool) or not isinstance(side, int) or not 1 <= side <= LONGEST["jpeg"]:
+            raise OptionsError("for-training-range", side=side, longest=LONGEST["jpeg"])
         for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
                 raise OptionsError("for-training-excludes", name=name, value=getattr(self, name))
         chosen: dict[str, object] = {"resize": f"short={round(_MARGIN * side)}", "for_training": None}
         if self.format != "pixels":
-            chosen |= {"format": "jpeg", "jpeg_quality": self.jpeg_quality or _TRAINING_QUALITY}
+            quality = _TRAINING_QUALITY if self.jpeg_quality is None else self.jpeg_quality
+            chosen |= {"format": "jpeg", "jpeg_quality": quality}
         for name, value in chosen.items():
             object.__setattr__(self, name, value)
 

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -266,6 +267,12 @@ def test_damage_is_an_error_or_skipped(scenes, write_dataset, tmp_path):
         list(batches(path, **options))
     with pytest.warns(UserWarning, match="2 of the 20 records"):
         assert check_same(path, on_damage="skip", **options)
+    # what differs from the manifest is not copied, but read where it is
+    options["cache"] = f"disk:{tmp_path / 'near'}"
+    with pytest.raises(FormatError, match="its digest differs from the manifest"):
+        batches(path, **options)
+    with pytest.warns(UserWarning, match="2 of the 20 records"):
+        assert check_same(path, on_damage="skip", **options)
 
 
 def test_mixed_datasets_are_read(scenes, write_dataset, tmp_path):
@@ -274,10 +281,21 @@ def test_mixed_datasets_are_read(scenes, write_dataset, tmp_path):
     assert check_same(mix, batch_size=8, shuffle=Shuffle(), select=("key",), epochs=2)
 
 
-@pytest.mark.parametrize(("name", "value"), [("cache", "disk:/dev/shm/x"), ("memory_budget", "1GiB")])
-def test_options_that_only_load_has_are_refused(scenes, name, value):
-    with raises(OptionsError, "batches-without", name=name):
-        batches(scenes, batch_size=4, **{name: value})
+def test_options_that_only_load_has_are_refused(scenes):
+    with raises(OptionsError, "batches-without", name="memory_budget"):
+        batches(scenes, batch_size=4, memory_budget="1GiB")
+    with raises(OptionsError, "cache-has-bound", cache="disk:/near, 1GiB"):
+        batches(scenes, batch_size=4, cache="disk:/near, 1GiB")
+
+
+def test_a_cache_is_read_instead_of_the_shards(scenes, tmp_path):
+    far, cache = shutil.copytree(scenes, tmp_path / "far"), f"disk:{tmp_path / 'near'}"
+    options = {"batch_size": 4, "shuffle": Shuffle(), "select": ("key", "label"), "cache": cache}
+    assert check_same(far, **options)
+    run = batches(far, **options)
+    for shard in far.glob("train*"):
+        shard.unlink()
+    assert len([*run]) == len(run)
 
 
 def test_what_load_warns_of_and_refuses_is_warned_of_and_refused(scenes, write_dataset, tmp_path):

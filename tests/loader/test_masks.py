@@ -89,6 +89,18 @@ def test_a_mask_may_be_smaller_than_its_image_and_covers_the_same_box(pairs):
     assert np.array_equal(batch[1], mask)
 
 
+@pytest.mark.parametrize(
+    ("crop", "size"),
+    [("random", (8, 8)), ("center", (8, 8)), ("shift", (8, 6))],
+    ids=["random", "center", "shift"],
+)
+@pytest.mark.parametrize("read", [loader.load, loader.batches])
+def test_a_mask_whose_size_would_give_it_another_box_than_its_image_is_refused(pairs, read, crop, size):
+    image = {"photo": Image((32, 24), crop=crop), "mask": Image(size)}
+    with raises(OptionsError, "mask-size-crop", name="mask", size=[*size], wanted=[32, 24]):
+        read(pairs, batch_size=5, image=image)
+
+
 def test_a_mask_with_a_crop_or_flip_keeps_its_own(pairs):
     photo = Image((11, 9), **GEOMETRY, method="nearest")
     own = {"photo": photo, "mask": Image((11, 9), crop="center")}

@@ -295,6 +295,25 @@ def test_adopted_records_are_read(write_dataset, tmp_path, varied):
     assert Records(folder).keys == [b"%d" % number for number in range(COUNT)]
 
 
+def test_a_bucket_is_read_from_copies_once_there_are_some(varied, running_servers, tmp_path, monkeypatch):
+    lead_to(running_servers.get("moto"), monkeypatch)
+    bucket = new_bucket(running_servers.get("moto"))
+    for path in filter(Path.is_file, varied.rglob("*")):
+        bucket.store().put(str(path.relative_to(varied)), path.read_bytes())
+    near = tmp_path / "near"
+    records = Records(bucket.url, cache=f"disk:{near}")
+    for copied in near.rglob("train*"):
+        bucket.store().delete(copied.name)
+    expected = [*Records(varied)]
+    assert [each["key"] for each in records] == [each["key"] for each in expected]
+    again = pickle.loads(pickle.dumps(records))
+    assert again[3]["key"] == expected[3]["key"]
+    with raises(OptionsError, "cache-has-bound"):
+        Records(bucket.url, cache=f"disk:{near}, 1GiB")
+    with raises(OptionsError, "cache-form"):
+        Records(bucket.url, cache=str(near))
+
+
 def test_a_bucket_is_read_by_few_ranges(varied, delivered, running_servers, monkeypatch):
     lead_to(running_servers.get("moto"), monkeypatch)
     bucket = new_bucket(running_servers.get("moto"))
