@@ -14,7 +14,7 @@ from tfshards.loader.examples.crops import GRAY_SHIFT, GRAY_WEIGHTS, box_of, fli
 from tfshards.loader.options.image import Image as ImageOptions
 from tfshards.loader.order.ops import NUMPY
 from tfshards.loader.stored.columns import dtype_named
-from tfshards.schemas import pixel_files
+from tfshards.schemas import jpeg_intervals, pixel_files
 
 Pixels = npt.NDArray[Any]
 
@@ -99,6 +99,12 @@ def _opened(
     try:
         with Image.open(io.BytesIO(encoded)) as file:
             sides, box = np.array(file.size[::-1], np.int32), None
+            index = jpeg_intervals.intervals_of(encoded) if image.crop and not image.dct_scaling else None
+            if index is not None:
+                box = box_of(NUMPY, sides, image, draws)
+                if jpeg_intervals.spares(index, *box[2:].tolist()):
+                    return _in_dtype(_cut(encoded, index, box.tolist(), channels), dtype), sides, box
+                box = None
             if file.format == "JPEG":
                 ratio = 1
                 if image.dct_scaling:
@@ -117,6 +123,17 @@ def _opened(
     except (OSError, SyntaxError) as error:
         raise ValueError(f"an image cannot be decoded: {error}") from None
     return _in_dtype(pixels, dtype), sides, box
+
+
+def _cut(
+    encoded: bytes, index: jpeg_intervals.Intervals, box: tuple[int, int, int, int], channels: int
+) -> Pixels:
+    """Return the pixels of a box, of which the rest is not decoded."""
+    found = jpeg_intervals.cut(encoded, index, box)
+    top, left = box[0] - found.top, box[1] - found.left
+    with Image.open(io.BytesIO(found.data)) as file:
+        file.draft(_MODES[channels] if channels == 1 else "", file.size)
+        return _samples(file, channels)[top : top + box[2], left : left + box[3]]
 
 
 def _in_dtype(pixels: Pixels, dtype: np.dtype[Any]) -> Pixels:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfshards.loader.examples.crops import AXES, GRAY_SHIFT, GRAY_WEIGHTS, box_of
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.options.image import Image
+from tfshards.loader.tensors.cut import decode_box
 from tfshards.schemas import pixel_files
 
 
@@ -98,7 +99,7 @@ def _decoded(
             if image.dct_scaling:
                 pixels = _decode_scaled(encoded, image, sides, box)
             else:
-                pixels = tf.io.decode_and_crop_jpeg(encoded, box, channels=image.channels, dct_method=_DCT)
+                pixels = decode_box(encoded, sides, box, image.channels, _DCT)
         return shown(_deepened(pixels, stored), sides, box)
 
     def other() -> list[tf.Tensor]:
@@ -134,32 +135,35 @@ def _decoded(
     pixels = found[0]
     pixels.set_shape([None, None, image.channels])
 
-    def resized() -> tf.Tensor:
-        return _cast(_resized(pixels, image), image, stored)
+    size = image.size
 
-    if image.size is None:
+    def resized() -> tf.Tensor:
+        assert size is not None
+        return _cast(_resized(pixels, size, image.method), image, stored)
+
+    if size is None:
         pixels = _cast(pixels, image, stored)
     elif image.crop == "shift":
-        fits = tf.reduce_all(tf.shape(pixels)[:2] == image.size)
+        fits = tf.reduce_all(tf.shape(pixels)[:2] == size)
         pixels = tf.cond(fits, lambda: _cast(pixels, image, stored), resized)
-        pixels.set_shape([*image.size, image.channels])
+        pixels.set_shape([*size, image.channels])
     else:
         pixels = resized()
     # Flipped last, when the pixels use the fewest bytes.
     return [flipped(pixels, image, draws), *found[1:]]
 
 
-def _resized(pixels: tf.Tensor, image: Image) -> tf.Tensor:
+def _resized(pixels: tf.Tensor, size: tuple[int, int], method: str | None) -> tf.Tensor:
     """Return pixels in the size of the result, float32, or with "nearest" of their dtype."""
-    if image.method not in (None, "bilinear"):
-        return tf.image.resize(pixels, image.size, image.method)
+    if method not in (None, "bilinear"):
+        return tf.image.resize(pixels, size, method)
     # The kernel converts each integer four times for each pixel of the result, so few are converted before:
-    # this takes a third less time for 150 × 180 pixels to 224 × 224, and gives the same values.
-    few = tf.reduce_prod(tf.shape(pixels)[:2]) <= _FEW * math.prod(image.size)
+    # this takes a third less time for 150 by 180 pixels to 224 by 224, and gives the same values.
+    few = tf.reduce_prod(tf.shape(pixels)[:2]) <= _FEW * math.prod(size)
 
     def resize(pixels: tf.Tensor) -> tf.Tensor:
         batch = tf.expand_dims(pixels, 0)
-        found = tf.raw_ops.ResizeBilinear(images=batch, size=image.size, half_pixel_centers=True)
+        found = tf.raw_ops.ResizeBilinear(images=batch, size=size, half_pixel_centers=True)
         return tf.squeeze(found, 0)
 
     return tf.cond(few, lambda: resize(tf.cast(pixels, tf.float32)), lambda: resize(pixels))

@@ -105,6 +105,9 @@ class ImageOptions:
             stored so that decoding costs little: as JPEG of quality 90 (or ``jpeg_quality``), whose short
             side is 1.15 times as long; with the format ``pixels`` as such. It stands for these options, and
             is None afterwards.
+        fast_crops: whether JPEG files of at least 524,288 pixels are written with restart markers and an
+            index of them, 1.5 % of their bytes, from which the loader cuts a crop before it decodes; see
+            ``schemas/jpeg_intervals.py``. Files without them are re-encoded. Requires ``format="jpeg"``.
         mask: whether images are class maps: the values are palette indices, there is one channel, resizing
             does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
@@ -179,6 +182,11 @@ class ImageOptions:
     )
     max_frames: int = option(10_000, "reject files with more frames", metavar="N", parse=int)
     max_scans: int = option(100, "reject progressive JPEGs with more scans", metavar="N", parse=int)
+    fast_crops: bool = option(
+        False,
+        "store photos of half a megapixel or more so that the loader decodes only the crop; needs "
+        "--format jpeg",
+    )
     for_training: int | None = option(
         None,
         "store images for random crops of SIZE pixels: JPEG of quality 90, short side 1.15 times SIZE",
@@ -237,6 +245,8 @@ class ImageOptions:
             raise OptionsError("max-frames-useless")
         if self.format in ("jpeg", "pixels") and has_alpha:
             raise OptionsError("format-has-no-alpha", format=self.format)
+        if self.fast_crops and self.format != "jpeg":
+            raise OptionsError("fast-crops-format", format=self.format)
         if self.format == "pixels" and self.orientation == "keep":
             raise OptionsError("pixels-orientation")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
@@ -290,8 +300,10 @@ class ImageOptions:
             return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
         names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
         values = {name: getattr(self, name) for name in names}
-        if self.mask_depth is None:
-            del values["mask_depth"]
+        # manifests of earlier releases have neither
+        for name in ("mask_depth", "fast_crops"):
+            if not values[name]:
+                del values[name]
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}
 
     def _changed(self) -> list[str]:

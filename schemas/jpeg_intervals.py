@@ -1,0 +1,174 @@
+"""JPEG files that are cut without decoding: restart intervals, an index of them, and the file of a box.
+
+Restart markers (ITU-T T.81, B.2.1) end an interval after the same number of minimum coded units (MCUs) each,
+from which decoding may begin. If a row of MCUs is a number of intervals, those that touch a box are, with
+their markers renumbered and the sides in the header replaced, a JPEG file themselves. Chroma that is
+subsampled is interpolated from the neighbors (libjpeg: fancy upsampling), so that a margin is cut out, too.
+
+The index is an APP9 segment, which decoders skip, at byte 20, after the segment of JFIF. Integers are
+little-endian unless they belong to JPEG:
+
+    FF E9, length (2 bytes, big-endian), "tfshards", bytes of the whole file (4), offset of the height in the
+    frame header (4), offset of the first interval (4), height and width of the image (2 each), height and
+    width in pixels of an interval (2 each), and the bytes of each interval without its marker (2 each)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+AT = 20
+MAGIC = b"tfshards"
+# Offsets of the magic bytes, of the three numbers of 4 bytes, of the four of 2 bytes, and of the lengths.
+MAGIC_AT = AT + 4
+LONG_AT = MAGIC_AT + len(MAGIC)
+SHORT_AT = LONG_AT + 12
+LENGTHS_AT = SHORT_AT + 8
+START, END = b"\xff\xd8", b"\xff\xd9"
+MARKERS = tuple(bytes([0xFF, 0xD0 + number]) for number in range(8))
+# Interpolated chroma depends on one sample around it, which are two pixels.
+MARGIN = 2
+
+# Smaller images are decoded whole in less time than it takes to cut them.
+LEAST_PIXELS = 1 << 19
+# A crop is cut if the image has so many more pixels: decoding these takes as long as cutting.
+LEAST_SPARED = 1 << 18
+# Intervals are about as wide, and none is narrower: of 8 MCUs, their markers are 1 % of a photo, and the
+# index 0.3 %.
+_WIDTH, _LEAST_WIDTH = 128, 64
+# The most that the length of a segment leaves room for.
+_MOST_INTERVALS = (0xFFFF - (LENGTHS_AT - AT - 2)) // 2
+_APP9, _SCAN = 0xE9, 0xDA
+_FRAMES = (0xC0, 0xC1)
+
+
+class Intervals(NamedTuple):
+    """The index of a file; see the module.
+
+    Attributes:
+        frame: the offset of the height in the frame header; the width follows.
+        data: the offset of the first interval.
+        lengths: the bytes of each interval, row by row, shape ``(n,)`` int64.
+    """
+
+    frame: int
+    data: int
+    height: int
+    width: int
+    interval_height: int
+    interval_width: int
+    lengths: npt.NDArray[np.int64]
+
+
+def interval_of(height: int, width: int, *, is_gray: bool) -> int:
+    """Return how many MCUs an interval has in a file that Pillow writes with 4:2:0 or in gray."""
+    side = 8 if is_gray else 16
+    columns, rows = -(-width // side), -(-height // side)
+    fitting = [
+        number
+        for number in range(min(columns, _LEAST_WIDTH // side), columns + 1)
+        if columns % number == 0 and rows * columns // number <= _MOST_INTERVALS
+    ]
+    return min(fitting, key=lambda number: max(number * side / _WIDTH, _WIDTH / (number * side)))
+
+
+def with_index(data: bytes, interval: int) -> bytes:
+    """Return a baseline JPEG file of Pillow, whose intervals have so many MCUs, with its index.
+
+    It is returned as it is if an interval is too long for the index.
+    """
+    frame, at, marker = 0, 2, 0
+    while marker != _SCAN:
+        marker = data[at + 1]
+        if marker in _FRAMES:
+            frame = at + 5
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    height, width, num_components, _, sampling = struct.unpack_from(">HHBBB", data, frame)
+    across, down = (8, 8) if num_components == 1 else (8 * (sampling >> 4), 8 * (sampling & 15))
+    scan = np.frombuffer(data, np.uint8, offset=at, count=len(data) - at - len(END))
+    is_marker = (scan[:-1] == 0xFF) & (scan[1:] >= 0xD0) & (scan[1:] <= 0xD7)
+    places = np.flatnonzero(is_marker)
+    lengths = np.diff(places, prepend=-2, append=len(scan)) - 2
+    if lengths.max() > 0xFFFF:
+        return data
+    added = LENGTHS_AT - AT + 2 * len(lengths)
+    index = b"".join(
+        (
+            struct.pack(">BBH", 0xFF, _APP9, added - 2),
+            MAGIC,
+            struct.pack("<III", len(data) + added, frame + added, at + added),
+            struct.pack("<HHHH", height, width, down, interval * across),
+            lengths.astype("<u2").tobytes(),
+        )
+    )
+    return data[:AT] + index + data[AT:]
+
+
+def is_sound(data: bytes) -> bool:
+    """Return whether the index of a file, if it has one, is that of its intervals."""
+    index = intervals_of(data)
+    if index is None:
+        return True
+    mcu = 8 * max(1, data[index.frame + 6] >> 4) if data[index.frame + 4] > 1 else 8
+    plain = data[:AT] + data[LENGTHS_AT + 2 * len(index.lengths) :]
+    return with_index(plain, index.interval_width // mcu) == data
+
+
+def intervals_of(data: bytes) -> Intervals | None:
+    """Return the index of a file; None if it has none, or one of another file."""
+    if data[MAGIC_AT:LONG_AT] != MAGIC or len(data) < LENGTHS_AT or not data.startswith(START):
+        return None
+    num_bytes, frame, start = struct.unpack_from("<III", data, LONG_AT)
+    height, width, down, across = struct.unpack_from("<HHHH", data, SHORT_AT)
+    if num_bytes != len(data) or not down or not across:
+        return None
+    count = -(-height // down) * -(-width // across)
+    if LENGTHS_AT + 2 * count > start:
+        return None
+    lengths = np.frombuffer(data, "<u2", count, LENGTHS_AT).astype(np.int64)
+    return Intervals(frame, start, height, width, down, across, lengths)
+
+
+class Cut(NamedTuple):
+    """A JPEG file, and the rows and columns of the image before its first ones."""
+
+    data: bytes
+    top: int
+    left: int
+
+
+def cut(data: bytes, index: Intervals, box: tuple[int, int, int, int]) -> Cut:
+    """Return the file of the intervals that a box ``(top, left, height, width)`` and its margin touch."""
+    top, left, height, width = box
+    down, across = index.interval_height, index.interval_width
+    rows = range(max(0, top - MARGIN) // down, -(-min(index.height, top + height + MARGIN) // down))
+    columns = range(max(0, left - MARGIN) // across, -(-min(index.width, left + width + MARGIN) // across))
+    per_row = -(-index.width // across)
+    # a marker of two bytes between intervals
+    begins = index.data + np.cumsum(index.lengths + 2) - index.lengths - 2
+    view, parts = memoryview(data), list[bytes | memoryview]()
+    for number in (row * per_row + column for row in rows for column in columns):
+        begin = int(begins[number])
+        parts += [view[begin : begin + int(index.lengths[number])], MARKERS[len(parts) // 2 % 8]]
+    parts[-1] = END
+    sides = (
+        min(index.height, rows.stop * down) - rows.start * down,
+        min(index.width, columns.stop * across) - columns.start * across,
+    )
+    tables = LENGTHS_AT + 2 * len(index.lengths)
+    header = (
+        START,
+        view[tables : index.frame],
+        struct.pack(">HH", *sides),
+        view[index.frame + 4 : index.data],
+    )
+    return Cut(b"".join((*header, *parts)), rows.start * down, columns.start * across)
+
+
+def spares(index: Intervals, height: int, width: int) -> bool:
+    """Return whether a box of these sides is cut, rather than decoded from the whole file."""
+    return index.height * index.width - height * width >= LEAST_SPARED
