@@ -116,7 +116,7 @@ def test_every_option_is_recorded_with_its_value():
         "max_scans": 100,
         "quality": 95,
     }
-    assert set(recorded) | {"mask", "mask_depth", "for_training"} == {
+    assert set(recorded) | {"mask", "mask_depth", "fast_crops", "for_training"} == {
         *ImageOptions.__dataclass_fields__,
         "quality",
     }
@@ -125,6 +125,7 @@ def test_every_option_is_recorded_with_its_value():
     assert ImageOptions(jpeg_quality=60).to_json()["quality"] == 60
     # earlier releases did not record it
     assert ImageOptions(mask_depth=16).to_json() == {**recorded, "mask_depth": 16}
+    assert ImageOptions(format="jpeg", fast_crops=True).to_json()["fast_crops"] is True
 
 
 def test_the_conversion_is_recorded_wherever_images_are_converted():

@@ -100,7 +100,8 @@ def test_every_option_is_a_flag_and_changes_the_build_id(image_folder, tmp_path)
 def test_a_default_given_explicitly_changes_nothing(image_folder, tmp_path):
     photos, outs = image_folder(FILES), (tmp_path / "1" / "out", tmp_path / "2" / "out")
     defaults = {field.name: field.default for field in fields_of(ImageOptions) if field.name != "mask"}
-    given = {name: value for name, value in defaults.items() if value is not None}
+    # a flag is false unless it is given
+    given = {name: value for name, value in defaults.items() if value not in (None, False)}
     words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     for out, more in zip(outs, ([], [*words, "--duplicates=keep"]), strict=True):
         assert cli.main(["build", "images", str(photos), str(out), "--max-rejected=100%", *more]) == 0
@@ -155,6 +156,7 @@ WRONG = [
     ("for-training-excludes", {"for_training": 224, "format": "png"}),
     ("format-has-no-alpha", {"for_training": 224, "channels": 4}),
     ("format-has-no-alpha", {"format": "pixels", "alpha": "keep", "channels": 4}),
+    *(("fast-crops-format", {"fast_crops": True, "format": name}) for name in ("keep", "png", "pixels")),
     ("pixels-orientation", {"format": "pixels", "orientation": "keep"}),
     ("jpeg-quality-excluded", {"format": "pixels", "jpeg_quality": 90}),
     ("jpeg-quality-excluded", {"for_training": 9, "format": "pixels", "jpeg_quality": 90}),
