@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import tensorflow as tf
@@ -62,6 +65,22 @@ def load(options: LoadOptions) -> tf.data.Dataset:
     return load_dataset(options)
 
 
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Put off the collection of garbage.
+
+    The many new objects of a graph otherwise start one of all that TensorFlow has made while it was imported,
+    which takes as long as the rest of ``load``, and finds nothing.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
@@ -99,7 +118,8 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
         paths = copied_shards(source, options.cache_folder, strict=strict)
         reader = replace(reader, shards=replace(shards, paths=tuple(map(str, paths))))
     reader = replace(reader, numbered=fetches or is_numbered(content, assignment))
-    batches = make_batches(reader, content, ahead)
+    with _without_collection():
+        batches = make_batches(reader, content, ahead)
     num_steps = tf.data.INFINITE_CARDINALITY if plan.num_steps is None else plan.num_steps
     dataset = with_cardinality(batches, num_steps).prefetch(ahead.batches).with_options(pipeline_options())
     if reader.shards.fetcher is not None:

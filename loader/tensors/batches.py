@@ -290,7 +290,9 @@ def _decode_images(
         if image is not None:
             encoded, raw_shape = decoded[feature.name], feature.shape if feature.pixels else None
             if feature.name in [each.image for each in (boxes, keypoints) if each is not None]:
-                pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
+                pixels, region = decode_with_region(
+                    encoded, image, extra, feature.dtype, raw_shape, is_cut=content.is_cut
+                )
                 # before boxes are removed, and with them their keypoints
                 if keypoints is not None and keypoints.image == feature.name:
                     points = decoded[keypoints.feature]
@@ -300,9 +302,9 @@ def _decode_images(
                 if boxes is not None and boxes.image == feature.name:
                     decoded |= moved_boxes(GRAPH, decoded, boxes, image, region, extra)
             elif feature.is_encoded:
-                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
+                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape, is_cut=content.is_cut)
             else:
-                pixels = _decode_list(encoded, image, extra, feature)
+                pixels = _decode_list(content, encoded, image, extra, feature)
             if image.size is None and feature.is_encoded:
                 pixels = tf.ensure_shape(pixels, pixels_shape(feature, image))
             decoded[feature.name] = pixels
@@ -310,14 +312,15 @@ def _decode_images(
 
 
 def _decode_list(
-    encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], feature: Feature
+    content: Content, encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], feature: Feature
 ) -> tf.Tensor:
     """Return the pixels of the images in a list, all cropped and flipped as the draws of the example are."""
     shape = pixels_shape(feature, image)
 
     @without_autograph
     def decode(one: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(decode_image(one, image, draws, feature.dtype), shape)
+        pixels = decode_image(one, image, draws, feature.dtype, is_cut=content.is_cut)
+        return tf.ensure_shape(pixels, shape)
 
     pixels = tf.map_fn(decode, encoded, fn_output_signature=tf.TensorSpec(shape, image.dtype))
     return tf.ensure_shape(pixels, [*feature.shape[:-3], *shape])
