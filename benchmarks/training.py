@@ -1,10 +1,13 @@
 """How fast a training run gets random views of photos, by how they are stored: images/s and per CPU second.
 
+With ``--mosaics``, so many photos of 375 by 500 pixels are made of the given ones, six in each at two thirds
+of their size, as JPEG of quality 98: 110 kB, as those of ImageNet.
+
 The usual pipeline is bare tf.data over the same records as they are: interleave, parse, decode a random crop,
 resize to 224, flip, batches of 256. All read one epoch after a first batch, in processes of their own, in
 turns, on the cores given.
 
-Usage: python benchmarks/training.py --photos FOLDER [--copies 1] [--rounds 5] [--cores 1]
+Usage: python benchmarks/training.py --photos FOLDER [--mosaics N] [--rounds 5] [--cores 1]
 """
 
 from __future__ import annotations
@@ -40,6 +43,9 @@ OURS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--photos", type=Path, help="folder of class folders")
+    parser.add_argument(
+        "--mosaics", type=int, help="photos that are made of them (default: they as they are)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="measured runs of each (default: 5)")
     parser.add_argument("--cores", type=int, default=1, help="cores of each process (default: 1)")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
@@ -50,8 +56,12 @@ def main() -> None:
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in (USUAL, *OURS)}
     with tempfile.TemporaryDirectory(prefix="tfshards-training-") as work:
         tfshards = Path(sys.executable).with_name("tfshards")
+        photos = options.photos
+        if options.mosaics:
+            photos = Path(work) / "photos"
+            write_mosaics(options.photos, photos, options.mosaics)
         for stored, words in STORED.items():
-            command = [tfshards, "build", "images", options.photos, Path(work) / stored, "--shards", "8"]
+            command = [tfshards, "build", "images", photos, folder_of(work, stored), "--shards", "8"]
             subprocess.run([*command, *words, "--quiet"], check=True, stdout=subprocess.DEVNULL)
         for number in range(options.rounds + 1):
             for name, times in taken.items():
@@ -63,9 +73,33 @@ def main() -> None:
                     times.append(tuple(json.loads(found.stdout.splitlines()[-1])))
     print(report(taken))
     print(measure.machine(["tfshards", "tensorflow", "numpy"]))
-    print(
-        f"\n`python benchmarks/training.py --photos PHOTOS --rounds {options.rounds} --cores {options.cores}`"
-    )
+    words = f"--mosaics {options.mosaics} " if options.mosaics else ""
+    words += f"--rounds {options.rounds} --cores {options.cores}"
+    print(f"\n`python benchmarks/training.py --photos PHOTOS {words}`")
+
+
+def write_mosaics(photos: Path, folder: Path, count: int) -> None:
+    """Write photos that consist of others, in two classes."""
+    from PIL import Image
+
+    files = sorted(path for path in photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    place = 0
+    for number in range(count):
+        mosaic = Image.new("RGB", (500, 375))
+        for top in (0, 188):
+            for left in (0, 167, 334):
+                with Image.open(files[place % len(files)]) as photo:
+                    part = photo.convert("RGB").resize((photo.width * 2 // 3, photo.height * 2 // 3))
+                    mosaic.paste(part, (left, top))
+                place += 1
+        path = folder / "ab"[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mosaic.save(path, quality=98)
+
+
+def folder_of(work: str | Path, stored: str) -> Path:
+    """Return the folder of the dataset in which photos are stored in a way."""
+    return Path(work) / stored.replace(" ", "-")
 
 
 def report(taken: dict[str, list[tuple[float, float]]]) -> str:
@@ -90,7 +124,8 @@ def read(name: str, work: Path) -> tuple[float, float]:
     """Return wall and CPU seconds per image of one epoch, after a first batch."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     stored, options = OURS.get(name, ("originals", {}))
-    dataset = usual(work / stored) if name == USUAL else ours(work / stored, options)
+    folder = folder_of(work, stored)
+    dataset = usual(folder) if name == USUAL else ours(folder, options)
     iterator = iter(dataset)
     next(iterator)
     wall, cpu = time.perf_counter(), time.process_time()
