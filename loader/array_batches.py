@@ -24,7 +24,7 @@ from tfshards.loader.order.ops import Ints
 from tfshards.loader.order.plan import facts_of, make_plan, no_steps
 from tfshards.loader.order.source import open_source, without_class
 from tfshards.loader.order.steps import PADDING, Steps
-from tfshards.loader.resources.cache import copied_shards
+from tfshards.loader.resources.cache import copied_shards, identities
 from tfshards.loader.stored.columns import Columns as Parser
 from tfshards.loader.stored.columns import read_values
 from tfshards.loader.stored.frames import Frames
@@ -67,7 +67,8 @@ def batches(options: LoadOptions) -> Batches:
 class Batches:
     """The batches of a run: iterated in order, or each by its epoch and step. See ``batches``."""
 
-    def __init__(self, options: LoadOptions) -> None:
+    def __init__(self, options: LoadOptions, verified: str = "") -> None:
+        """Prepare to read; for ``verified``, see ``copied_shards``."""
         if options.memory_budget is not None:
             raise OptionsError("batches-without", name="memory_budget")
         if options.cache_bytes is not None:
@@ -94,19 +95,22 @@ class Batches:
         self._iterations = 0
         self._next = options.begin
         # opened now, so that faults of the files are found here
-        self._storage: _Storage = self._opened()
+        self._copies: list[AnyPath] = []
+        self._storage: _Storage = self._opened(verified)
         if options.tracker is not None:
             options.tracker.load_from_here(self.order, self.steps_per_epoch, options.epochs)
 
-    def _opened(self) -> _Storage:
+    def _opened(self, verified: str) -> _Storage:
         shards, indexes = open_indexed(self._source, self._options)
         is_bad = np.zeros(int(shards.sizes.sum()) if len(shards.bad_starts) else 0, np.bool_)
         for start, end in zip(shards.bad_starts, shards.bad_ends, strict=True):
             is_bad[start:end] = True
         first, record = shards.first_good
-        source, copies, folder = self._source, list[AnyPath](), self._options.cache_folder
+        source, folder = self._source, self._options.cache_folder
         if folder is not None:
-            copies = copied_shards(source, folder, strict=self._options.on_damage == "raise")
+            strict = self._options.on_damage == "raise"
+            self._copies = copied_shards(source, folder, strict=strict, verified=verified)
+        copies = self._copies
         # headers and checksums are compared in any case: their cost is small
         frames = Frames(source.root, source.split.shards, is_checked=True, indexes=indexes, copies=copies)
         return _Storage(frames, is_bad, int(shards.bases[first]) + record)
@@ -252,7 +256,7 @@ class Batches:
         return self._options.is_one_pass
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._options,)
+        return type(self), (self._options, identities(self._copies) if self._copies else "")
 
 
 def _need_pillow() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,11 @@ def load(options: LoadOptions) -> tf.data.Dataset:
     return load_dataset(options)
 
 
+# The loads that have put it off, of all threads.
+_num_without = 0
+_lock = threading.Lock()
+
+
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """Put off the collection of garbage.
@@ -72,13 +78,18 @@ def _without_collection() -> Iterator[None]:
     The many new objects of a graph otherwise start one of all that TensorFlow has made while it was imported,
     which takes as long as the rest of ``load``, and finds nothing.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
+    global _num_without
+    with _lock:
+        _num_without += gc.isenabled() or _num_without > 0
+        is_counted = _num_without > 0
+        gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        with _lock:
+            _num_without -= is_counted
+            if is_counted and not _num_without:
+                gc.enable()
 
 
 def load_dataset(options: LoadOptions) -> tf.data.Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias, cast, overload
 
 import numpy as np
@@ -14,7 +15,7 @@ from tfshards.loader.options.load_options import cache_of
 from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.order.source import OpenSplit, split_name
-from tfshards.loader.resources.cache import copied_shards
+from tfshards.loader.resources.cache import copied_shards, identities
 from tfshards.loader.stored.columns import Columns, all_values, read_values
 from tfshards.loader.stored.frames import Frames
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
@@ -81,8 +82,10 @@ class Records:
         if manifest.compression != "none":
             raise InputError("records-compressed", root=source.root)
         self._root = source.root
-        copies = [] if folder is None else copied_shards(source, folder)
-        self._frames = Frames(source.root, source.split.shards, is_checked=check == "crc", copies=copies)
+        self._copies = [] if folder is None else copied_shards(source, folder, verified=_verified.get())
+        self._frames = Frames(
+            source.root, source.split.shards, is_checked=check == "crc", copies=self._copies
+        )
         self._by_hash: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
@@ -151,7 +154,9 @@ class Records:
         return read_values(self._root, self._frames, self._columns, numbers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (*self._arguments, self.build_id)
+        path, split, select, check, cache = self._arguments
+        verified = identities(self._copies) if self._copies else ""
+        return _reopened, (path, split, select, check, self.build_id, cache, verified)
 
     def __repr__(self) -> str:
         path, _, select, *_ = self._arguments
@@ -159,10 +164,24 @@ class Records:
         return f"Records({path!r}, {self.split!r}{chosen}): {len(self):,} examples of build {self.build_id}"
 
 
+# The identities of copies that another process of the run has verified, while it is unpickled.
+_verified: ContextVar[str] = ContextVar("_verified", default="")
+
+
 def _reopened(
-    path: str, split: str | None, select: Sequence[str] | None, check: Check, cache: str | None, build_id: str
+    path: str,
+    split: str | None,
+    select: Sequence[str] | None,
+    check: Check,
+    build_id: str,
+    cache: str | None = None,
+    verified: str = "",
 ) -> Records:
-    records = Records(path, split, select=select, check=check, cache=cache)
+    token = _verified.set(verified)
+    try:
+        records = Records(path, split, select=select, check=check, cache=cache)
+    finally:
+        _verified.reset(token)
     if records.build_id != build_id:
         raise InputError("records-other-build", root=any_path(path), found=records.build_id, wanted=build_id)
     return records

@@ -42,8 +42,10 @@ LEAST_SPARED = 1 << 18
 _WIDTH, _LEAST_WIDTH = 128, 64
 # The most that the length of a segment leaves room for.
 _MOST_INTERVALS = (0xFFFF - (LENGTHS_AT - AT - 2)) // 2
-_APP9, _SCAN = 0xE9, 0xDA
+_APP9, _SCAN, _INTERVAL = 0xE9, 0xDA, 0xDD
 _FRAMES = (0xC0, 0xC1)
+# progressive, lossless and others, too; the markers between them are tables and a reserved one
+_ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class Intervals(NamedTuple):
@@ -64,72 +66,116 @@ class Intervals(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-def interval_of(height: int, width: int, *, is_gray: bool) -> int:
-    """Return how many MCUs an interval has in a file that Pillow writes with 4:2:0 or in gray."""
+def intervals_for(height: int, width: int, *, is_gray: bool) -> list[int]:
+    """Return how many MCUs an interval may have in a file that Pillow writes with 4:2:0 or in gray.
+
+    The best is the first. An interval of the others may fit the index where one of the first is too long.
+    """
     side = 8 if is_gray else 16
     columns, rows = -(-width // side), -(-height // side)
     fitting = [
         number
-        for number in range(min(columns, _LEAST_WIDTH // side), columns + 1)
+        for number in range(1, columns + 1)
         if columns % number == 0 and rows * columns // number <= _MOST_INTERVALS
     ]
-    return min(fitting, key=lambda number: max(number * side / _WIDTH, _WIDTH / (number * side)))
+
+    def distance(number: int) -> tuple[bool, float]:
+        wide = number * side
+        return wide < min(_LEAST_WIDTH, width), max(wide / _WIDTH, _WIDTH / wide)
+
+    return sorted(fitting, key=distance)
 
 
-def with_index(data: bytes, interval: int) -> bytes:
-    """Return a baseline JPEG file of Pillow, whose intervals have so many MCUs, with its index.
+class _Layout(NamedTuple):
+    """Where a file has the height in its frame header and the data of its scan, and what it has there."""
 
-    It is returned as it is if an interval is too long for the index.
-    """
-    frame, at, marker = 0, 2, 0
+    frame: int
+    scan: int
+    height: int
+    width: int
+    interval_height: int
+    interval_width: int
+    lengths: npt.NDArray[np.int64]
+
+
+def _layout(data: bytes) -> _Layout | None:
+    """Return the layout of a baseline file of one scan, whose intervals divide its rows; None for others."""
+    frame, interval, at, marker = 0, 0, len(START), 0
     while marker != _SCAN:
-        marker = data[at + 1]
-        if marker in _FRAMES:
-            frame = at + 5
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        prefix, marker, length = struct.unpack_from(">BBH", data, at)
+        if prefix != 0xFF or length < 2 or (frame and marker in _ANY_FRAME):
+            return None
+        if marker in _ANY_FRAME:
+            frame = at + 5 if marker in _FRAMES else 0
+            if not frame:
+                return None
+        if marker == _INTERVAL:
+            (interval,) = struct.unpack_from(">H", data, at + 4)
+        at += 2 + length
     height, width, num_components, _, sampling = struct.unpack_from(">HHBBB", data, frame)
     across, down = (8, 8) if num_components == 1 else (8 * (sampling >> 4), 8 * (sampling & 15))
-    scan = np.frombuffer(data, np.uint8, offset=at, count=len(data) - at - len(END))
-    is_marker = (scan[:-1] == 0xFF) & (scan[1:] >= 0xD0) & (scan[1:] <= 0xD7)
-    places = np.flatnonzero(is_marker)
-    lengths = np.diff(places, prepend=-2, append=len(scan)) - 2
-    if lengths.max() > 0xFFFF:
-        return data
-    added = LENGTHS_AT - AT + 2 * len(lengths)
+    scan = np.frombuffer(data, np.uint8, offset=at)
+    codes = np.append(scan[1:], 0)
+    places = np.flatnonzero((scan == 0xFF) & (codes != 0))
+    # restart markers in turns, and one end
+    expected = 0xD0 + np.arange(len(places)) % len(MARKERS)
+    expected[-1:] = END[1]
+    if not frame or not interval or not across or not down or not np.array_equal(codes[places], expected):
+        return None
+    if places[-1] != len(scan) - len(END) or -(-width // across) % interval:
+        return None
+    lengths = np.diff(places, prepend=-2) - 2
+    if len(lengths) != -(-height // down) * (-(-width // across) // interval):
+        return None
+    return _Layout(frame, at, height, width, down, interval * across, lengths.astype(np.int64))
+
+
+def with_index(data: bytes) -> bytes | None:
+    """Return a file of Pillow, written with restart markers, with its index; None if it can have none."""
+    layout = _layout(data)
+    if layout is None or layout.lengths.max() > 0xFFFF or len(layout.lengths) > _MOST_INTERVALS:
+        return None
+    added = LENGTHS_AT - AT + 2 * len(layout.lengths)
     index = b"".join(
         (
             struct.pack(">BBH", 0xFF, _APP9, added - 2),
             MAGIC,
-            struct.pack("<III", len(data) + added, frame + added, at + added),
-            struct.pack("<HHHH", height, width, down, interval * across),
-            lengths.astype("<u2").tobytes(),
+            struct.pack("<III", len(data) + added, layout.frame + added, layout.scan + added),
+            struct.pack("<HHHH", *layout[2:6]),
+            layout.lengths.astype("<u2").tobytes(),
         )
     )
     return data[:AT] + index + data[AT:]
 
 
 def is_sound(data: bytes) -> bool:
-    """Return whether the index of a file, if it has one, is that of its intervals."""
+    """Return whether the index of a file is that of its intervals."""
     index = intervals_of(data)
-    if index is None:
-        return True
-    mcu = 8 * max(1, data[index.frame + 6] >> 4) if data[index.frame + 4] > 1 else 8
-    plain = data[:AT] + data[LENGTHS_AT + 2 * len(index.lengths) :]
-    return with_index(plain, index.interval_width // mcu) == data
+    try:
+        return (
+            index is not None and with_index(data[:AT] + data[LENGTHS_AT + 2 * len(index.lengths) :]) == data
+        )
+    except struct.error:
+        return False
 
 
 def intervals_of(data: bytes) -> Intervals | None:
     """Return the index of a file; None if it has none, or one of another file."""
     if data[MAGIC_AT:LONG_AT] != MAGIC or len(data) < LENGTHS_AT or not data.startswith(START):
         return None
+    prefix, marker, length = struct.unpack_from(">BBH", data, AT)
     num_bytes, frame, start = struct.unpack_from("<III", data, LONG_AT)
     height, width, down, across = struct.unpack_from("<HHHH", data, SHORT_AT)
-    if num_bytes != len(data) or not down or not across:
+    if (prefix, marker, num_bytes) != (0xFF, _APP9, len(data)) or not down or not across:
         return None
     count = -(-height // down) * -(-width // across)
-    if LENGTHS_AT + 2 * count > start:
+    end = LENGTHS_AT + 2 * count
+    if AT + 2 + length != end or not end < frame < start < num_bytes:
         return None
     lengths = np.frombuffer(data, "<u2", count, LENGTHS_AT).astype(np.int64)
+    # markers between them, and the end of the file, have two bytes each
+    if start + int(lengths.sum()) + 2 * count != num_bytes:
+        return None
     return Intervals(frame, start, height, width, down, across, lengths)
 
 

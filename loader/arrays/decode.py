@@ -100,7 +100,7 @@ def _opened(
         with Image.open(io.BytesIO(encoded)) as file:
             sides, box = np.array(file.size[::-1], np.int32), None
             index = jpeg_intervals.intervals_of(encoded) if image.crop and not image.dct_scaling else None
-            if index is not None:
+            if index is not None and file.size == (index.width, index.height):
                 box = box_of(NUMPY, sides, image, draws)
                 if jpeg_intervals.spares(index, *box[2:].tolist()):
                     return _in_dtype(_cut(encoded, index, box.tolist(), channels), dtype), sides, box

@@ -325,7 +325,11 @@ def cache_of(cache: object) -> tuple[Path | None, int | None]:
     path, comma, given = (part.strip() for part in cache.removeprefix(_DISK).partition(","))
     if not path:
         raise OptionsError("cache-form", cache=cache)
-    folder = local_path(path).expanduser().absolute()
+    try:
+        folder = local_path(path).expanduser().absolute()
+    except (OSError, RuntimeError):
+        # of a user, or of this process, who has no folder
+        raise OptionsError("cache-form", cache=cache) from None
     if not comma:
         return folder, None
     try:

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,18 +39,35 @@ _verified: dict[str, tuple[int, ...]] = {}
 _lock = threading.Lock()
 
 
-def copied_shards(source: OpenSplit, folder: Path, *, strict: bool = True) -> list[AnyPath]:
+def copied_shards(
+    source: OpenSplit, folder: Path, *, strict: bool = True, verified: str = ""
+) -> list[AnyPath]:
     """Return the paths from which shards are read: of their copies, after making those that are missing.
 
-    Unless ``strict``, a shard that differs from the manifest is read where it is.
+    Args:
+        source: the split.
+        folder: the cache.
+        strict: whether a shard that differs from the manifest is an error, rather than read where it is.
+        verified: the ``identities`` of the copies that a process of this run has verified.
     """
     folder = cache_base(folder) / split_folder(source)
+    copies: list[AnyPath] = [_copy_of(shard, folder) for shard in source.split.shards]
+    if verified and verified == identities(copies):
+        return copies
     try:
         # One at a time: a second load of the same split waits for the copies and then uses them.
         with _lock, _locked(folder):
             return _fill(folder, source, strict=strict)
     except OSError as error:
         raise InputError("cache-unusable", where=folder, why=error.strerror or error) from error
+
+
+def identities(copies: Sequence[AnyPath]) -> str:
+    """Return a text that is another one if a copy is replaced or changed; empty if one is missing."""
+    try:
+        return hashlib.sha256(repr([_identity(path) for path in copies]).encode()).hexdigest()
+    except OSError:
+        return ""
 
 
 def cache_base(folder: Path) -> Path:
@@ -148,8 +165,8 @@ def _copy(source: AnyPath, path: Path, shard: Shard, count: Callable[[int], None
     _verified[str(path)] = _identity(path)
 
 
-def _identity(path: Path) -> tuple[int, ...]:
-    seen = os.stat(path)
+def _identity(path: AnyPath) -> tuple[int, ...]:
+    seen = os.stat(str(path))
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 

@@ -8,7 +8,7 @@ from tfshards.schemas import jpeg_intervals as intervals
 
 # NumPy's byte strings have no zeros at their ends
 _OCTETS = [bytes([number]) for number in range(256)]
-_LONG, _SHORT = intervals.LONG_AT, intervals.SHORT_AT
+_LONG, _SHORT, _HEAD = intervals.LONG_AT, intervals.SHORT_AT, intervals.LENGTHS_AT
 
 
 def decode_and_crop(
@@ -34,12 +34,15 @@ def decode_box(
 
     def large() -> tf.Tensor:
         # substr() fails beyond the end of a string
-        start = tf.strings.join([tf.strings.substr(encoded, 0, _SHORT), bytes(_SHORT)])
+        start = tf.strings.join([tf.strings.substr(encoded, 0, _HEAD), bytes(_HEAD)])
         num_bytes = tf.io.decode_raw(tf.strings.substr(start, _LONG, 4), tf.int32)[0]
         is_indexed = tf.logical_and(
             tf.equal(tf.strings.substr(start, intervals.MAGIC_AT, len(intervals.MAGIC)), intervals.MAGIC),
             tf.equal(num_bytes, tf.strings.length(encoded)),
         )
+        # as they are in the header, and of intervals that are not empty
+        stated = _integers(start, _SHORT, 8, tf.uint16)
+        is_indexed &= tf.reduce_all(tf.concat([tf.equal(stated[:2], sides), stated[2:] > 0], 0))
         return tf.cond(is_indexed, lambda: _decode_cut(encoded, sides, box, channels, method), whole)
 
     spared = tf.reduce_prod(tf.cast(sides, tf.int64)) - tf.reduce_prod(tf.cast(box[2:], tf.int64))
@@ -68,11 +71,13 @@ def _decode_cut(
         tf.constant(_OCTETS), tf.stack([height // 256, height % 256, width // 256, width % 256])
     )
     tables = intervals.LENGTHS_AT + 2 * tf.size(lengths)
+    # the segment of JFIF decides how decoders take colors
+    jfif = tf.strings.substr(encoded, 0, intervals.AT)
     before, after = (
         tf.strings.substr(encoded, tables, frame - tables),
         tf.strings.substr(encoded, frame + 4, data - frame - 4),
     )
-    pieces = [[intervals.START, before], octets, [after], tf.reshape(tf.stack([parts, markers], 1), [-1])]
+    pieces = [[jfif, before], octets, [after], tf.reshape(tf.stack([parts, markers], 1), [-1])]
     pixels = tf.io.decode_jpeg(tf.strings.reduce_join(tf.concat(pieces, 0)), channels, dct_method=method)
     top, left = tf.unstack(box[:2] - first * interval)
     return pixels[top : top + box[2], left : left + box[3]]

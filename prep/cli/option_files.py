@@ -23,13 +23,10 @@ _MOST_DOTS = 1000
 _SHOWN = 100
 # Flags that name the source of options, or that are not options.
 _NO_KEYS = ("help", "config", "recorded")
-# The options that an option replaces, in addition to those which the parser excludes.
-_REPLACES = {
-    "shards": {"shard-size"},
-    "shard-size": {"shards"},
-    "for-training": {"resize", "jpeg-quality"},
-    "resize": {"for-training"},
-}
+# Options that say the same thing, in addition to those which the parser excludes.
+_RIVALS = ({"shards", "shard-size"},)
+# The recorded options that an option replaces, since it decides them.
+_DECIDES = {"for-training": {"resize", "jpeg-quality"}}
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +115,7 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
         inputs = [str(config["source"])] if "source" in config else positionals[:1]
         root = given.get("root", config.get("root"))
         recorded = _recorded(manifest, dataset, [*inputs, *([] if root is None else [str(root)])], keys)
-        replaced = _replaced({**given, **values}, own)
+        replaced = _replaced_records({**given, **{key: value for key, (_, value) in values.items()}}, own)
         taken = {key: (dataset, value) for key, value in recorded.items() if key not in replaced}
         line = _taken_text(dataset, manifest, _arguments(taken, keys, [*taken]))
         values = {**taken, **values}
@@ -269,11 +266,16 @@ def _given(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[d
 
 
 def _replaced(given: Mapping[str, object], parser: argparse.ArgumentParser) -> set[str]:
-    """Return the keys of options that are given, and of those that they exclude or replace."""
+    """Return the keys of options that are given, and of those that exclude them."""
     by_dest = {action.dest: key for key, action in keys_of(parser).items()}
     groups = [
         {by_dest[action.dest] for action in group._group_actions}
         for group in parser._mutually_exclusive_groups
     ]
-    excluded = [group for group in groups if group & {*given}]
-    return {*given}.union(*excluded, *(_REPLACES.get(key, ()) for key in given))
+    return {*given}.union(*(group for group in [*groups, *_RIVALS] if group & {*given}))
+
+
+def _replaced_records(given: Mapping[str, object], parser: argparse.ArgumentParser) -> set[str]:
+    """Return the keys of recorded options that do not apply, since options are given."""
+    decided = _replaced(given, parser).union(*(_DECIDES.get(key, ()) for key in given))
+    return decided if given.get("format", "jpeg") == "jpeg" else {*decided, "fast-crops"}

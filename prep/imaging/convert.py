@@ -222,12 +222,14 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
 
 def _encode_for_crops(picture: Image.Image, quality: int, exif: bytes) -> bytes:
     """Return a picture as JPEG with an index of its restart intervals."""
-    encoded = io.BytesIO()
-    interval = jpeg_intervals.interval_of(picture.height, picture.width, is_gray=picture.mode == "L")
-    picture.save(
-        encoded, "JPEG", quality=quality, exif=exif, subsampling="4:2:0", restart_marker_blocks=interval
-    )
-    return jpeg_intervals.with_index(encoded.getvalue(), interval)
+    is_gray, details = picture.mode == "L", {"quality": quality, "exif": exif, "subsampling": "4:2:0"}
+    for interval in jpeg_intervals.intervals_for(picture.height, picture.width, is_gray=is_gray):
+        encoded = io.BytesIO()
+        picture.save(encoded, "JPEG", restart_marker_blocks=interval, **details)
+        indexed = jpeg_intervals.with_index(encoded.getvalue())
+        if indexed is not None:
+            break
+    return indexed or encoded.getvalue()
 
 
 def turned_upright(picture: Image.Image, orientation: int) -> Image.Image:

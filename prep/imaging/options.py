@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfshards.schemas import OptionsError
+from tfshards.schemas.jpeg_intervals import LEAST_PIXELS
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, option, recorded_values
 from tfshards.schemas.pixel_files import MOST_SIDE
@@ -28,6 +29,9 @@ CONVERSION = 2
 # What manifests record of the code that converted the images.
 VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
 
+# What manifests of earlier releases lack, and others have only where it is not the default.
+RECORDED_IF_GIVEN = frozenset(("mask_depth", "fast_crops"))
+
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's longest side.
 _TRAINING_QUALITY, _MARGIN = 90, 1.15
@@ -46,6 +50,11 @@ class Resize(NamedTuple):
     side: str | None
     height: int
     width: int
+
+    @property
+    def most_pixels(self) -> int:
+        """The pixels of an image of this size; of one with a short side, at an aspect ratio of up to 4."""
+        return self.height * self.width * (4 if self.side == "short" else 1)
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """Return the new ``(width, height)`` of an image, each at least 1; smaller sides are unchanged."""
@@ -247,6 +256,8 @@ class ImageOptions:
             raise OptionsError("format-has-no-alpha", format=self.format)
         if self.fast_crops and self.format != "jpeg":
             raise OptionsError("fast-crops-format", format=self.format)
+        if self.fast_crops and self.size and self.size.most_pixels < LEAST_PIXELS:
+            raise OptionsError("fast-crops-small", resize=self.resize, least=LEAST_PIXELS)
         if self.format == "pixels" and self.orientation == "keep":
             raise OptionsError("pixels-orientation")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
@@ -300,8 +311,7 @@ class ImageOptions:
             return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
         names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
         values = {name: getattr(self, name) for name in names}
-        # manifests of earlier releases have neither
-        for name in ("mask_depth", "fast_crops"):
+        for name in RECORDED_IF_GIVEN:
             if not values[name]:
                 del values[name]
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}

@@ -103,7 +103,7 @@ def _has_wanted_index(image: Header, data: bytes, options: ImageOptions) -> bool
     is_needed = options.fast_crops and prod(image.size) >= jpeg_intervals.LEAST_PIXELS
     if jpeg_intervals.MAGIC not in data[: jpeg_intervals.LENGTHS_AT]:
         return not is_needed
-    return jpeg_intervals.is_sound(data) and not (is_needed and jpeg_intervals.intervals_of(data) is None)
+    return jpeg_intervals.is_sound(data)
 
 
 def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:

@@ -14,7 +14,7 @@ from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_source
-from tfshards.prep.imaging.options import with_all_images
+from tfshards.prep.imaging.options import RECORDED_IF_GIVEN, with_all_images
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import Options, ShardCounts
@@ -268,10 +268,12 @@ def _check_options(reader: Reader, manifest: Manifest) -> None:
     if "conversion" not in before:
         # of an earlier release; digests decide
         ignored.add("conversion")
-    changed = [name for name in sorted({*now} - ignored) if now[name] != before.get(name)]
+    names = sorted({*now, *RECORDED_IF_GIVEN} - ignored)
+    changed = [name for name in names if now.get(name) != before.get(name)]
     if changed:
         found = (
-            f"{name} is {shown(now[name])} instead of {shown(before[name]) if name in before else 'absent'}"
+            f"{name} is "
+            + " instead of ".join(shown(each[name]) if name in each else "absent" for each in (now, before))
             for name in changed
         )
         raise _others("; ".join(found))

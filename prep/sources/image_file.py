@@ -84,7 +84,16 @@ def mask_options(images: ImageOptions) -> ImageOptions:
     """
     check = "header" if images.check == "none" else images.check
     depth = images.depth if images.mask_depth is None else images.mask_depth
-    kept = replace(images, check=check, channels=1, alpha=None, format="keep", mask=True, jpeg_quality=None)
+    kept = replace(
+        images,
+        format="keep",
+        jpeg_quality=None,
+        fast_crops=False,
+        check=check,
+        channels=1,
+        alpha=None,
+        mask=True,
+    )
     return replace(kept, depth=depth, mask_depth=None)
 
 

@@ -1,19 +1,26 @@
 """Crops of JPEG files with an index of their restart intervals are cut out before they are decoded."""
 
+import contextlib
 import io
+import shutil
+import struct
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image as Pillow
 
+from tests.errors import raises
+from tfshards import prep
 from tfshards.loader import Image, batches, load
 from tfshards.loader.arrays import decode as in_numpy
 from tfshards.loader.tensors import cut as in_graph
+from tfshards.loader.tensors.decode import decode_image as in_graph_decode
 from tfshards.prep.cli import main as cli
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.schemas import jpeg_intervals, read_manifest
+from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.schemas import InputError, jpeg_intervals, read_manifest
 
 OPTIONS = ImageOptions(format="jpeg", fast_crops=True, channels="keep", alpha="white")
 # height and width: many intervals in a row, one, sides that are no multiples of a unit
@@ -72,27 +79,66 @@ def test_only_what_a_crop_needs_is_decoded():
     assert not jpeg_intervals.spares(index, 900, 900)
 
 
+def damaged(data, at, *numbers, form="<H"):
+    """Return a file with other numbers at an offset."""
+    new = b"".join(struct.pack(form, number) for number in numbers)
+    return data[:at] + new + data[at + len(new) :]
+
+
+def crop_of(data):
+    """Return a small crop of a photo, as both loaders decode it."""
+    image = Image((40, 40), crop="center", channels=3, dtype="uint8")
+    return in_graph_decode(tf.constant(data), image, {}).numpy(), in_numpy.decode_image(
+        data, image, {}
+    ).pixels
+
+
 def test_an_index_of_another_file_is_not_used():
     data = stored(800, 1024)
-    for other in (
-        data[:-1],
-        data + b"\0",
-        data[:30],
-        data[:20] + data[600:],
-        b"",
-        data.replace(b"tfshards", b"tfShards"),
-    ):
+    short, long = jpeg_intervals.SHORT_AT, jpeg_intervals.LONG_AT
+    others = [data + b"\0", data[:30], data[:20] + data[600:], b"", data.replace(b"tfshards", b"tfShards")]
+    others += [data.replace(b"\xff\xe9", b"\xff\xfe"), damaged(data, 22, 9, form=">H")]
+    others += [
+        damaged(data, short + 4, 0),
+        damaged(data, short, 8000, 1024),
+        damaged(data, long + 4, 1 << 31, form="<I"),
+    ]
+    for other in others:
         assert jpeg_intervals.intervals_of(other) is None
+        assert not jpeg_intervals.is_sound(other)
+    for other in (damaged(data, short, 1024, 800), data.replace(b"tfshards", b"tfShards")):
+        for found, wanted in zip(crop_of(other), crop_of(data), strict=True):
+            # outside of the middle, the graph's decoder has no neighbors
+            assert np.array_equal(found[4:-4, 4:-4], wanted[4:-4, 4:-4])
+
+
+def test_a_file_whose_index_would_show_other_pixels_is_written_again():
+    data, at = stored(800, 1024), jpeg_intervals.LENGTHS_AT
     assert jpeg_intervals.is_sound(data)
-    assert jpeg_intervals.is_sound(data[:20])
-    at = jpeg_intervals.LENGTHS_AT
-    wrong = bytearray(data)
-    wrong[at : at + 2], wrong[at + 2 : at + 4] = wrong[at + 2 : at + 4], wrong[at : at + 2]
-    assert not jpeg_intervals.is_sound(bytes(wrong))
-    # a file whose index would show other pixels to the loader is written again
-    plain = ImageOptions(format="jpeg")
-    assert normalize(bytes(wrong), plain).conversions[-1] == "re-encoded"
-    assert normalize(data, plain).data == data
+    first, second = struct.unpack_from("<HH", data, at)
+    count = len(jpeg_intervals.intervals_of(data).lengths)
+    tables = at + 2 * count
+    plain = data[:20] + data[tables:]
+    half = jpeg_intervals.SHORT_AT + 6
+    wrong = [
+        damaged(data, at, second, first),
+        damaged(data, half, 127),
+        # another restart interval, no markers, two of one number, a second scan, an early end
+        data.replace(b"\xff\xdd\0\4\0\x08", b"\xff\xdd\0\4\0\x07"),
+        data.replace(b"\xff\xdd\0\4\0\x08", b"\xff\xdd\0\4\0\x00"),
+        data.replace(b"\xff\xd1", b"\xff\xd0"),
+        data.replace(b"\xff\xc0\0\x11", b"\xff\xc2\0\x11"),
+        data.replace(b"\xff\xd1", b"\xff\xd9", 1),
+    ]
+    options = ImageOptions(format="jpeg", check="header")
+    for each in wrong:
+        assert each != data
+        assert not jpeg_intervals.is_sound(each)
+        # it is written again, or rejected, but the build goes on
+        with contextlib.suppress(ImageError):
+            assert normalize(each, options).data != each
+    assert jpeg_intervals.with_index(plain) == data
+    assert normalize(data, ImageOptions(format="jpeg")).data == data
     assert normalize(data, OPTIONS).data == data
 
 
@@ -105,25 +151,41 @@ def test_files_without_an_index_get_one_if_they_are_large():
         assert (found.data == file.getvalue()) != bool(count)
 
 
-def test_an_interval_too_long_for_the_index_gives_a_usual_file():
-    noise = np.random.default_rng(0).integers(0, 256, (16, 16 * 509, 3), dtype=np.uint8)
+def test_an_interval_too_long_for_the_index_gives_shorter_ones():
+    noise = np.random.default_rng(0).integers(0, 256, (16 * 13, 16 * 173, 3), dtype=np.uint8)
     # the number of units of a row is a prime
-    interval = jpeg_intervals.interval_of(*noise.shape[:2], is_gray=False)
-    assert interval == 509
+    assert jpeg_intervals.intervals_for(*noise.shape[:2], is_gray=False) == [173, 1]
     file = io.BytesIO()
-    Pillow.fromarray(noise).save(file, "JPEG", quality=100, restart_marker_blocks=interval)
-    assert jpeg_intervals.with_index(file.getvalue(), interval) == file.getvalue()
+    Pillow.fromarray(noise).save(file, "PNG")
+    options = ImageOptions(format="jpeg", fast_crops=True, jpeg_quality=100)
+    data = normalize(file.getvalue(), options).data
+    assert jpeg_intervals.intervals_of(data).interval_width == 16
+    assert normalize(data, options).data == data
 
 
 @pytest.mark.parametrize("is_gray", [False, True])
 def test_an_interval_is_part_of_a_row_and_all_fit_the_index(is_gray):
     side = 8 if is_gray else 16
-    for height, width in (*SIDES, (3072, 4096), (20_000, 30_000), (65_500, 65_500), (16, 65_500)):
-        number = jpeg_intervals.interval_of(height, width, is_gray=is_gray)
+    for height, width in (
+        *SIDES,
+        (3072, 4096),
+        (20_000, 30_000),
+        (65_500, 65_500),
+        (16, 65_500),
+        (65_500, 16),
+    ):
         columns = -(-width // side)
-        assert columns % number == 0
-        assert -(-height // side) * columns // number <= 32_767
-    assert jpeg_intervals.interval_of(3072, 4096, is_gray=is_gray) * side == 128
+        for number in jpeg_intervals.intervals_for(height, width, is_gray=is_gray):
+            assert columns % number == 0
+            assert -(-height // side) * columns // number <= 32_767
+    assert jpeg_intervals.intervals_for(3072, 4096, is_gray=is_gray)[0] * side == 128
+
+
+def test_the_markers_cost_little():
+    photo = picture(1536, 2048, 3)
+    file = io.BytesIO()
+    photo.save(file, "JPEG", quality=95)
+    assert len(stored(1536, 2048)) < 1.025 * len(file.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +220,36 @@ def test_both_loaders_deliver_what_they_deliver_without_an_index(built, crop, ch
     # resizing differs by 1; the small photo has no index, and its crop other columns at the edges
     large = keys != b"a/4.png"
     assert np.abs(graph.numpy()[large].astype(int) - found[large]).max() <= (0 if crop == "shift" else 1)
+
+
+def test_masks_of_photos_have_no_index_and_their_crops_match(built, tmp_path):
+    for number in range(2):
+        file = tmp_path / "masks" / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        picture(*SIDES[number], 1, number).save(file)
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    (tmp_path / "photos" / "b").mkdir()
+    for number in range(2):
+        name = f"{'ab'[number]}/{number}.png"
+        (tmp_path / "photos" / name).write_bytes((built / "photos" / name).read_bytes())
+    words = ["--mask-dir", "../masks", "--format", "jpeg", "--fast-crops"]
+    assert cli.main(["build", "images", str(tmp_path / "photos"), str(tmp_path / "data"), *words]) == 0
+    ((batch,),) = [[*batches(tmp_path / "data", batch_size=2, image=Image((64, 64), crop="shift"))]]
+    assert batch["image"].shape == (2, 64, 64, 3)
+    assert batch["mask"].shape == (2, 64, 64, 1)
+
+
+def test_what_a_dataset_records_of_it_applies_to_additions_and_other_builds(built, tmp_path):
+    fast, photos = built / "fast", built / "photos"
+    with raises(InputError, "append-options-differ", name="fast_crops"):
+        prep.append(prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")), fast, dry_run=True)
+    broken = shutil.copytree(fast, tmp_path / "broken")
+    next(broken.glob("*.tfrecord-*")).unlink()
+    with pytest.raises(InputError, match="fast_crops is absent instead of True"):
+        prep.repair(broken, prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")))
+    as_png = ["build", "--from", str(fast), "--format", "png", str(photos), str(tmp_path / "png")]
+    assert cli.main(as_png) == 0
+    assert "fast_crops" not in read_manifest(tmp_path / "png").options
 
 
 def test_the_dataset_is_like_any_other(built, tmp_path):

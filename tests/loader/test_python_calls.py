@@ -47,3 +47,24 @@ def test_a_method_of_an_object_that_nobody_keeps_is_an_error():
     message = "the dataset was deleted while one of its iterators was in use"
     with pytest.raises(tf.errors.OpError, match=message):
         list(data)
+
+
+def test_the_collection_of_garbage_is_put_off_until_all_loads_end():
+    from tfshards.loader import pipeline
+
+    first, second = pipeline._without_collection(), pipeline._without_collection()
+    assert gc.isenabled()
+    with first:
+        assert not gc.isenabled()
+        second.__enter__()
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with pipeline._without_collection():
+            pass
+        # the user's choice
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

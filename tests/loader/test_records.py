@@ -18,6 +18,7 @@ from tests.prep.table_files import encoded
 from tests.storage.conftest import lead_to, new_bucket
 from tfshards import prep
 from tfshards.loader import Records, load
+from tfshards.loader.resources import cache
 from tfshards.loader.stored import columns, frames
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
 
@@ -302,11 +303,21 @@ def test_a_bucket_is_read_from_copies_once_there_are_some(varied, running_server
         bucket.store().put(str(path.relative_to(varied)), path.read_bytes())
     near = tmp_path / "near"
     records = Records(bucket.url, cache=f"disk:{near}")
-    for copied in near.rglob("train*"):
+    for copied in near.rglob("*.tfrecord-*"):
         bucket.store().delete(copied.name)
     expected = [*Records(varied)]
     assert [each["key"] for each in records] == [each["key"] for each in expected]
-    again = pickle.loads(pickle.dumps(records))
+    pickled = pickle.dumps(records)
+    assert len(pickled) < 1000
+    # what this process has verified is not read as a whole again, unless it was changed
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_is_copied", None)
+        again = pickle.loads(pickled)
+    assert again[3]["key"] == expected[3]["key"]
+    one = min(near.rglob("*.tfrecord-*"))
+    one.write_bytes(one.read_bytes()[:-1] + b"x")
+    with pytest.raises(FormatError, match=f"{one.name}: cannot be read"):
+        pickle.loads(pickled)
     assert again[3]["key"] == expected[3]["key"]
     with raises(OptionsError, "cache-has-bound"):
         Records(bucket.url, cache=f"disk:{near}, 1GiB")
