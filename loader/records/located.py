@@ -60,7 +60,9 @@ def interval_table(shards: Shards, ranges: Ranges | None = None, *, circular: bo
     within = cuts - starts[around]
     inside = (within >= 0) & (within < sizes[around])
     cuts = (within + (range_ends - sizes)[around])[inside]
-    edges = np.unique(np.concatenate([[0], range_ends, cuts]))
+    # not np.unique, see stored/frames.py
+    edges = np.sort(np.concatenate([[0], range_ends, cuts]))
+    edges = edges[np.append(True, np.diff(edges) > 0)]
     begins = edges[:-1]
     around = np.searchsorted(range_ends, begins, side="right")
     to_number = (starts - (range_ends - sizes))[around]

@@ -118,7 +118,7 @@ class Frames:
         if not self._is_mapped:
             fetched = self._fetched(shards.tolist(), offsets.tolist(), lengths.tolist())
             return [self._sound(numbers, _alone(np.arange(len(numbers)), fetched))]
-        maps = self._mapped(np.unique(shards).tolist())
+        maps = self._mapped(_distinct(shards))
         blocks, alone = [], []
         for rows in _equal(np.lexsort((shards, lengths)), lengths):
             length = int(lengths[rows[0]]) if len(rows) else 0
@@ -145,7 +145,7 @@ class Frames:
 
     def _know(self, shards: npt.NDArray[np.intp]) -> None:
         """Read the indexes of shards that are not known yet."""
-        unknown = np.unique(shards[~self._is_known[shards]]).tolist()
+        unknown = _distinct(shards[~self._is_known[shards]])
         if not unknown:
             return
         with ThreadPoolExecutor(min(_NUM_THREADS, len(unknown))) as threads:
@@ -233,6 +233,16 @@ class Frames:
             problem = Problem(which, "its length or a checksum is wrong")
             raise FormatError(f"{self._root}: a damaged record ({remedy(self._root)})", [problem])
         return block
+
+
+def _distinct(shards: npt.NDArray[np.intp]) -> list[int]:
+    """Return each shard once.
+
+    ``np.unique`` imports ``numpy.ma`` when it is called first (NumPy 2.4), which has failed in a thread of a
+    forked process.
+    """
+    found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
+    return found
 
 
 def _windows(mapped: mmap.mmap, length: int) -> npt.NDArray[np.void]:

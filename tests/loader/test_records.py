@@ -339,6 +339,21 @@ def test_a_bucket_is_read_by_few_ranges(varied, delivered, running_servers, monk
         _ = records[numbers]
 
 
+def test_nothing_is_imported_while_threads_read(varied):
+    # a DataLoader's process has failed in NumPy, which imports numpy.ma for np.unique
+    code = f"""
+import sys
+from tfshards import loader
+records = loader.Records({str(varied)!r})
+run = loader.batches({str(varied)!r}, batch_size=8, shuffle=loader.Shuffle(), select=("key",))
+before = {{*sys.modules}}
+assert len(records[[3, 41, 7]]["key"]) + len([*run]) == 10
+print(sorted(name for name in {{*sys.modules}} - before if name.startswith("numpy.")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_records_are_read_without_tensorflow(varied):
     code = f"""
 import sys
