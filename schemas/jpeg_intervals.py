@@ -86,20 +86,8 @@ def intervals_for(height: int, width: int, *, is_gray: bool) -> list[int]:
     return sorted(fitting, key=distance)
 
 
-class _Layout(NamedTuple):
-    """Where a file has the height in its frame header and the data of its scan, and what it has there."""
-
-    frame: int
-    scan: int
-    height: int
-    width: int
-    interval_height: int
-    interval_width: int
-    lengths: npt.NDArray[np.int64]
-
-
-def _layout(data: bytes) -> _Layout | None:
-    """Return the layout of a baseline file of one scan, whose intervals divide its rows; None for others."""
+def _found_intervals(data: bytes) -> Intervals | None:
+    """Return the intervals of a baseline file of one scan that divide its rows; None for other files."""
     frame, interval, at, marker = 0, 0, len(START), 0
     while marker != _SCAN:
         prefix, marker, length = struct.unpack_from(">BBH", data, at)
@@ -127,22 +115,22 @@ def _layout(data: bytes) -> _Layout | None:
     lengths = np.diff(places, prepend=-2) - 2
     if len(lengths) != -(-height // down) * (-(-width // across) // interval):
         return None
-    return _Layout(frame, at, height, width, down, interval * across, lengths.astype(np.int64))
+    return Intervals(frame, at, height, width, down, interval * across, lengths.astype(np.int64))
 
 
 def with_index(data: bytes) -> bytes | None:
     """Return a file of Pillow, written with restart markers, with its index; None if it can have none."""
-    layout = _layout(data)
-    if layout is None or layout.lengths.max() > 0xFFFF or len(layout.lengths) > _MOST_INTERVALS:
+    found = _found_intervals(data)
+    if found is None or found.lengths.max() > 0xFFFF or len(found.lengths) > _MOST_INTERVALS:
         return None
-    added = LENGTHS_AT - AT + 2 * len(layout.lengths)
+    added = LENGTHS_AT - AT + 2 * len(found.lengths)
     index = b"".join(
         (
             struct.pack(">BBH", 0xFF, _APP9, added - 2),
             MAGIC,
-            struct.pack("<III", len(data) + added, layout.frame + added, layout.scan + added),
-            struct.pack("<HHHH", *layout[2:6]),
-            layout.lengths.astype("<u2").tobytes(),
+            struct.pack("<III", len(data) + added, found.frame + added, found.data + added),
+            struct.pack("<HHHH", *found[2:6]),
+            found.lengths.astype("<u2").tobytes(),
         )
     )
     return data[:AT] + index + data[AT:]

@@ -96,6 +96,7 @@ def test_integers_of_numpy_are_integers():
         ("disk:/tmp/a,b/c", fault("cache-size-form", given="b/c")),
         ("disk:, 5GiB", "cache-form"),
         ("memory", "cache-form"),
+        ("disk:~nobody-has-this-name/cache", "cache-form"),
         (1, "cache-form"),
     ],
 )
