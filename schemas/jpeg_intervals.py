@@ -37,15 +37,7 @@ MARGIN = 2
 LEAST_PIXELS = 1 << 19
 # A crop is cut if the image has so many more pixels: decoding these takes as long as cutting.
 LEAST_SPARED = 1 << 18
-# Intervals are about as wide, and none is narrower: of 8 MCUs, their markers are 1 % of a photo, and the
-# index 0.3 %.
-_WIDTH, _LEAST_WIDTH = 128, 64
-# The most that the length of a segment leaves room for.
-_MOST_INTERVALS = (0xFFFF - (LENGTHS_AT - AT - 2)) // 2
-_APP9, _SCAN, _INTERVAL = 0xE9, 0xDA, 0xDD
-_FRAMES = (0xC0, 0xC1)
-# progressive, lossless and others, too; the markers between them are tables and a reserved one
-_ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+APP9 = 0xE9
 
 
 class Intervals(NamedTuple):
@@ -66,87 +58,6 @@ class Intervals(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-def intervals_for(height: int, width: int, *, is_gray: bool) -> list[int]:
-    """Return how many MCUs an interval may have in a file that Pillow writes with 4:2:0 or in gray.
-
-    The best is the first. An interval of the others may fit the index where one of the first is too long.
-    """
-    side = 8 if is_gray else 16
-    columns, rows = -(-width // side), -(-height // side)
-    fitting = [
-        number
-        for number in range(1, columns + 1)
-        if columns % number == 0 and rows * columns // number <= _MOST_INTERVALS
-    ]
-
-    def distance(number: int) -> tuple[bool, float]:
-        wide = number * side
-        return wide < min(_LEAST_WIDTH, width), max(wide / _WIDTH, _WIDTH / wide)
-
-    return sorted(fitting, key=distance)
-
-
-def _found_intervals(data: bytes) -> Intervals | None:
-    """Return the intervals of a baseline file of one scan that divide its rows; None for other files."""
-    frame, interval, at, marker = 0, 0, len(START), 0
-    while marker != _SCAN:
-        prefix, marker, length = struct.unpack_from(">BBH", data, at)
-        if prefix != 0xFF or length < 2 or (frame and marker in _ANY_FRAME):
-            return None
-        if marker in _ANY_FRAME:
-            frame = at + 5 if marker in _FRAMES else 0
-            if not frame:
-                return None
-        if marker == _INTERVAL:
-            (interval,) = struct.unpack_from(">H", data, at + 4)
-        at += 2 + length
-    height, width, num_components, _, sampling = struct.unpack_from(">HHBBB", data, frame)
-    across, down = (8, 8) if num_components == 1 else (8 * (sampling >> 4), 8 * (sampling & 15))
-    scan = np.frombuffer(data, np.uint8, offset=at)
-    codes = np.append(scan[1:], 0)
-    places = np.flatnonzero((scan == 0xFF) & (codes != 0))
-    # restart markers in turns, and one end
-    expected = 0xD0 + np.arange(len(places)) % len(MARKERS)
-    expected[-1:] = END[1]
-    if not frame or not interval or not across or not down or not np.array_equal(codes[places], expected):
-        return None
-    if places[-1] != len(scan) - len(END) or -(-width // across) % interval:
-        return None
-    lengths = np.diff(places, prepend=-2) - 2
-    if len(lengths) != -(-height // down) * (-(-width // across) // interval):
-        return None
-    return Intervals(frame, at, height, width, down, interval * across, lengths.astype(np.int64))
-
-
-def with_index(data: bytes) -> bytes | None:
-    """Return a file of Pillow, written with restart markers, with its index; None if it can have none."""
-    found = _found_intervals(data)
-    if found is None or found.lengths.max() > 0xFFFF or len(found.lengths) > _MOST_INTERVALS:
-        return None
-    added = LENGTHS_AT - AT + 2 * len(found.lengths)
-    index = b"".join(
-        (
-            struct.pack(">BBH", 0xFF, _APP9, added - 2),
-            MAGIC,
-            struct.pack("<III", len(data) + added, found.frame + added, found.data + added),
-            struct.pack("<HHHH", *found[2:6]),
-            found.lengths.astype("<u2").tobytes(),
-        )
-    )
-    return data[:AT] + index + data[AT:]
-
-
-def is_sound(data: bytes) -> bool:
-    """Return whether the index of a file is that of its intervals."""
-    index = intervals_of(data)
-    try:
-        return (
-            index is not None and with_index(data[:AT] + data[LENGTHS_AT + 2 * len(index.lengths) :]) == data
-        )
-    except struct.error:
-        return False
-
-
 def intervals_of(data: bytes) -> Intervals | None:
     """Return the index of a file; None if it has none, or one of another file."""
     if data[MAGIC_AT:LONG_AT] != MAGIC or len(data) < LENGTHS_AT or not data.startswith(START):
@@ -154,7 +65,7 @@ def intervals_of(data: bytes) -> Intervals | None:
     prefix, marker, length = struct.unpack_from(">BBH", data, AT)
     num_bytes, frame, start = struct.unpack_from("<III", data, LONG_AT)
     height, width, down, across = struct.unpack_from("<HHHH", data, SHORT_AT)
-    if (prefix, marker, num_bytes) != (0xFF, _APP9, len(data)) or not down or not across:
+    if (prefix, marker, num_bytes) != (0xFF, APP9, len(data)) or not down or not across:
         return None
     count = -(-height // down) * -(-width // across)
     end = LENGTHS_AT + 2 * count

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfshards.prep.imaging import depth
+from tfshards.prep.imaging import depth, jpeg_index
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, opened
@@ -223,10 +223,10 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
 def _encode_for_crops(picture: Image.Image, quality: int, exif: bytes) -> bytes:
     """Return a picture as JPEG with an index of its restart intervals."""
     is_gray, details = picture.mode == "L", {"quality": quality, "exif": exif, "subsampling": "4:2:0"}
-    for interval in jpeg_intervals.intervals_for(picture.height, picture.width, is_gray=is_gray):
+    for interval in jpeg_index.intervals_for(picture.height, picture.width, is_gray=is_gray):
         encoded = io.BytesIO()
         picture.save(encoded, "JPEG", restart_marker_blocks=interval, **details)
-        indexed = jpeg_intervals.with_index(encoded.getvalue())
+        indexed = jpeg_index.with_index(encoded.getvalue())
         if indexed is not None:
             break
     return indexed or encoded.getvalue()

@@ -14,11 +14,11 @@ START = b"\xff\xd8\xff"
 
 _FRAMES = (0xC0, 0xC1, 0xC2)
 # Lossless, hierarchical and arithmetic ones as well; the markers between them are tables and a reserved one.
-_ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
 # Pillow's modes by number of components.
 _MODES = {1: "L", 3: "RGB"}
-_END, _SCAN = 0xD9, 0xDA
+_END, SCAN = 0xD9, 0xDA
 # Huffman and quantization tables, restart interval, application data, comment.
 _OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
 _APPLICATION = range(0xE0, 0xF0)
@@ -76,7 +76,7 @@ def segments(data: bytes) -> Iterator[Segment]:
         yield Segment(marker, start, offset)
         if length < 2 or offset > len(data):
             return
-        has_scan = has_scan or marker == _SCAN
+        has_scan = has_scan or marker == SCAN
         if has_scan:
             # the data of a scan have no stated length: they end at the next marker
             found = _MARKER_IN_SCAN.search(data, offset)
@@ -92,9 +92,9 @@ def frame_header(data: bytes) -> tuple[int, int, int] | None:
         None if there is no frame before the first scan.
     """
     for marker, start, _ in segments(data):
-        if marker in _ANY_FRAME:
+        if marker in ANY_FRAME:
             return struct.unpack_from(">HHB", data, start + 3) if start + 8 <= len(data) else None
-        if marker == _SCAN:
+        if marker == SCAN:
             return None
     return None
 
@@ -111,14 +111,14 @@ def structure(data: bytes) -> Structure:
             is_plain = num_frames == 1 and num_scans > 0 and not any(missing.values())
             header = _header(data, frame) if is_plain and is_bare and frame is not None else None
             return Structure(is_plain, num_scans, frame, header)
-        if marker in _ANY_FRAME and frame is None and not num_scans:
+        if marker in ANY_FRAME and frame is None and not num_scans:
             frame = start
         if end < start + 2 or end > len(data):
             break
         if marker in _FRAMES and data[start + 2] == 8:
             num_frames += 1
             missing = dict.fromkeys(data[start + 8 : end : 3], (1 << 64) - 1)
-        elif marker == _SCAN:
+        elif marker == SCAN:
             num_scans += 1
             first, last, bits = data[end - 3 : end]
             if last < 64:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from tfshards.prep.imaging import jpeg, png
+from tfshards.prep.imaging import jpeg, jpeg_index, png
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, Channels, ImageOptions
 from tfshards.schemas import jpeg_intervals
@@ -103,7 +103,7 @@ def _has_wanted_index(image: Header, data: bytes, options: ImageOptions) -> bool
     is_needed = options.fast_crops and prod(image.size) >= jpeg_intervals.LEAST_PIXELS
     if jpeg_intervals.MAGIC not in data[: jpeg_intervals.LENGTHS_AT]:
         return not is_needed
-    return jpeg_intervals.is_sound(data)
+    return jpeg_index.is_sound(data)
 
 
 def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:

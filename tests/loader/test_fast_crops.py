@@ -17,6 +17,7 @@ from tfshards.loader.arrays import decode as in_numpy
 from tfshards.loader.tensors import cut as in_graph
 from tfshards.loader.tensors.decode import decode_image as in_graph_decode
 from tfshards.prep.cli import main as cli
+from tfshards.prep.imaging import jpeg_index
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
@@ -105,7 +106,7 @@ def test_an_index_of_another_file_is_not_used():
     ]
     for other in others:
         assert jpeg_intervals.intervals_of(other) is None
-        assert not jpeg_intervals.is_sound(other)
+        assert not jpeg_index.is_sound(other)
     for other in (damaged(data, short, 1024, 800), data.replace(b"tfshards", b"tfShards")):
         for found, wanted in zip(crop_of(other), crop_of(data), strict=True):
             # outside of the middle, the graph's decoder has no neighbors
@@ -114,10 +115,10 @@ def test_an_index_of_another_file_is_not_used():
 
 def test_a_file_whose_index_would_show_other_pixels_is_written_again():
     data, at = stored(800, 1024), jpeg_intervals.LENGTHS_AT
-    assert jpeg_intervals.is_sound(data)
+    assert jpeg_index.is_sound(data)
     first, second = struct.unpack_from("<HH", data, at)
     count = len(jpeg_intervals.intervals_of(data).lengths)
-    tables = at + 2 * count
+    tables, start = at + 2 * count, jpeg_intervals.intervals_of(data).data
     plain = data[:20] + data[tables:]
     half = jpeg_intervals.SHORT_AT + 6
     wrong = [
@@ -129,15 +130,19 @@ def test_a_file_whose_index_would_show_other_pixels_is_written_again():
         data.replace(b"\xff\xd1", b"\xff\xd0"),
         data.replace(b"\xff\xc0\0\x11", b"\xff\xc2\0\x11"),
         data.replace(b"\xff\xd1", b"\xff\xd9", 1),
+        # no markers at all, a scan beyond the end, a frame of no components
+        data[:start] + data[start:].replace(b"\xff", b"\0"),
+        data.replace(b"\xff\xda\0\x0c", b"\xff\xda\xff\xff"),
+        data.replace(b"\1\x22\0\2\x11", b"\1\0\0\2\0"),
     ]
     options = ImageOptions(format="jpeg", check="header")
     for each in wrong:
         assert each != data
-        assert not jpeg_intervals.is_sound(each)
+        assert not jpeg_index.is_sound(each)
         # it is written again, or rejected, but the build goes on
         with contextlib.suppress(ImageError):
             assert normalize(each, options).data != each
-    assert jpeg_intervals.with_index(plain) == data
+    assert jpeg_index.with_index(plain) == data
     assert normalize(data, ImageOptions(format="jpeg")).data == data
     assert normalize(data, OPTIONS).data == data
 
@@ -154,7 +159,7 @@ def test_files_without_an_index_get_one_if_they_are_large():
 def test_an_interval_too_long_for_the_index_gives_shorter_ones():
     noise = np.random.default_rng(0).integers(0, 256, (16 * 13, 16 * 173, 3), dtype=np.uint8)
     # the number of units of a row is a prime
-    assert jpeg_intervals.intervals_for(*noise.shape[:2], is_gray=False) == [173, 1]
+    assert jpeg_index.intervals_for(*noise.shape[:2], is_gray=False) == [173, 1]
     file = io.BytesIO()
     Pillow.fromarray(noise).save(file, "PNG")
     options = ImageOptions(format="jpeg", fast_crops=True, jpeg_quality=100)
@@ -175,10 +180,10 @@ def test_an_interval_is_part_of_a_row_and_all_fit_the_index(is_gray):
         (65_500, 16),
     ):
         columns = -(-width // side)
-        for number in jpeg_intervals.intervals_for(height, width, is_gray=is_gray):
+        for number in jpeg_index.intervals_for(height, width, is_gray=is_gray):
             assert columns % number == 0
             assert -(-height // side) * columns // number <= 32_767
-    assert jpeg_intervals.intervals_for(3072, 4096, is_gray=is_gray)[0] * side == 128
+    assert jpeg_index.intervals_for(3072, 4096, is_gray=is_gray)[0] * side == 128
 
 
 def test_the_markers_cost_little():
