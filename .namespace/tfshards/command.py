@@ -6,6 +6,7 @@ It belongs to neither room, since neither imports the other.
 from __future__ import annotations
 
 import argparse
+import os
 from typing import NoReturn
 
 from tfshards.prep.cli.main import entry
@@ -43,6 +44,12 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     add("--normalize", choices=("unit", "symmetric", "imagenet"), help="scale values; needs --dtype float32")
     add("--dct-scaling", action="store_true", help="let the JPEG decoder shrink large images")
     add(
+        "--for-training",
+        type=int,
+        metavar="SIZE",
+        help="compare how images can be stored and read for random crops of this side, in pixels",
+    )
+    add(
         "--seconds",
         type=float,
         default=2.0,
@@ -53,6 +60,23 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 def _run_bench(args: argparse.Namespace) -> Result:
     manifest = read_manifest(args.dataset)
+    if args.for_training is not None:
+        given = [name for name in ("select", "shuffle", "size", *_OF_IMAGES) if getattr(args, name)]
+        if given:
+            raise OptionsError("bench-for-training-excludes", name=given[0], value=getattr(args, given[0]))
+        _quiet_tensorflow()
+        from tfshards.forms import compare_forms
+
+        return Result.of(
+            compare_forms(
+                manifest,
+                args.dataset,
+                args.split,
+                side=args.for_training,
+                batch_size=args.batch_size,
+                seconds=args.seconds,
+            )
+        )
     has_images = any(feature.is_encoded for feature in manifest.schema.features)
     if not has_images and args.size not in (None, "none"):
         raise OptionsError("bench-size-no-images", size=args.size, dataset=args.dataset)
@@ -60,6 +84,7 @@ def _run_bench(args: argparse.Namespace) -> Result:
     given = [name for name in _OF_IMAGES if getattr(args, name)]
     if size is None and given:
         raise OptionsError("bench-option-no-size", given=given[0], getattr=getattr(args, given[0]))
+    _quiet_tensorflow()
     from tfshards import loader
 
     speeds = loader.bench(
@@ -74,6 +99,11 @@ def _run_bench(args: argparse.Namespace) -> Result:
         seconds=args.seconds,
     )
     return Result.of(speeds)
+
+
+def _quiet_tensorflow() -> None:
+    """Leave out what TensorFlow logs about processors and GPUs while it is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 _OF_IMAGES = ("crop", "flip", "dtype", "channels", "method", "normalize", "dct_scaling")

@@ -166,8 +166,7 @@ def bench(
     """
     if isinstance(path, Mix):
         raise OptionsError("bench-path", path=path)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 600:
-        raise OptionsError("bench-seconds", seconds=seconds)
+    check_seconds(seconds)
     options = LoadOptions(
         path=path,
         split=split,
@@ -227,6 +226,12 @@ def bench(
         decoded=rates.get("decoded"),
         delivered=rates["delivered"],
     )
+
+
+def check_seconds(seconds: float) -> None:
+    """Raise OptionsError if this is not a time to measure."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 600:
+        raise OptionsError("bench-seconds", seconds=seconds)
 
 
 def _disk_rate(source: OpenSplit, num_examples: int, seconds: float) -> float | None:

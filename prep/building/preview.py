@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from tfshards.prep.building.output import dataset_name, output_folder
 from tfshards.prep.building.output_state import check_usable, inspect_output
@@ -23,10 +23,10 @@ from tfshards.prep.engines.local import num_helpers
 from tfshards.prep.planning.balance import permutation
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Estimate, Plan
+from tfshards.prep.planning.plan import VIEW_SIDE, Estimate, Plan
 from tfshards.prep.progress.lines import Reporter, Written
 from tfshards.prep.progress.threads import num_jobs, num_writers
-from tfshards.prep.sources.base import Reader, Source
+from tfshards.prep.sources.base import Accepted, Reader, Source
 from tfshards.prep.writing.area import BuildArea, FinishedShard, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 
@@ -34,6 +34,7 @@ from tfshards.prep.writing.shard import ShardTask, write_shard
 _SECONDS = 2.0
 _FACTOR = 4
 _WATCH_SECONDS = 0.01
+_MOST_VIEWS = 32
 _STATUS = Path("/proc/self/status")
 
 
@@ -76,6 +77,9 @@ def estimate_build(plan: Plan, reader: Reader, options: Options, list_seconds: f
     grown = max(memory) - memory[0]
     at_once = 1 if helpers else min(num_writers(), num_shards)
     shard_bytes = sum(one.finished.shard.num_bytes for one in rounds)
+    conversions: Counter[str] = Counter()
+    for one in rounds:
+        conversions.update(one.finished.conversions)
     return Estimate(
         num_sampled=num_sampled,
         sample_seconds=sum(one.seconds for one in rounds),
@@ -86,7 +90,40 @@ def estimate_build(plan: Plan, reader: Reader, options: Options, list_seconds: f
         output_bytes=round(shard_bytes * _share(whole, rounds)),
         rejected=dict(sorted(rejected.items())),
         losses=tuple(loss_warnings(one.finished for one in rounds)),
+        conversions=dict(conversions.most_common()),
+        views_per_second=_views_per_second(plan, reader),
     )
+
+
+def _views_per_second(plan: Plan, reader: Reader) -> float | None:
+    """Return how many images one core decodes from the shards in a second; None if there are none."""
+    schema = plan.listing.schema
+    places = [
+        index
+        for index, feature in enumerate(schema.features)
+        if feature.kind == "image" and feature.is_encoded
+    ]
+    if not places:
+        return None
+    from tfshards.prep.imaging.stored import draw_view
+
+    chosen = permutation(plan.listing.num_examples, 0, "sample")[:_MOST_VIEWS]
+    images: list[bytes] = []
+    ends = time.monotonic() + _SECONDS / 2
+    for row in plan.listing.rows(chosen):
+        [outcome] = reader.read([row], schema)
+        # an image may be missing
+        if isinstance(outcome, Accepted) and (data := cast("bytes", outcome.values[places[0]])):
+            images.append(data)
+        if time.monotonic() > ends:
+            break
+    # the first one loads libraries
+    for data in images[:1]:
+        draw_view(data, VIEW_SIDE)
+    began = time.thread_time()
+    for data in images:
+        draw_view(data, VIEW_SIDE)
+    return len(images) / (time.thread_time() - began) if images else None
 
 
 def _share(whole: Written, rounds: Sequence[_Round]) -> float:

@@ -102,6 +102,29 @@ def test_what_a_sample_loses_and_rejects_is_shown_with_options_that_keep_it(phot
     assert "--alpha keep" in estimate["losses"][0]
 
 
+def test_a_plan_for_training_shows_its_speed_and_what_is_converted(photos, tmp_path, capsys):
+    line = ["plan", "images", str(photos), str(tmp_path / "out")]
+    assert main([*line, "--for-training", "32"]) == 0
+    printed = capsys.readouterr().out
+    assert "images a second on each core" in printed
+    assert "resized, " in printed
+    found = plan(ImageFolder(photos), tmp_path / "out", estimate=True).estimate
+    assert found.views_per_second > 0
+    assert found.conversions["alpha over white"] == 30
+    assert main(line) == 0
+    assert "estimate" not in capsys.readouterr().out
+
+
+def test_a_plan_without_images_shows_no_speed_of_training(photos, tmp_path):
+    rows = plan(Arrays({"x": np.zeros((4, 10), np.uint8)}), tmp_path / "out", estimate=True)
+    assert rows.estimate.views_per_second is None
+    for path in photos.rglob("*.*"):
+        path.write_bytes(b"\xff\xd8\xff")
+    broken = plan(ImageFolder(photos), tmp_path / "out", estimate=True)
+    assert broken.estimate.views_per_second is None
+    assert "training" not in repr(broken)
+
+
 def test_a_compressed_build_is_estimated_as_such(tmp_path):
     rows = Arrays({"x": np.zeros((4000, 100), np.uint8)})
     sizes = [
