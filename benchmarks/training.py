@@ -4,8 +4,10 @@ With ``--mosaics``, so many photos of 375 by 500 pixels are made of the given on
 of their size, as JPEG of quality 98: 110 kB, as those of ImageNet.
 
 The usual pipeline is bare tf.data over the same records as they are: interleave, parse, decode a random crop,
-resize to 224, flip, batches of 256. All read one epoch after a first batch, in processes of their own, in
-turns, on the cores given.
+resize to 224, flip, batches of 256. TFDS reads its own records in the same way. ``batches`` and other tools
+(benchmarks/peers/views.py), which have an environment of their own, draw views with Pillow, FFCV with OpenCV.
+All read in turns, in processes of their own, on the cores given: 14 batches after the first 4. CPU time is
+that of all processes.
 
 Usage: python benchmarks/training.py --photos FOLDER [--mosaics N] [--rounds 5] [--cores 1]
 """
@@ -18,26 +20,47 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import contestants
 import measure
+from peers import views
+from peers.environments import TORCH, Tool, python_of
 
-SIZE, BATCH = 224, 256
+SIZE, BATCH = views.SIZE, views.BATCH
 USUAL = "tf.data, originals, random crop"
+TFDS = "TFDS, originals, random crop"
 # name -> words of the build, and options of loader.Image
 STORED = {
     "originals": [],
     "JPEG for training": ["--for-training", str(SIZE)],
     "pixels for training": ["--for-training", str(SIZE), "--format", "pixels"],
 }
-CROPS = {"random crop": {"crop": "random"}, "shift": {"crop": "shift"}}
 OURS = {
-    f"{stored}, {crop}": (stored, CROPS[crop])
+    f"tfshards {function}, {stored}, {view}": (function, stored, crop)
+    for function in ("load", "batches")
     for stored in STORED
-    for crop in CROPS
+    for view, crop in (("random crop", "random"), ("shift", "shift"))
+    # a window of originals shows less of a scene than one of smaller images
     if (stored, crop) != ("originals", "shift")
 }
+PEERS = Tool(
+    "views",
+    None,
+    None,
+    (
+        TORCH,
+        "pillow==12.3.0",
+        "webdataset==1.0.2",
+        "grain==0.2.18",
+        "array-record==0.8.6",
+        "mosaicml-streaming==0.13.0",
+        "litdata==0.2.76",
+        # is compiled: apt-get install g++ pkg-config libopencv-dev libturbojpeg0-dev
+        "ffcv==1.0.2",
+    ),
+)
 
 
 def main() -> None:
@@ -48,34 +71,70 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="measured runs of each (default: 5)")
     parser.add_argument("--cores", type=int, default=1, help="cores of each process (default: 1)")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "tfshards-peers")
+    parser.add_argument(
+        "--only", nargs="*", help="beginnings of names, beside the usual pipeline (default: all)"
+    )
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(read(options.child[0], Path(options.child[1]))))
         return
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in (USUAL, *OURS)}
+    names = [TFDS, *OURS, *views.TOOLS]
+    if options.only is not None:
+        names = [name for name in names if name.startswith(tuple(options.only))]
     with tempfile.TemporaryDirectory(prefix="tfshards-training-") as work:
-        tfshards = Path(sys.executable).with_name("tfshards")
-        photos = options.photos
-        if options.mosaics:
-            photos = Path(work) / "photos"
-            write_mosaics(options.photos, photos, options.mosaics)
-        for stored, words in STORED.items():
-            command = [tfshards, "build", "images", photos, folder_of(work, stored), "--shards", "8"]
-            subprocess.run([*command, *words, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        for number in range(options.rounds + 1):
-            for name, times in taken.items():
-                command = ["taskset", "-c", f"0-{options.cores - 1}", sys.executable, __file__]
-                found = subprocess.run(
-                    [*command, "--child", name, work], check=True, stdout=subprocess.PIPE, text=True
-                )
-                if number:
-                    times.append(tuple(json.loads(found.stdout.splitlines()[-1])))
+        write(options, Path(work), names)
+        taken: dict[str, list[tuple[float, float]]] = {}
+        for number in range(options.rounds):
+            for name in [USUAL, *names]:
+                found = json.loads(run(reader(options, Path(work), name), options).splitlines()[-1])
+                taken.setdefault(name, []).append(tuple(found))
+                print(f"round {number + 1}: {name}: {1 / found[0]:,.0f}", file=sys.stderr, flush=True)
     print(report(taken))
-    print(measure.machine(["tfshards", "tensorflow", "numpy"]))
+    print(measure.machine(["tfshards", "tensorflow", "tensorflow-datasets", "pillow", "numpy"]))
     words = f"--mosaics {options.mosaics} " if options.mosaics else ""
     words += f"--rounds {options.rounds} --cores {options.cores}"
     print(f"\n`python benchmarks/training.py --photos PHOTOS {words}`")
+
+
+def write(options: argparse.Namespace, work: Path, names: list[str]) -> None:
+    """Write the photos in the form of each contestant."""
+    tfshards = Path(sys.executable).with_name("tfshards")
+    photos = work / "photos"
+    if options.mosaics:
+        write_mosaics(options.photos, photos, options.mosaics)
+    else:
+        photos.symlink_to(options.photos.absolute())
+    for stored, words in STORED.items():
+        command = [tfshards, "build", "images", photos, folder_of(work, stored), "--shards", "8"]
+        subprocess.run([*command, *words, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    if TFDS in names:
+        command = [sys.executable, contestants.__file__, "tfds", photos, work / "tfds", "8"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for name in names:
+        if name in views.TOOLS:
+            command = [python_of(PEERS, options.cache), views.__file__, "write", name, photos]
+            run([*command, work / views.TOOLS[name][0]], options)
+
+
+def reader(options: argparse.Namespace, work: Path, name: str) -> list[object]:
+    """Return the command of a contestant."""
+    if name not in views.TOOLS:
+        return [sys.executable, __file__, "--child", name, work]
+    command = [python_of(PEERS, options.cache), views.__file__, "read", name, options.cores]
+    return [*command, work / views.TOOLS[name][0]]
+
+
+def run(command: list[object], options: argparse.Namespace) -> str:
+    """Return what a command prints that has only the cores given."""
+    words = ["taskset", "--cpu-list", f"0-{options.cores - 1}", *map(str, command)]
+    # libraries that count the cores of the machine would start a thread for each
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(options.cores)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def write_mosaics(photos: Path, folder: Path, count: int) -> None:
@@ -121,26 +180,25 @@ def report(taken: dict[str, list[tuple[float, float]]]) -> str:
 
 
 def read(name: str, work: Path) -> tuple[float, float]:
-    """Return wall and CPU seconds per image of one epoch, after a first batch."""
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    stored, options = OURS.get(name, ("originals", {}))
-    folder = folder_of(work, stored)
-    dataset = usual(folder) if name == USUAL else ours(folder, options)
-    iterator = iter(dataset)
-    next(iterator)
-    wall, cpu = time.perf_counter(), time.process_time()
-    images = sum(BATCH for _ in iterator)
-    return (time.perf_counter() - wall) / images, (time.process_time() - cpu) / images
+    """Return seconds of wall time and of CPU time per image."""
+    if name in (USUAL, TFDS):
+        batches = iter(usual(folder_of(work, "originals") if name == USUAL else work / "tfds"))
+    else:
+        batches = ours(work, *OURS[name])
+    return views.rates(batches)
 
 
-def ours(path: Path, options: dict[str, object]):
+def ours(work: Path, function: str, stored: str, crop: str) -> Iterator[object]:
     from tfshards import loader
 
-    image = loader.Image((SIZE, SIZE), flip="horizontal", **options)
-    shuffle = loader.Shuffle(seed=0)
-    return loader.load(
-        path, "train", batch_size=BATCH, shuffle=shuffle, select=("image", "label"), image=image, epochs=2
-    )
+    shared = {
+        "batch_size": BATCH,
+        "shuffle": loader.Shuffle(seed=0),
+        "select": ("image", "label"),
+        "image": loader.Image((SIZE, SIZE), crop=crop, flip="horizontal"),
+    }
+    function_of = getattr(loader, function)
+    return iter(function_of(folder_of(work, stored), "train", epochs=None, **shared))
 
 
 def usual(path: Path):
@@ -158,10 +216,12 @@ def usual(path: Path):
         pixels = tf.image.random_flip_left_right(tf.image.resize(pixels, (SIZE, SIZE)))
         return tf.cast(tf.round(pixels), tf.uint8), example["label"]
 
-    files = tf.data.Dataset.list_files(str(path / "*train*tfrecord*"), seed=0).repeat(2)
-    records = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
-    views = records.map(view, num_parallel_calls=tf.data.AUTOTUNE)
-    return views.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    # those of TFDS are in folders of name and version
+    paths = [*path.glob("*train*tfrecord*"), *path.glob("*/*/*train*tfrecord*")]
+    files = tf.data.Dataset.from_tensor_slices(sorted(map(str, paths))).shuffle(len(paths), seed=0)
+    records = files.repeat().interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+    found = records.map(view, num_parallel_calls=tf.data.AUTOTUNE)
+    return found.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,262 @@
+"""Random views of photos with other tools: decoded, a random part resized to 224 pixels, flipped, in batches.
+
+Each function of ``READERS`` yields batches without an end. Where a tool leaves the views to Python, they are
+drawn by Pillow, in as many worker processes as there are cores.
+
+Usage: python views.py write|read NAME PHOTOS_OR_CORES FOLDER
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+SIZE, BATCH, SHARDS = 224, 256, 8
+# batches that fill what is read ahead, and those that are measured
+FIRST, MEASURED = 4, 14
+
+
+def view(data: bytes) -> np.ndarray:
+    """Return a random part of 8 to 100 % of the pixels, as torchvision chooses it, resized and flipped."""
+    from PIL import Image
+
+    with Image.open(BytesIO(data)) as image:
+        width, height = image.size
+        for _ in range(10):
+            area = width * height * random.uniform(0.08, 1)
+            ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+            sides = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if sides[0] <= width and sides[1] <= height:
+                break
+        else:
+            sides = width, height
+        left, top = random.randint(0, width - sides[0]), random.randint(0, height - sides[1])
+        window = (left, top, left + sides[0], top + sides[1])
+        pixels = image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR, window)
+    if random.random() < 0.5:
+        pixels = pixels.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return np.array(pixels)
+
+
+def files(photos: Path) -> list[tuple[Path, int]]:
+    classes = sorted(path.name for path in photos.iterdir())
+    return [(path, classes.index(path.parent.name)) for path in sorted(photos.glob("*/*"))]
+
+
+def endless(epochs: object) -> Iterator[object]:
+    return itertools.chain.from_iterable(itertools.repeat(epochs))
+
+
+def read_torch(folder: Path, cores: int) -> Iterator[object]:
+    from torch.utils.data import DataLoader, Dataset
+
+    class Photos(Dataset):
+        def __init__(self) -> None:
+            self.files = files(folder.parent / "photos")
+
+        def __len__(self) -> int:
+            return len(self.files)
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            path, label = self.files[index]
+            return view(path.read_bytes()), label
+
+    shared = {"num_workers": cores, "persistent_workers": True, "drop_last": True}
+    return endless(DataLoader(Photos(), BATCH, shuffle=True, **shared))
+
+
+def write_webdataset(photos: Path, folder: Path) -> None:
+    import webdataset
+
+    every = files(photos)
+    random.Random(0).shuffle(every)
+    with webdataset.ShardWriter(f"{folder}/%02d.tar", maxcount=-(-len(every) // SHARDS), verbose=0) as writer:
+        for number, (path, label) in enumerate(every):
+            writer.write({"__key__": str(number), "jpg": path.read_bytes(), "cls": str(label).encode()})
+
+
+def read_webdataset(folder: Path, cores: int) -> Iterator[object]:
+    import webdataset
+
+    paths = sorted(map(str, folder.iterdir()))
+    data = webdataset.WebDataset(paths, shardshuffle=SHARDS, seed=0).shuffle(1000).to_tuple("jpg", "cls")
+    data = data.map_tuple(view, int).repeat().batched(BATCH)
+    return iter(webdataset.WebLoader(data, batch_size=None, num_workers=cores))
+
+
+def write_grain(photos: Path, folder: Path) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    options = "group_size:1,uncompressed"
+    writers = [ArrayRecordWriter(f"{folder}/{number:02}.array_record", options) for number in range(SHARDS)]
+    for number, (path, label) in enumerate(files(photos)):
+        writers[number % SHARDS].write(bytes([label]) + path.read_bytes())
+    for writer in writers:
+        writer.close()
+
+
+def read_grain(folder: Path, cores: int) -> Iterator[object]:
+    import grain
+    from absl import flags
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    # its worker processes read flags
+    flags.FLAGS.mark_as_parsed()
+    source = ArrayRecordDataSource(sorted(map(str, folder.iterdir())))
+    data = grain.MapDataset.source(source).shuffle(seed=1).map(_grain_view).repeat(None).batch(BATCH)
+    return iter(data.to_iter_dataset().mp_prefetch(grain.multiprocessing.MultiprocessingOptions(cores)))
+
+
+def _grain_view(record: bytes) -> tuple[np.ndarray, int]:
+    return view(record[1:]), record[0]
+
+
+def write_mds(photos: Path, folder: Path) -> None:
+    import streaming
+
+    with streaming.MDSWriter(out=str(folder), columns={"image": "bytes", "label": "int"}) as writer:
+        for path, label in files(photos):
+            writer.write({"image": path.read_bytes(), "label": label})
+
+
+def read_mds(folder: Path, cores: int) -> Iterator[object]:
+    import streaming
+    from torch.utils.data import DataLoader
+
+    class Photos(streaming.StreamingDataset):
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            found = super().__getitem__(index)
+            return view(found["image"]), found["label"]
+
+    data = Photos(local=str(folder), batch_size=BATCH, shuffle=True)
+    return endless(DataLoader(data, BATCH, num_workers=cores, drop_last=True))
+
+
+def write_litdata(photos: Path, folder: Path) -> None:
+    from litdata.streaming.writer import BinaryWriter
+
+    writer = BinaryWriter(str(folder), chunk_bytes="64MB")
+    for number, (path, label) in enumerate(files(photos)):
+        writer[number] = {"image": path.read_bytes(), "label": label}
+    writer.done()
+    writer.merge()
+
+
+def read_litdata(folder: Path, cores: int) -> Iterator[object]:
+    import litdata
+
+    class Photos(litdata.StreamingDataset):
+        def __getitem__(self, index: object) -> tuple[np.ndarray, int]:
+            found = super().__getitem__(index)
+            return view(found["image"]), found["label"]
+
+    data = Photos(str(folder), shuffle=True, drop_last=True)
+    return endless(litdata.StreamingDataLoader(data, batch_size=BATCH, num_workers=cores, drop_last=True))
+
+
+def write_ffcv(photos: Path, folder: Path, **field: object) -> None:
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.writer import DatasetWriter
+
+    class Photos:
+        def __init__(self) -> None:
+            self.files = files(photos)
+
+        def __len__(self) -> int:
+            return len(self.files)
+
+        def __getitem__(self, index: int) -> tuple[object, int]:
+            from PIL import Image
+
+            path, label = self.files[index]
+            with Image.open(path) as image:
+                return image.convert("RGB"), label
+
+    fields = {"image": RGBImageField(**field), "label": IntField()}
+    DatasetWriter(str(folder / "photos.beton"), fields, num_workers=2).from_indexed_dataset(Photos())
+
+
+def write_ffcv_jpeg(photos: Path, folder: Path) -> None:
+    write_ffcv(photos, folder, write_mode="jpg", jpeg_quality=98)
+
+
+def write_ffcv_pixels(photos: Path, folder: Path) -> None:
+    # the longer side of photos of 375 by 500 whose shorter one has 1.15 x 224 pixels
+    write_ffcv(photos, folder, write_mode="raw", max_resolution=344)
+
+
+def read_ffcv(folder: Path, cores: int) -> Iterator[object]:
+    from ffcv.fields.basics import IntDecoder
+    from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import RandomHorizontalFlip, ToTensor
+
+    pipelines = {
+        "image": [RandomResizedCropRGBImageDecoder((SIZE, SIZE)), RandomHorizontalFlip(), ToTensor()],
+        "label": [IntDecoder(), ToTensor()],
+    }
+    path = str(folder / "photos.beton")
+    return endless(Loader(path, BATCH, num_workers=cores, order=OrderOption.RANDOM, pipelines=pipelines))
+
+
+# name -> folder, writer, reader
+TOOLS = {
+    "torch DataLoader, files": ("torch", None, read_torch),
+    "WebDataset": ("webdataset", write_webdataset, read_webdataset),
+    "Grain, ArrayRecord": ("grain", write_grain, read_grain),
+    "MDS": ("mds", write_mds, read_mds),
+    "litData": ("litdata", write_litdata, read_litdata),
+    "FFCV, JPEG": ("ffcv-jpeg", write_ffcv_jpeg, read_ffcv),
+    "FFCV, pixels for training": ("ffcv-pixels", write_ffcv_pixels, read_ffcv),
+}
+
+
+def rates(batches: Iterator[object]) -> tuple[float, float]:
+    """Return seconds of wall time and of CPU time per image, of this process and those that it started."""
+    for _ in range(FIRST):
+        next(batches)
+    wall, cpu = time.perf_counter(), tree_seconds(os.getpid())
+    for _ in range(MEASURED):
+        next(batches)
+    images = MEASURED * BATCH
+    return (time.perf_counter() - wall) / images, (tree_seconds(os.getpid()) - cpu) / images
+
+
+def tree_seconds(process: int) -> float:
+    """Return the CPU seconds of a process and of all that it started."""
+    try:
+        # after the name: state, 10 others, user and system time, those of ended children
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        children = [
+            int(child)
+            for task in Path(f"/proc/{process}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+    except OSError:
+        return 0
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(tree_seconds, children))
+
+
+if __name__ == "__main__":
+    task, name, argument, folder = sys.argv[1:]
+    _, write, read = TOOLS[name]
+    if task == "write":
+        Path(folder).mkdir()
+        if write:
+            write(Path(argument), Path(folder))
+    else:
+        print(json.dumps(rates(read(Path(folder), int(argument)))))
+    # workers without an end
+    sys.stdout.flush()
+    os._exit(0)
