@@ -37,8 +37,16 @@ class Normalized:
 
     data: bytes
     conversions: tuple[str, ...] = ()
-    # how its pixels were turned; None if its header was not read
-    view: Geometry | None = None
+    # how its pixels were turned; None if they were not checked
+    turned: Geometry | None = None
+
+    @property
+    def view(self) -> Geometry | None:
+        """The geometry of the pixels; of an image that was not checked, None if it is not easy to read."""
+        if self.turned is not None:
+            return self.turned
+        height, width, _ = image_shape(self.data) or (None, None, 3)
+        return None if height is None or width is None else Geometry((width, height))
 
 
 def normalize(
@@ -56,9 +64,7 @@ def normalize(
         ImageError: the image is rejected.
     """
     if options.check == "none":
-        # the size in the header, which the loader does not turn, if it is easy to read
-        height, width, _ = image_shape(data) or (None, None, 3)
-        return Normalized(data, view=None if height is None or width is None else Geometry((width, height)))
+        return Normalized(data)
     if not data:
         raise ImageError(Reason.EMPTY, "the file has no bytes")
     built = jpeg.structure(data) if data.startswith(jpeg.START) else None

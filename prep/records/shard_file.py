@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.records.example import SMALL_BYTES
 from tfshards.prep.records.frames import RecordError, frame, read_frames
 from tfshards.schemas import Feature, Shard
 from tfshards.schemas.compression import CODECS, Compression
@@ -30,10 +29,9 @@ from tfshards.schemas.storage import AnyPath, open_sink
 
 Item = TypeVar("Item")
 
-# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
-_WRITE_BYTES = 1 << 16
-# Hashing releases the GIL, which costs more time than the hashing itself if buffers are small.
-_HASHED_BYTES = 1 << 20
+# Buffers below this size are joined. Hashing and writing release the GIL, which costs more time than they do
+# if buffers are small.
+_JOINED_BYTES = 1 << 20
 
 
 class Frames(NamedTuple):
@@ -88,10 +86,9 @@ class ShardFile:
 
     def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
         """Append consecutive records to the file, with their labels if they have any."""
-        for group in in_groups(frames.buffers, len, _HASHED_BYTES):
-            self._digest.update(group[0] if len(group) == 1 else b"".join(group))
-        for group in in_groups(frames.buffers, len, _WRITE_BYTES):
-            self._sink.write(group)
+        for buffer in frames.buffers:
+            self._digest.update(buffer)
+            self._sink.write(buffer)
         self._num_bytes += sum(map(len, frames.buffers))
         tail = b"".join(buffer[-NUM_LAST_BYTES:] for buffer in frames.buffers[-NUM_LAST_BYTES:])
         self._last_bytes = (self._last_bytes + tail)[-NUM_LAST_BYTES:]
@@ -170,7 +167,7 @@ def join_small(buffers: Iterable[bytes]) -> list[bytes]:
     joined: list[bytes] = []
     small: list[bytes] = []
     for buffer in buffers:
-        if len(buffer) < SMALL_BYTES:
+        if len(buffer) < _JOINED_BYTES:
             small.append(buffer)
         else:
             joined += (b"".join(small), buffer)

@@ -151,7 +151,8 @@ def outcome_of(
         image = checked_content(*file, each, views)
         if isinstance(image, Rejected):
             return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
-        views += [image.view] if image.view else []
+        if len(options) > 1 and image.view:
+            views.append(image.view)
         values.append(image.data)
         conversions += image.conversions
     key = to_bytes(row.key)

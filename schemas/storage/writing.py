@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -19,6 +19,8 @@ from tfshards.schemas.storage.untrusted import open_regular
 # The largest object that S3 copies in one request; see CopyObject in its reference.
 MAX_COPIED_BYTES = 5 << 30
 _BLOCK = 1 << 20
+# Much larger writes make the kernel look for larger free pages, which can cost three times the system time.
+_WRITE_BYTES = 1 << 16
 # The parts of an upload: S3 takes 10,000 of at least 5 MiB, so that a shard may have 80 GB.
 _PART = 8 << 20
 _PARTS_IN_FLIGHT = 4
@@ -34,7 +36,7 @@ def write_new(path: AnyPath, blocks: Iterable[bytes]) -> None:
     sink = open_sink(path)
     try:
         for block in blocks:
-            sink.write([block])
+            sink.write(block)
         sink.finish()
     except BaseException:
         sink.abandon()
@@ -70,14 +72,11 @@ class _LocalSink:
         self._path = path
         self._file = path.open("xb", buffering=0)
 
-    def write(self, buffers: Sequence[bytes]) -> None:
-        """Append buffers, at most 1024 of them."""
-        num_bytes = sum(map(len, buffers))
-        written = os.writev(self._file.fileno(), buffers)
-        # the rest of a write that a signal or a nearly full disk cut short
-        rest = memoryview(b"".join(buffers))[written:] if written < num_bytes else b""
+    def write(self, data: bytes) -> None:
+        rest = memoryview(data)
         while rest:
-            rest = rest[os.write(self._file.fileno(), rest) :]
+            # a signal or a nearly full disk can cut a write short
+            rest = rest[os.write(self._file.fileno(), rest[:_WRITE_BYTES]) :]
 
     def finish(self) -> None:
         os.fsync(self._file.fileno())
@@ -102,8 +101,7 @@ class _Upload:
                 max_concurrency=_PARTS_IN_FLIGHT,
             )
 
-    def write(self, buffers: Sequence[bytes]) -> None:
-        data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+    def write(self, data: bytes) -> None:
         self._crc = _crc32c().extend(self._crc, data)
         with as_os_errors(self._path):
             self._num_bytes += self._file.write(data)

@@ -65,7 +65,7 @@ def test_a_lost_answer_to_a_conditional_write_is_no_conflict(folder, proxy):
 
 def test_a_lost_answer_to_the_end_of_an_upload_is_no_error(folder, proxy):
     sink = open_sink(folder / "long")
-    sink.write([bytes(20_000_000)])
+    sink.write(bytes(20_000_000))
     proxy.add(LoseAnswer(), "^complete", count=1)
     sink.finish()
     assert (folder / "long").read_bytes() == bytes(20_000_000)
@@ -73,7 +73,7 @@ def test_a_lost_answer_to_the_end_of_an_upload_is_no_error(folder, proxy):
 
 def test_an_abandoned_upload_leaves_no_parts(folder, proxy):
     sink = open_sink(folder / "long")
-    sink.write([bytes(20_000_000)])
+    sink.write(bytes(20_000_000))
     sink.abandon()
     assert proxy.count()["abort"] == 1
 

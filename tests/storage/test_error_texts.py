@@ -104,7 +104,7 @@ def test_an_older_object_of_equal_size_is_not_what_was_written(bucket, proxy):
     path = any_path(f"{bucket.url}/data/long")
     path.write_bytes(b"x" * 10_000_000)
     sink = open_sink(path)
-    sink.write([bytes(10_000_000)])
+    sink.write(bytes(10_000_000))
     proxy.add(Answer(404, "NoSuchUpload"), "^complete")
     with pytest.raises(FileNotFoundError):
         sink.finish()

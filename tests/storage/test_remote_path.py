@@ -238,12 +238,12 @@ def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder,
     for root in (folder, local):
         sink = open_sink(root / "long")
         for buffer in data:
-            sink.write([buffer[:10], buffer[10:]])
+            sink.write(buffer)
         assert (root / "long").exists() == (root is local)
         sink.finish()
         assert (root / "long").read_bytes() == b"".join(data)
         sink = open_sink(root / "abandoned")
-        sink.write(data)
+        sink.write(data[0])
         sink.abandon()
         assert not (root / "abandoned").exists()
         write_blocks_atomically(root / "blocks", iter(data))
@@ -256,7 +256,7 @@ def test_a_long_file_is_written_in_parts_and_appears_when_it_is_finished(folder,
 def test_uploads_that_were_not_finished_are_aborted(folder, bucket):
     for name in ("mine/x", "other/x"):
         sink = open_sink(folder / name)
-        sink.write([bytes(20_000_000)])
+        sink.write(bytes(20_000_000))
         # as of a process that was killed
         del sink
 

@@ -241,5 +241,5 @@ class ElementsReader:
                 return Rejected(image.reason, detail)
             values[name] = image.data
             conversions += image.conversions
-            views += [image.view] if image.view and not is_mask else []
+            views += [] if is_mask or (view := image.view) is None else [view]
         return Accepted([values[name] for name in schema.names], tuple(conversions))

@@ -219,7 +219,7 @@ class TableReader:
                 return image if len(files) == 1 else image._replace(detail=f"{name}: {image.detail}")
             values[name] = image.data
             conversions += image.conversions
-            views += [image.view] if image.view and not is_mask else []
+            views += [] if is_mask or (view := image.view) is None else [view]
             if name == self.placement.image and content and content.data:
                 try:
                     conversions += self.placement.place(
