@@ -226,7 +226,7 @@ def pipeline_of(work: Work, runner: beam.runners.PipelineRunner, options: Pipeli
     requirements = None
     # the workers of the local runner are threads of this process
     if work.area is not None and not isinstance(runner, FnApiRunner):
-        requirements = Requirements.of(work.area.unfinished_path(""), work.area.attempt, work.source)
+        requirements = Requirements.of(work.area.unfinished_path(""), work.area.attempt, work.sources)
     check = requirements.check if requirements else None
     pipeline = beam.Pipeline(runner, options)
     # PCollection[bytes] -> PCollection[item] -> PCollection[None]

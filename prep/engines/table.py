@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
@@ -44,7 +45,7 @@ class Work:
     size: Written = NOTHING
     # where workers on other machines find their tasks and record what they have written, and what they read
     area: BuildArea | None = None
-    source: AnyPath | None = None
+    sources: tuple[AnyPath, ...] = ()
     # returns what is written, from the build area
     measure: Callable[[], Written] = Written
 
@@ -81,6 +82,11 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     engine = cast("Engine", import_module(_MODULES[chosen]))
     engine.check_arguments(arguments)
     return engine
+
+
+def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
+    """Return the function of an engine that does work with these arguments; it raises as ``find_engine``."""
+    return partial(find_engine(name, arguments).run, arguments=tuple(arguments))
 
 
 def run_on_threads(work: Work, num_threads: int | None = None) -> None:

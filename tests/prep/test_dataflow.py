@@ -51,7 +51,7 @@ def pipeline_of(num_shards: int, folder, *arguments: str) -> Pipeline:
         compression="none",
     )
     items = [ShardId("train", index) for index in range(num_shards)]
-    work = Work(partial(write_shard, task), items, progress, stop=area.stop, area=area, source=folder)
+    work = Work(partial(write_shard, task), items, progress, stop=area.stop, area=area, sources=(folder,))
     return beam.pipeline_of(work, create_runner("DataflowRunner"), PipelineOptions(list(arguments)))
 
 
