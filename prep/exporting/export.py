@@ -101,9 +101,9 @@ def export(
     """Export a dataset to the format of another tool.
 
     Each shard becomes one part, and an engine writes several at the same time. A part is read back and
-    compared, value for value, with the records; then its files get their names. A killed export resumes when it is
-    called again with the same arguments, keeps the parts whose digests still match, and ends with the same
-    bytes. A finished export that is exported again is verified, and damaged files are written again.
+    compared, value for value, with the records; then its files get their names. A killed export resumes when
+    it is called again with the same arguments, keeps the parts whose digests still match, and ends with the
+    same bytes. A finished export that is exported again is verified, and damaged files are written again.
 
     Args:
         dataset: folder of the dataset, or its URL.
@@ -195,7 +195,7 @@ def _write(
         area.remove()
         report_line(f"{directory} holds this export already, and its files are unchanged")
         return _result(request, directory, chosen, journal, len(kept))
-    if journal.parts:
+    if kept:
         report_line(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
     require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
     for part in missing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def write_plan(plan: Rewrite, shard: ShardId) -> None:
         "is_kept": plan.is_kept(shard),
         "has_labels": layout.has_labels,
         "shards": [
-            [origin, asdict(old), [*plan.origins[origin].new_labels.get(old.path, {}).items()]]
+            [origin, vars(old), [*plan.origins[origin].new_labels.get(old.path, {}).items()]]
             for origin, old in (layout.shards[index] for index in olds.tolist())
         ],
         "pieces": pieces.tolist(),

@@ -33,8 +33,8 @@ def interleave(counts: Sequence[int], start: int = 0, end: int | None = None) ->
     """
     total, num = sum(counts), len(counts)
     end = total if end is None else end
-    if num == 1 or start == end:
-        return np.arange(start, end)
+    if start == end:
+        return np.arange(0)
     # Up to a position, each sequence has its share of records, to within one for each of the sequences.
     firsts = [max(0, (start - num) * count // total - 2) for count in counts]
     lasts = [min(count, (end + num) * count // total + 3) for count in counts]
@@ -184,6 +184,8 @@ def new_layout(
 
     def contiguous(shard: int) -> Runs:
         start, end = ends[shard] - lengths[shard], ends[shard]
+        if len(counts) == 1:
+            return np.array([[start, start, end - start]])
         return runs_of(np.arange(start, end), interleave(counts, start, end))
 
     return SplitLayout(shards, lengths, [-1] * num_shards, contiguous)
