@@ -18,11 +18,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import partial
 
 from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
 from tfshards.prep.engines.job import Job, running
+from tfshards.prep.engines.local import Crew
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, OptionsError
@@ -112,10 +114,11 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 def _run(work: Work, arguments: Sequence[str]) -> None:
     options = PipelineOptions(list(arguments))
     failures: list[BaseException] = []
+    crew = None
 
     def run_pipeline() -> None:
         try:
-            result = pipeline_of(work, runner, options).run()
+            result = pipeline_of(work, runner, options, crew).run()
             job.start(_id_of(result), partial(_cancel, result))
             result.wait_until_finish()
         except BaseException as error:  # every failure must reach the main thread
@@ -134,6 +137,9 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
     with _prepared(work, _parse(arguments)[0].runner, options) as (runner, job), quiet_threads(lose_worker):
         if job.endpoint:
             _check_service(job.endpoint, arguments)
+        mode = options.view_as(DirectOptions).direct_running_mode
+        if job.is_local and not job.has_processes and mode == "in_memory" and not _names_workers(arguments):
+            crew = Crew.of(work)
         try:
             thread.start()
             work.progress.follow(None if job.is_local else job.measure, job.where)
@@ -151,6 +157,11 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
                 job.cancel(thread)
             raise
     job.forget()
+
+
+def _names_workers(arguments: Sequence[str]) -> bool:
+    """Return whether the number of workers of the local runner is given, which has a default."""
+    return any(argument.partition("=")[0] == "--direct_num_workers" for argument in arguments)
 
 
 @contextmanager
@@ -221,8 +232,10 @@ def _connect(endpoint: str) -> beam_job_api_pb2_grpc.JobServiceStub:
     return beam_job_api_pb2_grpc.JobServiceStub(channel)
 
 
-def pipeline_of(work: Work, runner: beam.runners.PipelineRunner, options: PipelineOptions) -> beam.Pipeline:
-    """Return the pipeline that calls the function with every item."""
+def pipeline_of(
+    work: Work, runner: beam.runners.PipelineRunner, options: PipelineOptions, crew: Crew | None = None
+) -> beam.Pipeline:
+    """Return the pipeline that calls the function with every item, or lets a crew do so."""
     requirements = None
     # the workers of the local runner are threads of this process
     if work.area is not None and not isinstance(runner, FnApiRunner):
@@ -235,7 +248,7 @@ def pipeline_of(work: Work, runner: beam.runners.PipelineRunner, options: Pipeli
         | beam.Impulse()
         | "List" >> beam.ParDo(_List(check, list(work.items)))
         | "Spread" >> beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call(check, (work.function, work.area)))
+        | "Call" >> beam.ParDo(_Call(check, (work.function, work.area), crew))
     )
     return pipeline
 
@@ -255,9 +268,32 @@ class _Call(Checked):
     engine would repeat the task. So the job ends soon, even if nothing cancels it.
     """
 
+    def __init__(self, check: Callable[[], None] | None, content: object, crew: Crew | None) -> None:
+        super().__init__(check, content)
+        self._crew = crew
+
+    def start_bundle(self) -> None:
+        """Start the crew, since Beam's local runner calls from a single thread."""
+        self._opened, self._calls = ExitStack(), list[Future[None]]()
+        if self._crew:
+            self._pool = ThreadPoolExecutor(sum(self._crew))
+            self._shared = self._opened.enter_context(self._crew.calling(self.content[0]))
+
     def process(self, item: object) -> None:
-        """Call the function with one item."""
-        function, area = self.content
+        """Call the function with one item, or let the crew do so."""
+        if self._crew:
+            self._calls.append(self._pool.submit(self._call, self._shared, item))
+        else:
+            self._call(self.content[0], item)
+
+    def finish_bundle(self) -> None:
+        """Wait for the crew, and raise its first failure."""
+        with self._opened:
+            for call in self._calls:
+                call.result()
+
+    def _call(self, function: Callable[[object], None], item: object) -> None:
+        area = self.content[1]
         if area is not None and area.stop_reason() is not None:
             return
         try:

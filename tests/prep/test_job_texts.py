@@ -54,7 +54,9 @@ def test_a_task_that_was_stopped_is_not_reported_as_failed(error, num_reported, 
     def fail(_: object) -> None:
         raise error
 
-    call = _Call(None, (fail, SimpleNamespace(stop_reason=iter([None, "why"]).__next__)))
+    call = _Call(None, (fail, SimpleNamespace(stop_reason=iter([None, "why"]).__next__)), None)
     call.setup()
+    call.start_bundle()
     call.process("item")
+    call.finish_bundle()
     assert len(caplog.records) == num_reported
