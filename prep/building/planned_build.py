@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from tfshards.prep.engines.lost_job import cancel_lost_job
-from tfshards.prep.engines.table import Work, run_on_threads
+from tfshards.prep.engines.table import Work, cancel_lost_job, run_on_threads
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Reporter, WorkProgress, Written, report_line

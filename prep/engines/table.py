@@ -69,6 +69,16 @@ class Engine(Protocol):
         """Call the function with every item; raise the first failure, after which calls were stopped."""
 
 
+def cancel_lost_job(note: AnyPath) -> None:
+    """Cancel the job of an earlier run that was killed, or could not cancel it, if there is a note of it.
+
+    The build does not depend on it: the workers of an earlier attempt stop when the next one opens the area.
+    """
+    if note.exists():
+        # only jobs of Beam outlive their command; it takes a second to import
+        import_module(_MODULES["beam"]).cancel_lost_job(note)
+
+
 def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     """Return the engine of this name: by default Apache Beam if it is given arguments, or else the local one.
 

@@ -50,6 +50,7 @@ from tfshards.schemas.names import ID_DIGITS
 from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 
 @dataclass(frozen=True, repr=False)
@@ -268,7 +269,7 @@ def _write_parts(
         run_work(run, work)
     except Exception:
         with suppress(FileNotFoundError):
-            raise NotTextError(not_text_path(area).read_text("utf-8")) from None
+            raise NotTextError(read_whole(not_text_path(area), RECORD).decode()) from None
         raise
 
 

@@ -1,5 +1,6 @@
 """Derivations and exports on Apache Beam: the bytes of the local engine, and its errors."""
 
+import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,6 +141,22 @@ def test_workers_check_that_they_see_every_dataset_that_they_read(folder, tmp_pa
         with pytest.raises(NotRunError):
             call()
     assert [work.sources for work in works] == [(folder / "one", folder / "two"), (folder / "one",)]
+
+
+def test_what_a_worker_is_sent_does_not_grow_with_the_dataset(folder, tmp_path, works):
+    for call in (
+        lambda: reshard(folder / "old", tmp_path / "a", shards={"train": 40}, log=quiet),
+        lambda: relabel(folder / "old", {f"cat/{n:03}.png": "dog" for n in range(0, 60, 2)}, log=quiet),
+        lambda: prep.export(folder / "old", tmp_path / "b", to="webdataset", log=quiet),
+    ):
+        with pytest.raises(NotRunError):
+            call()
+    for work in works:
+        sent = pickle.dumps(work.function)
+        # neither shards with their digests, nor keys, nor options of the build
+        assert b"sha256:" not in sent
+        assert b".png" not in sent
+        assert len(sent) < 3_000
 
 
 def test_a_repeated_task_of_an_export_does_nothing_and_another_release_of_the_format_is_refused(

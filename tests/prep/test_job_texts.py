@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.errors import raises
-from tfshards.prep.engines.beam import _Call
 from tfshards.prep.engines.job import Job
+from tfshards.prep.engines.pipeline import _Call
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import WorkProgress
 from tfshards.prep.writing.area import BuildArea

@@ -20,7 +20,7 @@ from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
-from tfshards.prep.engines.lost_job import cancel_lost_job
+from tfshards.prep.engines.table import cancel_lost_job
 from tfshards.prep.progress.lines import lines_to
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
