@@ -59,8 +59,8 @@ class CopyTask:
         """Return the task of a rewrite."""
         outline = plan.outline
         return cls(
-            area=plan.area,
             # all that grows with a dataset is in the plan files
+            area=replace(plan.area, options={}),
             origins=[
                 replace(each, manifest=replace(each.manifest, splits={}, options={}), new_labels={})
                 for each in plan.origins

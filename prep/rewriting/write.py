@@ -62,13 +62,14 @@ def write_shards(plan: Rewrite, run: Callable[[Work], None]) -> dict[str, tuple[
         for split in plan.splits:
             groups += _groups(plan, [shard for shard in missing if shard.split == split])
         progress = WorkProgress(plan.outline.name, whole.num_examples)
+        task = CopyTask.of(plan, progress.reporter, verifies=verifies)
         work = Work(
-            partial(write_group, CopyTask.of(plan, progress.reporter, verifies=verifies)),
+            partial(write_group, task),
             groups,
             progress,
             stop=area.stop,
             size=whole,
-            area=area,
+            area=task.area,
             sources=tuple(origin.root for origin in plan.origins),
             measure=lambda: measure(area.recorded("first", [*links, *missing])),
         )

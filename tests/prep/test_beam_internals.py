@@ -1,4 +1,4 @@
-"""The undocumented parts of Beam that are used, listed in docs/engines.md; each test names what has changed."""
+"""The undocumented parts of Beam that docs/engines.md lists; each test names what has changed."""
 
 import ast
 import inspect
