@@ -66,8 +66,9 @@ class _Call(Checked):
         """Start the crew, since Beam's local runner calls from a single thread."""
         self._opened, self._calls = ExitStack(), list[Future[None]]()
         if self._crew:
-            self._pool = ThreadPoolExecutor(sum(self._crew))
             self._shared = self._opened.enter_context(self._crew.calling(self.content[0]))
+            # its threads end before the crew
+            self._pool = self._opened.enter_context(ThreadPoolExecutor(sum(self._crew)))
 
     def process(self, item: object) -> None:
         """Call the function with one item, or let the crew do so."""
