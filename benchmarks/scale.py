@@ -1,6 +1,9 @@
 """Measure what a build does before its first shard: list a folder of images, plan, and write the plan files.
 
     python benchmarks/scale.py --folder FOLDER
+    python benchmarks/scale.py --reshard
+
+The second command measures what ``reshard`` does before its first shard.
 
 The images are hard links to a few sparse files: the folder holds real entries, which the file system lists
 and describes one by one, but which need no room for content, since nothing before the build reads it.
@@ -19,6 +22,7 @@ import time
 from pathlib import Path
 
 import measure
+import numpy as np
 
 COUNTS = (100_000, 1_000_000, 10_000_000)
 CLASSES = 1_000
@@ -28,6 +32,9 @@ SMALLEST, LARGEST = 50_000, 150_000
 MAX_SECONDS, MAX_MB = 120, 3_000
 # of the time per input, of the largest count over the smallest; the start of the interpreter is not counted
 MAX_GROWTH = 1.5
+# of a dataset that is resharded: shards, records in each, and new shards
+OLD_SHARDS, SHARD_RECORDS, NEW_SHARDS = 10_000, 10_000, 8_000
+MAX_RESHARD_SECONDS, MAX_RESHARD_MB = 10, 1_000
 
 
 def main() -> None:
@@ -35,7 +42,15 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="numbers of images")
     parser.add_argument("--folder", type=Path, help="where to create them (default: a temporary folder)")
     parser.add_argument("--planned", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--reshard", action="store_true", help="measure a reshard")
+    parser.add_argument("--resharded", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.resharded:
+        print(json.dumps(plan_reshard(options.resharded)))
+        return
+    if options.reshard:
+        measure_reshard(options.folder)
+        return
     if options.planned:
         print(json.dumps(plan(options.planned)))
         return
@@ -114,6 +129,85 @@ def plan(folder: Path) -> dict[str, object]:
         "shards": len(plan_files),
         "plan_bytes": sum(plan_files),
     }
+
+
+def measure_reshard(where: Path | None) -> None:
+    """Print the time and the memory until a reshard hands its shards to an engine."""
+    with tempfile.TemporaryDirectory(dir=where, prefix="scale-") as folder:
+        make_dataset(Path(folder) / "old")
+        load = os.getloadavg()[0]
+        whole = measure.measure([sys.executable, __file__, "--resharded", folder], Path.cwd())
+    found = json.loads(whole.output.splitlines()[-1])
+    what = f"plan a reshard of {OLD_SHARDS:,} shards, {OLD_SHARDS * SHARD_RECORDS:,} records"
+    row = [what, f"{whole.wall:.1f}", f"{whole.cpu:.1f}", f"{whole.rss / measure.MB:,.0f}"]
+    row += [f"{found['plans']:,}", f"{found['plan_bytes'] / measure.MB:,.0f}", f"{load:.1f}"]
+    head = ["what", "wall, s", "CPU, s", "peak RSS, MB", "new shards", "plan files, MB", "load average"]
+    print(f"\n{measure.table(head, [row])}\n")
+    print(measure.goal(f"{what}: seconds", whole.wall, MAX_RESHARD_SECONDS))
+    print(measure.goal(f"{what}: MB at the peak", whole.rss / measure.MB, MAX_RESHARD_MB))
+    print(f"\n{measure.machine(['tfshards', 'numpy'])}")
+    print("\n`python benchmarks/scale.py --reshard`")
+
+
+def make_dataset(folder: Path) -> None:
+    """Create a dataset of sparse shards, whose indexes are hard links to one file."""
+    from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
+    from tfshards.schemas.files import bytes_digest
+    from tfshards.schemas.index import RecordIndex, index_path
+    from tfshards.schemas.manifest_file import write_manifest
+
+    rng = np.random.default_rng(0)
+    index = RecordIndex(rng.integers(SMALLEST, LARGEST, SHARD_RECORDS))
+    text = index.to_text().encode("ascii")
+    (folder / "index").mkdir(parents=True)
+    (folder / "index.idx").write_bytes(text)
+    shards = []
+    for number in range(OLD_SHARDS):
+        path = f"old-train-0123abcd.tfrecord-{number:05d}-of-{OLD_SHARDS:05d}"
+        with (folder / path).open("wb") as file:
+            file.truncate(index.num_bytes)
+        os.link(folder / "index.idx", folder / index_path(path))
+        digest = f"sha256:{number:064x}"
+        shards.append(
+            Shard(
+                path=path,
+                num_examples=SHARD_RECORDS,
+                num_bytes=index.num_bytes,
+                record_bytes=index.num_bytes,
+                digest=digest,
+                index_digest=bytes_digest(text),
+                examples_digest=f"{number:016x}",
+                last_bytes="00" * 8,
+                labels_digest="",
+            )
+        )
+    count = OLD_SHARDS * SHARD_RECORDS
+    schema = Schema((Feature("image", "image", "uint8", (None, None, 3)), Feature("key", "bytes", "bytes")))
+    splits = {"train": Split(tuple(shards))}
+    write_manifest(Manifest("old", "0123abcd", schema, splits, Totals(count, count)), folder)
+
+
+def plan_reshard(folder: Path) -> dict[str, int]:
+    """Reshard the dataset ``old`` until its shards are handed to an engine."""
+    from tfshards.prep import reshard
+    from tfshards.prep.engines import local
+    from tfshards.prep.rewriting import write
+
+    class PlannedError(Exception):
+        """The plan is made."""
+
+    def end(work: object, arguments: object = ()) -> None:
+        raise PlannedError
+
+    local.run = end
+    # the sparse files claim more space than a disk has
+    write.require_space = lambda *_: None
+    try:
+        reshard(folder / "old", folder / "new", shards=NEW_SHARDS)
+    except PlannedError:
+        plans = [path.stat().st_size for path in folder.rglob("*.plan")]
+        return {"plans": len(plans), "plan_bytes": sum(plans)}
+    raise AssertionError("the reshard had nothing to do")
 
 
 class _Clock:

@@ -29,7 +29,7 @@ from tfshards.prep.building.rejects import (
     loss_warnings,
     repeated_inputs,
 )
-from tfshards.prep.engines.table import EngineName, find_engine
+from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -93,7 +93,7 @@ def build(
     options = Options() if options is None else options
     check_types(source, seed, options)
     counts = ShardCounts.of(shards)
-    found = find_engine(engine, beam_args)
+    run = find_run(engine, beam_args)
     folder = output_folder(dataset, source.location())
     with claimed(folder) as state, staged(source, folder) as reader:
         name = dataset_name(folder, options)
@@ -119,7 +119,7 @@ def build(
             plan=plan,
             area=area,
             options=options,
-            run=partial(found.run, arguments=tuple(beam_args)),
+            run=run,
             source=source.location(),
         )
         if options.duplicates != "keep":

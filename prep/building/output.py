@@ -219,7 +219,7 @@ def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json]
         if build.has_begun and not is_committed(build, state):
             report_line(discard_message(build, options))
         # Engines need extras, which verbs that only read do not.
-        from tfshards.prep.engines.lost_job import cancel_lost_job
+        from tfshards.prep.engines.table import cancel_lost_job
 
         cancel_lost_job(area.job_path)
         for path in area.placed_paths():

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from tfshards.prep.engines.lost_job import cancel_lost_job
-from tfshards.prep.engines.table import Work, run_on_threads
+from tfshards.prep.engines.table import Work, cancel_lost_job, run_on_threads
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Layouts, Plan
 from tfshards.prep.progress.lines import Reporter, WorkProgress, Written, report_line
@@ -87,7 +86,7 @@ class PlannedBuild:
                 stop=self.area.stop,
                 size=whole,
                 area=self.area,
-                source=self.source,
+                sources=() if self.source is None else (self.source,),
                 measure=lambda: self._size(layouts, self.area.recorded(phase, missing)),
             )
             try:
@@ -116,11 +115,7 @@ class PlannedBuild:
                 if one.rows_digest == digests[shard]
             }
         if lost := [shard for shard in shards if shard not in found]:
-            where = f"shard {lost[0].shard_index} of split {lost[0].split!r}"
-            if isinstance(self.area.root, RemotePath):
-                # two attempts that begin together may both run, and one may write what the other has finished
-                raise BuildError("shard-overtaken", where=where)
-            raise BuildError("shard-unfinished", where=where)
+            raise lost_shard(self.area, lost[0])
         return {shard: found[shard] for shard in shards}
 
     def _intact(
@@ -164,6 +159,30 @@ class PlannedBuild:
             listing = self.plan.listing
             what = f"{counted(listing.num_examples, 'example')}, {size(int(listing.sizes.sum()))}, {of}"
             report_line(f"starting build: {what}")
+
+
+def lost_shard(area: BuildArea, shard: ShardId) -> BuildError:
+    """Return the error for a shard that no worker has finished, or that another attempt has replaced."""
+    # in a store two attempts that begin together may both run, and one may write what the other has finished
+    code = "shard-overtaken" if area.is_remote else "shard-unfinished"
+    return BuildError(code, where=f"shard {shard.shard_index} of split {shard.split!r}")
+
+
+def run_work(run: Callable[[Work], None], work: Work) -> None:
+    """Do work in a build area on an engine.
+
+    Raises:
+        Exception: the first failure of a call in this process or a helper.
+        BuildError: a call failed elsewhere.
+    """
+    assert work.area is not None
+    cancel_lost_job(work.area.job_path)
+    try:
+        run(work)
+    except BuildError as failure:
+        if failure.code != "build-failed":
+            raise
+        raise BuildError("build-failed", text=_reason(work.area, failure)) from failure
 
 
 def _reason(area: BuildArea, failure: Exception) -> str:

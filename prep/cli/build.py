@@ -7,7 +7,7 @@ from functools import partial
 
 from tfshards.prep.cli.arguments import settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb
+from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import any_path
@@ -25,7 +25,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the contents of all inputs with what an earlier run wrote, not only of those whose "
         "modification time differs",
     )
-    parser.epilog = BEAM_EPILOG
 
 
 def _run(args: argparse.Namespace) -> Result:
@@ -41,6 +40,7 @@ def _run(args: argparse.Namespace) -> Result:
         overwrite=args.overwrite,
         options=options,
         checksum=args.checksum,
+        engine=args.engine,
         beam_args=args.beam_args,
     )
     return Result.of_manifest(manifest)

@@ -37,6 +37,8 @@ def _run(
         shards=shard_counts_of(args.shards),
         overwrite=args.overwrite,
         options=ShardOptions(**values_of(args, ShardOptions)),
+        engine=args.engine,
+        beam_args=args.beam_args,
     )
     return Result.of_manifest(made)
 
@@ -60,6 +62,7 @@ RESHARD = Verb(
     "write the examples of a dataset to other shards, in a new folder or in place",
     _add_reshard_arguments,
     _run_reshard,
+    takes_beam_args=True,
     is_resumable=True,
 )
 
@@ -108,5 +111,6 @@ MERGE = Verb(
     "combine several datasets into one, split by split",
     _add_merge_arguments,
     _run_merge,
+    takes_beam_args=True,
     is_resumable=True,
 )

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from tfshards.prep.cli.arguments import add_shards, shard_counts_of
 from tfshards.prep.cli.flags import with_flags
-from tfshards.prep.cli.verb import BEAM_EPILOG, Result, Verb, add_dataset, add_max_rejected
+from tfshards.prep.cli.verb import Result, Verb, add_dataset, add_max_rejected
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.progress.lines import lines_to, to_stderr
 from tfshards.schemas import Manifest
@@ -49,7 +49,7 @@ def _run_edit(
         else:
             lines.append(text)
 
-    given = {name: getattr(args, name) for name in (*options, "dry_run")}
+    given = {name: getattr(args, name) for name in (*options, "dry_run", "engine", "beam_args")}
     with lines_to(keep) if args.dry_run else nullcontext():
         made = edit(*(getattr(args, name) for name in inputs), **given)
     if args.dry_run:
@@ -78,14 +78,13 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
         "modification time has changed",
     )
     add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
-    parser.epilog = BEAM_EPILOG
 
 
 def _run_append(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.append import append
 
     args.shards = shard_counts_of(args.shards)
-    options = ("shards", "max_rejected", "follow_links", "new_classes", "checksum", "beam_args")
+    options = ("shards", "max_rejected", "follow_links", "new_classes", "checksum")
     return _run_edit(args, append, "source", "dataset", options=options)
 
 
@@ -126,6 +125,7 @@ REMOVE = Verb(
     "remove examples from a dataset, and keep append from taking them again",
     _add_remove_arguments,
     _run_remove,
+    takes_beam_args=True,
     is_resumable=True,
 )
 
@@ -154,5 +154,6 @@ RELABEL = Verb(
     "give examples of a dataset other classes",
     _add_relabel_arguments,
     _run_relabel,
+    takes_beam_args=True,
     is_resumable=True,
 )

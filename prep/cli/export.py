@@ -21,7 +21,14 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.exporting.export import export
 
     select = None if args.select is None else args.select.split(",")
-    made = export(args.dataset, args.directory, to=args.to, select=select)
+    made = export(
+        args.dataset,
+        args.directory,
+        to=args.to,
+        select=select,
+        engine=args.engine,
+        beam_args=args.beam_args,
+    )
     return Result.of(made)
 
 
@@ -30,5 +37,6 @@ EXPORT = Verb(
     "write the examples of a dataset in the format of another tool, and read them back",
     _add_arguments,
     _run,
+    takes_beam_args=True,
     is_resumable=True,
 )

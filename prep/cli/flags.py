@@ -22,7 +22,7 @@ _FLAG = re.compile(r"(?<!\S)--[a-z-]+ $")
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, str]:
     """Return the flag of each parameter of a verb, or the metavar of a positional argument."""
-    return {
+    return {"beam_args": "--"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions
         if action.dest != "help"
@@ -57,5 +57,6 @@ def _as_typed(flag: str, value: str) -> str:
     else:
         values = [str(found) if isinstance(found, str) else value]
     typed = [one_line(shlex.quote(text)) for text in values]
-    # a positional argument is not repeated before each of its values
-    return " ".join(f"{flag} {text}" for text in typed) if flag.startswith("-") else " ".join([flag, *typed])
+    # unlike a flag, a positional argument, or the bare -- before the options of Beam, is not repeated
+    is_repeated = flag.startswith("-") and flag != "--"
+    return " ".join(f"{flag} {text}" for text in typed) if is_repeated else " ".join([flag, *typed])

@@ -61,11 +61,9 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
                 hint = "; options of Apache Beam follow a bare --" if args.verb.takes_beam_args else ""
                 parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             _check_not_empty(args)
-            jobs = getattr(args, "jobs", None)
-            if beam_args:
-                _check_beam_args(args.verb, verbs, jobs)
+            _check_beam_args(args, beam_args, verbs)
             stack.enter_context(reporting(_console_of(args, stack)))
-            stack.enter_context(limited_jobs(jobs))
+            stack.enter_context(limited_jobs(getattr(args, "jobs", None)))
             args.beam_args = beam_args
             stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
             args.verbs = verbs
@@ -156,12 +154,13 @@ def _complete_left(args: argparse.Namespace) -> None:
         complete_left(dataset)
 
 
-def _check_beam_args(verb: Verb, verbs: Mapping[str, Verb], jobs: int | None) -> None:
-    """Raise OptionsError unless options of Beam have an effect."""
-    if not verb.takes_beam_args:
+def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str], verbs: Mapping[str, Verb]) -> None:
+    """Raise OptionsError unless options of Beam have an effect, and those of the local engine."""
+    if beam_args and not args.verb.takes_beam_args:
         *names, last = (one.name for one in verbs.values() if one.takes_beam_args)
         raise OptionsError("beam-options-useless", allowed=f"{', '.join(names)} and {last}")
-    if jobs is not None:
+    jobs = getattr(args, "jobs", None)
+    if jobs is not None and (beam_args or getattr(args, "engine", None) == "beam"):
         raise OptionsError("jobs-with-beam", jobs=jobs)
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from itertools import pairwise
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from tfshards.prep.cli.arguments import add_build_arguments
 from tfshards.prep.cli.option_files import add_config, add_from
 from tfshards.prep.cli.verb import Verb
+from tfshards.prep.engines.table import EngineName
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import OptionsError
 
@@ -20,6 +21,11 @@ from tfshards.schemas import OptionsError
 _UNKNOWN = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^ =]+)")
 # A file of options serves both: each also knows the options of the other.
 _WITH_KINDS = {"build", "plan"}
+# Text after the options in the help of a verb that an engine runs.
+_BEAM_EPILOG = (
+    "All cores of this machine do the work. To use Apache Beam instead, give its pipeline options after a "
+    "bare --, for example: -- --runner=FlinkRunner"
+)
 
 
 def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -52,6 +58,14 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
             if any(action.option_strings and action.dest != "help" for action in leaf._actions):
                 add_config(leaf)
             _add_reporting(leaf)
+            if verb.takes_beam_args:
+                leaf.add_argument(
+                    "--engine",
+                    choices=get_args(EngineName),
+                    help="engine that does the work: local, all cores of this machine, or beam, Apache Beam "
+                    "(default: beam if pipeline options follow a bare --, or else local)",
+                )
+                leaf.epilog = " ".join(filter(None, [leaf.epilog, _BEAM_EPILOG]))
             if verb.takes_jobs:
                 leaf.add_argument(
                     "--jobs",

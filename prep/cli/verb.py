@@ -12,12 +12,6 @@ from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED
 from tfshards.schemas import Manifest
 from tfshards.schemas.json_reader import Json
 
-# Text after the options in the help of a verb that builds.
-BEAM_EPILOG = (
-    "All cores of this machine write the shards. To use Apache Beam instead, give its pipeline options "
-    "after a bare --, for example: -- --runner=FlinkRunner"
-)
-
 
 class HasJson(Protocol):
     """A value whose ``repr`` is its text for people, and which has another form for programs."""
@@ -51,7 +45,8 @@ class Verb:
 
     Each argument is stored under the name of the parameter that it sets, since errors of the library name
     parameters. ``run`` returns the result; nothing else is printed to standard output. Its arguments
-    include ``beam_args``, the pipeline options after a bare ``--``. A verb that has kinds has a parser for
+    include ``beam_args``, the pipeline options after a bare ``--``, and those of a verb that takes them also
+    ``engine``. A verb that has kinds has a parser for
     each kind of source, with the arguments of a build.
     """
 

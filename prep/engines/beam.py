@@ -1,7 +1,4 @@
-"""Run the items on Apache Beam; the only other file that imports apache_beam is ``transform``.
-
-The pipeline is one linear chain: the items are distributed to the workers, which call the function.
-Image bytes never enter the pipeline, so neither the shuffle nor the job graph grows with the data.
+"""Run the items on Apache Beam: its options, its runners and their job services, and the end of a job.
 
 Beam runs in a thread. The main thread shows the progress, so that Ctrl-C always reaches it, and not Beam: it
 can then cancel the job and wait for its end.
@@ -11,22 +8,25 @@ from __future__ import annotations
 
 import argparse
 import io
-import logging
 import shlex
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
 
 from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
-from tfshards.prep.engines.job import Job, running
+from tfshards.prep.engines.job import Job, JobNote, running
+from tfshards.prep.engines.local import Crew
 from tfshards.prep.engines.table import Work
-from tfshards.prep.engines.worker import Requirements
+from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.option import check_strings
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 # Beam warns about missing optional packages.
 with quiet_logging():
@@ -41,16 +41,15 @@ with quiet_logging():
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
     from apache_beam.runners import DirectRunner, create_runner
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.runners.portability.job_server import StopOnExitJobServer
+    from apache_beam.runners.portability.job_server import ExternalJobServer, StopOnExitJobServer
     from apache_beam.runners.portability.portable_runner import PipelineResult, PortableRunner
     from apache_beam.runners.runner import PipelineState
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    from tfshards.prep.engines.transform import Checked
+    from tfshards.prep.engines.pipeline import pipeline_of
 
 _WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 _CONNECT_SECONDS = 3
-_LOGGER = logging.getLogger(__name__)
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -73,25 +72,21 @@ def check_arguments(arguments: Sequence[str]) -> None:
         raise OptionsError("beam-option-unknown", arguments=unknown[0])
 
 
-def _parse(
-    arguments: Sequence[str], further: Callable[[argparse.ArgumentParser], None] = lambda _: None
-) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options that Beam knows, and the unknown arguments; ``further`` adds options."""
+def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options that Beam knows, and the unknown arguments."""
     parsers: list[argparse.ArgumentParser] = []
     printed = io.StringIO()
     try:
         with redirect_stderr(printed), quiet_logging():
             PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
-            further(parsers[0])
             return parsers[0].parse_known_args(list(arguments))
     except SystemExit as end:
         if not end.code:
             # the user asked for Beam's help
             raise
         # argparse prints all of Beam's options before the error
-        raise OptionsError(
-            "beam-usage", rpartition=printed.getvalue().strip().rpartition("error: ")[2]
-        ) from None
+        message = printed.getvalue().strip().rpartition("error: ")[2]
+        raise OptionsError("beam-usage", rpartition=message) from None
 
 
 def run(work: Work, arguments: Sequence[str] = ()) -> None:
@@ -112,10 +107,11 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 def _run(work: Work, arguments: Sequence[str]) -> None:
     options = PipelineOptions(list(arguments))
     failures: list[BaseException] = []
+    crew = None
 
     def run_pipeline() -> None:
         try:
-            result = pipeline_of(work, runner, options).run()
+            result = pipeline_of(work, runner, options, crew).run()
             job.start(_id_of(result), partial(_cancel, result))
             result.wait_until_finish()
         except BaseException as error:  # every failure must reach the main thread
@@ -134,6 +130,9 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
     with _prepared(work, _parse(arguments)[0].runner, options) as (runner, job), quiet_threads(lose_worker):
         if job.endpoint:
             _check_service(job.endpoint, arguments)
+        mode = options.view_as(DirectOptions).direct_running_mode
+        if job.is_local and not job.has_processes and mode == "in_memory" and not _names_workers(arguments):
+            crew = Crew.of(work)
         try:
             thread.start()
             work.progress.follow(None if job.is_local else job.measure, job.where)
@@ -153,6 +152,11 @@ def _run(work: Work, arguments: Sequence[str]) -> None:
     job.forget()
 
 
+def _names_workers(arguments: Sequence[str]) -> bool:
+    """Return whether the number of workers of the local runner is given, which has a default."""
+    return any(argument.partition("=")[0] == "--direct_num_workers" for argument in arguments)
+
+
 @contextmanager
 def _prepared(
     work: Work, name: str | None, options: PipelineOptions
@@ -165,110 +169,71 @@ def _prepared(
         if direct.direct_running_mode != "multi_processing":
             yield FnApiRunner(), Job(work, is_local=True)
             return
-        # The workers that Beam would start, except that they log to a file, not to the terminal, and leave
-        # Ctrl-C, which reaches every process of the terminal, to the main process, which stops the work.
         direct.direct_running_mode = "in_memory"
-        program, log = shlex.quote(sys.executable), shlex.quote(str(work.log_path))
-        command_line = f"trap '' INT; exec {program} -m {_WORKER_MODULE} 2>> {log}"
-        environment = SubprocessSDKEnvironment.from_command_string(command_line)
-        yield FnApiRunner(default_environment=environment), Job(work, is_local=True, log_path=work.log_path)
+        yield _with_processes(work), Job(work, is_local=True, log_path=work.log_path)
         return
-    server = None
-    if isinstance(runner, PortableRunner) and not portable.job_endpoint:
-        # Prism's servers would be shared, whatever their options
-        options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
-        server = runner.default_job_server(options)
-    if not isinstance(server, StopOnExitJobServer):
-        # the job service has an address, or the runner submits the job to the cluster by itself
+    if not isinstance(runner, PortableRunner) or portable.job_endpoint:
         yield runner, Job(work, portable.job_endpoint or "", is_local=False)
         return
-    # Started by Beam, the server would end on Ctrl-C, before it could cancel its job. Its folder is removed
-    # with the build area if this process is killed.
+    # The folder of the server is removed with the build area if this process is killed.
     log_path = work.log_path
     with tempfile.TemporaryDirectory(prefix="tfshards-", dir=log_path.parent) as folder:
-        server._job_server._local_temp_root = folder
-        command, endpoint = server._job_server.subprocess_cmd_and_endpoint()
-        with running(list(map(str, command)), endpoint, log_path, portable.job_server_timeout):
-            portable.job_endpoint = endpoint
-            yield runner, Job(work, endpoint, is_local=False, log_path=log_path)
+        found = _server_of(runner, options, folder)
+        if found is None:
+            # the runner submits the job to the cluster by itself
+            yield runner, Job(work, is_local=False)
+            return
+        command, portable.job_endpoint = found
+        with running(command, portable.job_endpoint, log_path, portable.job_server_timeout):
+            yield runner, Job(work, portable.job_endpoint, is_local=False, log_path=log_path)
+
+
+def _with_processes(work: Work) -> FnApiRunner:
+    """Return the local runner with the worker processes that Beam would start, with two differences.
+
+    They log to a file, not to the terminal, and leave Ctrl-C, which reaches every process of the terminal, to
+    the main process, which stops the work.
+    """
+    program, log = shlex.quote(sys.executable), shlex.quote(str(work.log_path))
+    command_line = f"trap '' INT; exec {program} -m {_WORKER_MODULE} 2>> {log}"
+    return FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command_line))
+
+
+def _server_of(runner: PortableRunner, options: PipelineOptions, folder: str) -> tuple[list[str], str] | None:
+    """Return the command of the job service that a runner starts by itself, and its endpoint, or None.
+
+    Started by Beam, it would end on Ctrl-C, before it could cancel its job.
+    """
+    # Prism's servers would be shared, whatever their options
+    options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
+    server = runner.default_job_server(options)
+    if not isinstance(server, StopOnExitJobServer):
+        return None
+    server._job_server._local_temp_root = folder
+    command, endpoint = server._job_server.subprocess_cmd_and_endpoint()
+    return [*map(str, command)], endpoint
 
 
 def _check_service(endpoint: str, arguments: Sequence[str]) -> None:
     """Raise an error if no job service answers, or if it and Beam do not know one of the arguments."""
     service = _connect(endpoint)
-    if not _parse(arguments)[1]:
-        return
-    described = service.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest())
-
-    def add(parser: argparse.ArgumentParser) -> None:
-        for option in described.options:
-            if f"--{option.name}" not in parser._option_string_actions:
-                parser.add_argument(f"--{option.name}", nargs="?")
-
-    _, unknown = _parse(arguments, add)
+    _, unknown = _parse(arguments)
+    if unknown:
+        described = service.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest())
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        for name in {option.name for option in described.options}:
+            parser.add_argument(f"--{name}", nargs="?")
+        _, unknown = parser.parse_known_args(unknown)
     if unknown:
         raise OptionsError("beam-option-unknown", arguments=unknown[0])
 
 
 def _connect(endpoint: str) -> beam_job_api_pb2_grpc.JobServiceStub:
     """Return the job service; Beam by itself would wait for minutes for one that does not answer."""
-    channel = grpc.insecure_channel(endpoint)
     try:
-        grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
+        return ExternalJobServer(endpoint, _CONNECT_SECONDS).start()
     except grpc.FutureTimeoutError:
-        channel.close()
         raise BuildError("beam-unreachable", endpoint=endpoint) from None
-    return beam_job_api_pb2_grpc.JobServiceStub(channel)
-
-
-def pipeline_of(work: Work, runner: beam.runners.PipelineRunner, options: PipelineOptions) -> beam.Pipeline:
-    """Return the pipeline that calls the function with every item."""
-    requirements = None
-    # the workers of the local runner are threads of this process
-    if work.area is not None and not isinstance(runner, FnApiRunner):
-        requirements = Requirements.of(work.area.unfinished_path(""), work.area.attempt, work.source)
-    check = requirements.check if requirements else None
-    pipeline = beam.Pipeline(runner, options)
-    # PCollection[bytes] -> PCollection[item] -> PCollection[None]
-    _ = (
-        pipeline
-        | beam.Impulse()
-        | "List" >> beam.ParDo(_List(check, list(work.items)))
-        | "Spread" >> beam.Reshuffle()
-        | "Call" >> beam.ParDo(_Call(check, (work.function, work.area)))
-    )
-    return pipeline
-
-
-class _List(Checked):
-    """Yields the items."""
-
-    def process(self, _: bytes) -> Iterator[object]:
-        """Yield the items."""
-        yield from self.content
-
-
-class _Call(Checked):
-    """Calls the function, unless the build was stopped.
-
-    A call that stopped the build, or was stopped, does not raise: its reason is in the build area, and an
-    engine would repeat the task. So the job ends soon, even if nothing cancels it.
-    """
-
-    def process(self, item: object) -> None:
-        """Call the function with one item."""
-        function, area = self.content
-        if area is not None and area.stop_reason() is not None:
-            return
-        try:
-            function(item)
-        except Exception as error:
-            if area is None or area.stop_reason() is None:
-                raise
-            # one that was stopped has not failed, and may end after the build has said its last line
-            if getattr(error, "code", None) != "build-stopped":
-                # in the log of the worker
-                _LOGGER.exception("a task failed")
 
 
 def _id_of(result: beam.runners.runner.PipelineResult) -> str:
@@ -296,11 +261,22 @@ def _cancel(result: beam.runners.runner.PipelineResult) -> bool:
         raise BuildError("beam-failed", text=details or str(error)) from error
 
 
-def cancel(job_id: str, endpoint: str) -> bool:
-    """Cancel a job of an earlier process, and return whether it was running.
-
-    Raises:
-        BuildError: its job service does not answer, or does not know the job.
-    """
-    with quiet_logging():
-        return _cancel(PipelineResult(_connect(endpoint), job_id, iter(()), iter(())))
+def cancel_lost_job(path: AnyPath) -> None:
+    """Cancel the job that an earlier run noted at ``path``, and remove the note."""
+    try:
+        note = JobNote(**load_json(read_whole(path, RECORD)))
+    except (ValueError, TypeError):
+        path.unlink()
+        return
+    try:
+        with quiet_logging():
+            is_cancelled = _cancel(PipelineResult(_connect(note.endpoint), note.job_id, iter(()), iter(())))
+        if is_cancelled:
+            report_line(f"cancelled {note}, which an earlier run left")
+    except Exception as error:  # whatever it is, the build does not depend on it
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        report_warning(
+            f"an earlier run left {note}, which cannot be cancelled ({first_line}); if it still runs "
+            "there, its tasks end at their next example"
+        )
+    path.unlink()

@@ -7,10 +7,10 @@ import pickle
 import queue
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.progress.lines import Written
@@ -123,27 +123,44 @@ def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) ->
     return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 
+class Crew(NamedTuple):
+    """Who calls the function of some work on one machine."""
+
+    num_helpers: int
+    num_threads: int
+
+    @staticmethod
+    def of(work: Work) -> Crew:
+        """Return the crew that pays off."""
+        is_remote = work.area is not None and work.area.is_remote
+        # a helper writes one shard at a time, and so does this process if it has some
+        count = num_helpers(work.size, len(work.items))
+        if not count or pickled(work.function) is None:
+            return Crew(0, num_writers(is_remote=is_remote))
+        return Crew(count, num_writers() if is_remote else 1)
+
+    @contextmanager
+    def calling(self, function: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
+        """Yield a function that has the given one called in this process or in a helper, when one is free."""
+        with ExitStack() as helpers:
+            calls: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
+            for _ in range(self.num_threads):
+                calls.put(function)
+            for _ in range(self.num_helpers):
+                calls.put(helpers.enter_context(Helper(pickle.dumps(function))))
+
+            def call(item: object) -> None:
+                free = calls.get()
+                try:
+                    free(item)
+                finally:
+                    calls.put(free)
+
+            yield call
+
+
 def run(work: Work, arguments: Sequence[str] = ()) -> None:
     """Call the function with every item, in this process and in helpers; raise the first failure."""
-    count = num_helpers(work.size, len(work.items))
-    function = pickled(work.function) if count else None
-    if function is None:
-        run_on_threads(work)
-        return
-    # a helper writes one shard at a time
-    num_own = num_writers() if work.area and work.area.is_remote else 1
-    with ExitStack() as helpers:
-        calls: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
-        for _ in range(num_own):
-            calls.put(work.function)
-        for _ in range(count):
-            calls.put(helpers.enter_context(Helper(function)))
-
-        def call(item: object) -> None:
-            free = calls.get()
-            try:
-                free(item)
-            finally:
-                calls.put(free)
-
-        run_on_threads(replace(work, function=call), count + num_own)
+    crew = Crew.of(work)
+    with crew.calling(work.function) as call:
+        run_on_threads(replace(work, function=call), sum(crew))

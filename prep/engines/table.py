@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
@@ -44,7 +45,7 @@ class Work:
     size: Written = NOTHING
     # where workers on other machines find their tasks and record what they have written, and what they read
     area: BuildArea | None = None
-    source: AnyPath | None = None
+    sources: tuple[AnyPath, ...] = ()
     # returns what is written, from the build area
     measure: Callable[[], Written] = Written
 
@@ -68,6 +69,16 @@ class Engine(Protocol):
         """Call the function with every item; raise the first failure, after which calls were stopped."""
 
 
+def cancel_lost_job(note: AnyPath) -> None:
+    """Cancel the job of an earlier run that was killed, or could not cancel it, if there is a note of it.
+
+    The build does not depend on it: the workers of an earlier attempt stop when the next one opens the area.
+    """
+    if note.exists():
+        # only jobs of Beam outlive their command; it takes a second to import
+        import_module(_MODULES["beam"]).cancel_lost_job(note)
+
+
 def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     """Return the engine of this name: by default Apache Beam if it is given arguments, or else the local one.
 
@@ -81,6 +92,11 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     engine = cast("Engine", import_module(_MODULES[chosen]))
     engine.check_arguments(arguments)
     return engine
+
+
+def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
+    """Return the function of an engine that does work with these arguments; it raises as ``find_engine``."""
+    return partial(find_engine(name, arguments).run, arguments=tuple(arguments))
 
 
 def run_on_threads(work: Work, num_threads: int | None = None) -> None:

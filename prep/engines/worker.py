@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +16,7 @@ from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath, RemotePath
 
 _TOKEN_NAME = "token"
+_EVERYWHERE = "mount it on every worker under the same path"
 _CREDENTIALS = "give every worker the credentials, and the address if it is not the usual one, of the store"
 
 
@@ -29,19 +30,19 @@ class Requirements:
     # another folder with the same path does not have.
     folder: AnyPath
     token: str
-    # folder or file of the inputs, and the name of anything in the folder
-    source: AnyPath | None
-    entry: str
+    # folders and files of the inputs, each with the name of anything in the folder
+    sources: tuple[tuple[AnyPath, str], ...]
     # of the main process, if a path is relative
     working_folder: str
 
     @staticmethod
-    def of(folder: AnyPath, token: str, source: AnyPath | None) -> Requirements:
+    def of(folder: AnyPath, token: str, sources: Iterable[AnyPath]) -> Requirements:
         """Return the requirements of a build by this process, after writing the token into the folder."""
         write_atomically(folder / _TOKEN_NAME, token.encode("ascii"))
-        is_relative = any(isinstance(path, Path) and not path.is_absolute() for path in (folder, source))
-        entry = _any_entry(source) if isinstance(source, Path) and source.is_dir() else ""
-        return Requirements(own_versions(), folder, token, source, entry, os.getcwd() if is_relative else "")
+        named = tuple((source, _any_entry(source)) for source in sources)
+        paths = [folder, *(source for source, _ in named)]
+        is_relative = any(isinstance(path, Path) and not path.is_absolute() for path in paths)
+        return Requirements(own_versions(), folder, token, named, os.getcwd() if is_relative else "")
 
     def check(self) -> None:
         """Raise BuildError if this process does not meet the requirements."""
@@ -52,30 +53,28 @@ class Requirements:
     def _fault(self) -> str:
         if self.working_folder and os.getcwd() != self.working_folder:
             return "runs in another folder; give the paths of source and dataset as absolute paths"
-        everywhere = "mount it on every worker under the same path"
-        reach = everywhere if isinstance(self.folder, Path) else _CREDENTIALS
+        reach = _EVERYWHERE if isinstance(self.folder, Path) else _CREDENTIALS
         try:
             token = (self.folder / _TOKEN_NAME).read_text("ascii")
         except (OSError, TfshardsError) as error:
             return f"cannot read the build area {self.folder} ({_why(error)}); {reach}"
         if token != self.token:
-            return f"sees another folder at {self.folder}; {everywhere}"
-        if isinstance(self.source, RemotePath):
-            if fault := _unreachable(self.source):
-                return fault
-        elif self.source is not None and not os.access(self.source, os.R_OK):
-            return f"cannot read the source {self.source}; {everywhere}"
-        elif self.source is not None and self.entry and not os.path.lexists(self.source / self.entry):
-            return f"sees another folder at {self.source}; {everywhere}"
-        return ""
+            return f"sees another folder at {self.folder}; {_EVERYWHERE}"
+        return next(filter(None, (_source_fault(*named) for named in self.sources)), "")
 
 
-def _unreachable(source: RemotePath) -> str:
-    try:
-        is_there = source.exists()
-    except (OSError, TfshardsError) as error:
-        return f"cannot read the source {source} ({_why(error)}); {_CREDENTIALS}"
-    return "" if is_there else f"does not find the source {source}; {_CREDENTIALS}"
+def _source_fault(source: AnyPath, entry: str) -> str:
+    if isinstance(source, RemotePath):
+        try:
+            is_there = source.exists()
+        except (OSError, TfshardsError) as error:
+            return f"cannot read the source {source} ({_why(error)}); {_CREDENTIALS}"
+        return "" if is_there else f"does not find the source {source}; {_CREDENTIALS}"
+    if not os.access(source, os.R_OK):
+        return f"cannot read the source {source}; {_EVERYWHERE}"
+    if entry and not os.path.lexists(source / entry):
+        return f"sees another folder at {source}; {_EVERYWHERE}"
+    return ""
 
 
 def _why(error: Exception) -> str:
@@ -95,7 +94,9 @@ def check_versions(needed: Mapping[str, str]) -> None:
             raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
 
-def _any_entry(folder: Path) -> str:
+def _any_entry(folder: AnyPath) -> str:
+    if not isinstance(folder, Path) or not folder.is_dir():
+        return ""
     # only one, since a folder may have millions of them
     with os.scandir(folder) as entries:
         return next((entry.name for entry in entries), "")

@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from tfshards.prep.exporting.format import PIECES, Format, WrittenFile, WrittenPart
+from tfshards.prep.building.planned_build import run_work
+from tfshards.prep.engines.table import EngineName, Work, find_run
+from tfshards.prep.exporting.format import PIECES, Format, WrittenPart
 from tfshards.prep.exporting.request import ExportPart, ExportRequest, NotTextError, make_request
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.exporting.write_parts import (
+    ExportTask,
     Journal,
-    Target,
     fingerprint,
     is_unchanged,
+    not_text_path,
     read_journal,
+    release_of,
     write_part,
+    write_plan,
     written_file,
 )
-from tfshards.prep.progress.lines import Log, Meter, report_line, takes_log, to_stderr
+from tfshards.prep.progress.lines import (
+    Log,
+    Meter,
+    WorkProgress,
+    Written,
+    report_line,
+    takes_log,
+    to_stderr,
+)
 from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import local_path, require_space, write_blocks_atomically
+from tfshards.schemas.files import bytes_digest, local_path, require_space, write_blocks_atomically
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
+from tfshards.schemas.names import ID_DIGITS
 from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,20 +95,24 @@ def export(
     *,
     to: str,
     select: Sequence[str] | None = None,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Export:
     """Export a dataset to the format of another tool.
 
-    Each shard becomes one part, and threads write several at the same time. A part is read back and compared,
-    value for value, with the records; then its files get their names. A killed export resumes when it is
-    called again with the same arguments, keeps the parts whose digests still match, and ends with the same
-    bytes. A finished export that is exported again is verified, and damaged files are written again.
+    Each shard becomes one part, and an engine writes several at the same time. A part is read back and
+    compared, value for value, with the records; then its files get their names. A killed export resumes when
+    it is called again with the same arguments, keeps the parts whose digests still match, and ends with the
+    same bytes. A finished export that is exported again is verified, and damaged files are written again.
 
     Args:
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or the one of an unfinished export to resume.
         to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``.
         select: names of the features to export; by default all.
+        engine: engine that writes the parts, as for ``build``; its workers must see ``directory``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
     Raises:
@@ -101,7 +121,9 @@ def export(
         InputError: ``dataset`` is not a dataset, ``directory`` holds something else, the package of the
             format is not installed, or the records differ from the manifest.
         RecordError: a record is damaged.
+        BuildError: a worker of Apache Beam failed; the same call resumes.
     """
+    run = find_run(engine, beam_args)
     if select is not None:
         check_strings("select", select)
     if to not in FORMATS:
@@ -114,10 +136,10 @@ def export(
         if name in request.schema.names:
             flag = "boxes" if found.are_boxes else "keypoints"
             report_line(f"{name!r} refers to the exported image: --{flag} {name}={found} builds it again")
-    return _export(request, local_path(directory), FORMATS[to])
+    return _export(request, local_path(directory), FORMATS[to], run)
 
 
-def _export(request: ExportRequest, directory: Path, chosen: Format) -> Export:
+def _export(request: ExportRequest, directory: Path, chosen: Format, run: Callable[[Work], None]) -> Export:
     check_outside_datasets(directory, "name a folder for the export")
     directory.mkdir(parents=True, exist_ok=True)
     # what must be equal for an export to be the same: another one is not mixed with it
@@ -127,9 +149,11 @@ def _export(request: ExportRequest, directory: Path, chosen: Format) -> Export:
         "build_id": request.manifest.build_id,
         "schema": request.schema.to_json(),
     }
+    area_id = bytes_digest(json.dumps(identity).encode("ascii")).partition(":")[2][:ID_DIGITS]
     with _locked(directory):
         while True:
-            journal = read_journal(directory, identity)
+            area = BuildArea(directory, area_id)
+            journal = read_journal(directory, identity, area)
             request = replace(request, binary=request.binary | journal.binary)
             if problems := chosen.problems(request):
                 raise FormatError(
@@ -138,82 +162,138 @@ def _export(request: ExportRequest, directory: Path, chosen: Format) -> Export:
                     problems,
                 )
             try:
-                return _write(request, Target(directory, chosen, {}, threading.Lock()), journal)
+                return _write(request, area, chosen, journal, run)
             except NotTextError as error:
                 (name,) = error.args
                 report_line(f"some values of {name!r} are not UTF-8; all of them are stored as bytes")
                 request = replace(request, binary=request.binary | {name})
 
 
-def _write(request: ExportRequest, target: Target, journal: Journal) -> Export:
+def _write(
+    request: ExportRequest, area: BuildArea, chosen: Format, journal: Journal, run: Callable[[Work], None]
+) -> Export:
     """Write the parts that are missing or damaged, then the other files, then the commit."""
-    parts, directory, chosen = request.parts, target.directory, target.format
+    parts, directory = request.parts, Path(str(area.out))
     marks = [fingerprint(request, part, chosen) for part in parts]
+    known = [part for part in parts if journal.parts.get(part.number, ("", ()))[0] == marks[part.number]]
 
     def is_finished(part: ExportPart, tick: Tick) -> bool:
         tick(0)
-        mark, files = journal.parts.get(part.number, ("", ()))
-        found = mark == marks[part.number] and all(is_unchanged(directory, file) for file in files)
-        tick(2 * part.shard.record_bytes if found else 0)
+        found = all(is_unchanged(directory, file) for file in journal.parts[part.number][1])
+        tick(part.shard.record_bytes)
         return found
 
-    # reading back counts like writing
-    with Meter("export", 2 * sum(part.shard.record_bytes for part in parts)) as meter:
-        are_finished = in_threads(is_finished, parts, meter.add)
-        kept = [
-            WrittenPart(part, journal.parts[part.number][1])
-            for part, is_kept in zip(parts, are_finished, strict=True)
-            if is_kept
-        ]
-        missing = [part for part, is_kept in zip(parts, are_finished, strict=True) if not is_kept]
-        if (
-            not missing
-            and journal.files is not None
-            and all(is_unchanged(directory, file) for file in journal.files)
-        ):
-            report_line(f"{directory} holds this export already, and its files are unchanged")
-            return _result(request, target, kept, journal.files, len(kept))
-        if journal.parts:
-            report_line(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
-        require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
-        for part in missing:
-            for file in journal.parts.get(part.number, ("", ()))[1]:
-                (directory / file.path).unlink(missing_ok=True)
-        target.owners.update({file.path: found.part.number for found in kept for file in found.files})
-        journal = replace(
-            journal,
-            binary=request.binary,
-            parts={found.part.number: journal.parts[found.part.number] for found in kept},
-            files=None,
-        )
-        journal.write(directory)
-        made = in_threads(partial(write_part, target, request), missing, meter.add)
-    written = sorted([*kept, *made], key=lambda found: found.part.number)
+    with Meter("verify", sum(part.shard.record_bytes for part in known)) as meter:
+        are_finished = in_threads(is_finished, known, meter.add)
+    kept = [part for part, is_kept in zip(known, are_finished, strict=True) if is_kept]
+    intact = {part.number for part in kept}
+    missing = [part for part in parts if part.number not in intact]
+    if (
+        not missing
+        and journal.files is not None
+        and all(is_unchanged(directory, file) for file in journal.files)
+    ):
+        area.remove()
+        report_line(f"{directory} holds this export already, and its files are unchanged")
+        return _result(request, directory, chosen, journal, len(kept))
+    if kept:
+        report_line(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
+    require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
+    for part in missing:
+        for file in journal.parts.get(part.number, ("", ()))[1]:
+            (directory / file.path).unlink(missing_ok=True)
+    journal = replace(
+        journal,
+        binary=request.binary,
+        parts={number: journal.parts[number] for number in intact},
+        files=None,
+    )
+    journal.write(directory)
+    if missing:
+        _write_parts(request, area, chosen, missing, run)
+    journal = read_journal(directory, journal.identity, area)
+    _check_paths(journal)
     files = []
+    written = [WrittenPart(part, journal.parts[part.number][1]) for part in parts]
     for path, blocks in chosen.finish(request, written, directory).items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         write_blocks_atomically(directory / path, blocks)
         files.append(written_file(directory, directory / path))
-    known = {found.part.number: (marks[found.part.number], found.files) for found in written}
-    replace(journal, parts=known, files=tuple(files)).write(directory)
-    return _result(request, target, written, files, len(kept))
+    journal = replace(journal, binary=request.binary, files=tuple(files))
+    journal.write(directory)
+    area.remove()
+    return _result(request, directory, chosen, journal, len(kept))
+
+
+def _write_parts(
+    request: ExportRequest,
+    area: BuildArea,
+    chosen: Format,
+    parts: Sequence[ExportPart],
+    run: Callable[[Work], None],
+) -> None:
+    """Write the files of some parts; raise NotTextError if a feature has to be stored as bytes."""
+    area.open()
+    area.forget(PHASES[0], [part.id for part in parts])
+    for part in parts:
+        write_plan(area, part)
+
+    def measure(items: Collection[ShardId]) -> Written:
+        shards = [part.shard for part in parts if part.id in items]
+        return Written(
+            sum(shard.num_examples for shard in shards), sum(shard.record_bytes for shard in shards)
+        )
+
+    items = [part.id for part in parts]
+    whole = measure({*items})
+    progress = WorkProgress("export", whole.num_examples)
+    task = ExportTask(
+        area=area,
+        # all that grows with the dataset is in the plan files
+        request=replace(request, manifest=replace(request.manifest, splits={}, options={})),
+        to=chosen.name,
+        release=release_of(chosen),
+        reporter=progress.reporter,
+    )
+    work = Work(
+        partial(write_part, task),
+        items,
+        progress,
+        stop=area.stop,
+        size=whole,
+        area=area,
+        sources=(request.root,),
+        measure=lambda: measure({*area.recorded(PHASES[0], items)}),
+    )
+    try:
+        run_work(run, work)
+    except Exception:
+        with suppress(FileNotFoundError):
+            raise NotTextError(read_whole(not_text_path(area), RECORD).decode()) from None
+        raise
+
+
+def _check_paths(journal: Journal) -> None:
+    """Raise InputError if two parts have written a file of the same path."""
+    paths: set[str] = set()
+    for _, files in journal.parts.values():
+        for file in files:
+            if file.path in paths:
+                raise InputError("export-same-path", path=file.path)
+            paths.add(file.path)
 
 
 def _result(
-    request: ExportRequest,
-    target: Target,
-    written: Sequence[WrittenPart],
-    finished: Sequence[WrittenFile],
-    num_kept: int,
+    request: ExportRequest, directory: Path, chosen: Format, journal: Journal, num_kept: int
 ) -> Export:
-    files = [*(file for found in written for file in found.files), *finished]
+    files = [*(file for _, of in journal.parts.values() for file in of), *(journal.files or ())]
     return Export(
-        str(target.directory),
-        target.format.name,
+        str(directory),
+        chosen.name,
         request.manifest.num_examples,
         {file.path: file.num_bytes for file in files if not file.path.startswith(PIECES)},
         num_kept,
-        len(written),
+        len(journal.parts),
     )
 
 

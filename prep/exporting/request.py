@@ -9,10 +9,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.example import Values, as_encoded
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
+from tfshards.prep.writing.area import ShardId
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.storage import AnyPath
@@ -51,6 +51,11 @@ class ExportPart:
     shard: Shard
 
     @property
+    def id(self) -> ShardId:
+        """The shard as the item of an engine."""
+        return ShardId(self.split, self.index)
+
+    @property
     def name(self) -> str:
         """Number of the shard in its split, such as ``00003-of-00064``."""
         return f"{self.index:05d}-of-{self.count:05d}"
@@ -82,7 +87,7 @@ def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None
     return ExportRequest(root, manifest, Schema(chosen, manifest.schema.class_names if has_labels else ()))
 
 
-def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Iterator[ExportedExample]:
+def read_examples(request: ExportRequest, part: ExportPart) -> Iterator[ExportedExample]:
     """Yield the examples of a part in order, after checking each record and, at the end, all together."""
     path, manifest = request.root / part.shard.path, request.manifest
     lengths, checksums = [], []
@@ -93,7 +98,6 @@ def read_examples(request: ExportRequest, part: ExportPart, tick: Tick) -> Itera
             raise RecordError(path, found.number, found.offset, fault)
         lengths.append(len(data))
         checksums.append(found.checksum)
-        tick(len(data))
         exported = {f.name: as_encoded(f, values[f.name]) for f in request.schema.features}
         yield ExportedExample(part.first + found.number, data, exported)
     digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))

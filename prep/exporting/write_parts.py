@@ -1,7 +1,8 @@
 """Write the parts of an export, so that a killed one resumes: the journal, verification, one part.
 
-The journal has one JSON value per line: what is exported, then one line per finished part and, in a finished
-export, the files that follow from all parts. Lines are appended; the last one of a killed run may be torn.
+The journal has one JSON value per line: what is exported, then one line per part that an earlier run finished
+and, in a finished export, the files that follow from all parts. While parts are written, the line of each is
+in a file of its own in the build area, since workers in other processes write them.
 """
 
 from __future__ import annotations
@@ -9,27 +10,41 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TypeVar, cast
 
-from tfshards.prep.exporting.format import STATE, Format, WrittenFile, WrittenPart
-from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest, read_examples
-from tfshards.prep.progress.threads import Tick
+from tfshards.prep.exporting.format import STATE, Format, WrittenFile
+from tfshards.prep.exporting.request import (
+    ExportedExample,
+    ExportPart,
+    ExportRequest,
+    NotTextError,
+    read_examples,
+)
+from tfshards.prep.exporting.table import FORMATS
+from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.schemas import InputError
+from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
+from tfshards.prep.writing.running import Running, stopping
+from tfshards.schemas import BuildError, InputError, Shard
 from tfshards.schemas.files import read_once, sync_directory, write_atomically
 from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
+
+Item = TypeVar("Item")
 
 JOURNAL = f"{STATE}/journal.jsonl"
 # Raised when what is written changes for the same records, so that unfinished exports start over.
 _LAYOUT = 2
+# Examples between two reports of progress.
+_EXAMPLES = 256
 # Up to this number of files each is flushed by itself; for more, one flush of all file systems is faster.
 _SYNCED_FILES = 16
 
@@ -55,7 +70,7 @@ class Journal:
         write_atomically(directory / JOURNAL, b"".join(map(_line, lines)))
 
 
-def read_journal(directory: Path, identity: Json) -> Journal:
+def read_journal(directory: Path, identity: Json, area: BuildArea) -> Journal:
     """Return what earlier runs have written to a directory; lines that are damaged do not count."""
     if not (directory / JOURNAL).is_file():
         if any(path.name != STATE for path in directory.iterdir()):
@@ -73,7 +88,7 @@ def read_journal(directory: Path, identity: Json) -> Journal:
             get3=what.get("build_id"),
         )
     parts, finished = {}, None
-    for entry in others:
+    for entry in [*others, *finished_parts(area)]:
         with suppress(ValueError, TypeError):
             files = _files(entry.get("files"))
             if "part" in entry:
@@ -83,6 +98,11 @@ def read_journal(directory: Path, identity: Json) -> Journal:
     binary = first.get("binary")
     names = frozenset(map(str, binary)) if isinstance(binary, list) else frozenset()
     return Journal(identity, names, parts, finished)
+
+
+def finished_parts(area: BuildArea) -> list[dict[str, Json]]:
+    """Return the lines of the parts that workers have finished, in no order."""
+    return [_entry(read_whole(path, RECORD)) for path in (area.root / PHASES[0]).glob("*.done")]
 
 
 def _entry(line: bytes) -> dict[str, Json]:
@@ -109,13 +129,28 @@ def _line(entry: Json) -> bytes:
     return (json.dumps(entry) + "\n").encode("ascii")
 
 
-class Target(NamedTuple):
-    """Where an export is written; ``owners`` has the part of each path, guarded by ``lock``."""
+@dataclass(frozen=True, kw_only=True)
+class ExportTask:
+    """What a worker needs to write any part, in addition to its plan file; it is sent to every worker.
 
-    directory: Path
-    format: Format
-    owners: dict[str, int]
-    lock: threading.Lock
+    Attributes:
+        area: a build area in the directory of the export.
+        request: what is exported, without the shards.
+        to: name of the format.
+        release: release of the format's package, on which the bytes depend, or nothing.
+        reporter: receives progress.
+    """
+
+    area: BuildArea
+    request: ExportRequest
+    to: str
+    release: str
+    reporter: Reporter
+
+
+def release_of(chosen: Format) -> str:
+    """Return the release of a format's package that is installed here, or nothing."""
+    return version(chosen.package) if chosen.package else ""
 
 
 def fingerprint(request: ExportRequest, part: ExportPart, chosen: Format) -> str:
@@ -123,7 +158,7 @@ def fingerprint(request: ExportRequest, part: ExportPart, chosen: Format) -> str
     content: Json = [
         _LAYOUT,
         chosen.name,
-        version(chosen.package) if chosen.package else "",
+        release_of(chosen),
         request.manifest.name,
         dict(request.schema.to_json()),
         list[Json](sorted(request.binary)),
@@ -141,39 +176,79 @@ def is_unchanged(directory: Path, file: WrittenFile) -> bool:
         return False
 
 
-def write_part(target: Target, request: ExportRequest, part: ExportPart, tick: Tick) -> WrittenPart:
-    """Write the files of one part."""
-    folder = target.directory / STATE / f"part-{part.number:05d}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def write_plan(area: BuildArea, part: ExportPart) -> None:
+    """Write the plan file of a part."""
+    area.note_path(PHASES[0], part.id, "plan").write_bytes(json.dumps(asdict(part)).encode("ascii"))
+
+
+def write_part(task: ExportTask, part_id: ShardId) -> None:
+    """Write the files of one part, and record in the build area that it is finished."""
+    area, chosen = task.area, FORMATS[task.to]
+    done = area.note_path(PHASES[0], part_id, "done")
+    with stopping(area, f"{part_id.split} {part_id.shard_index}"):
+        if done.exists():
+            # a runner that starts its job again after a failure repeats every task
+            return
+        if (found := release_of(chosen)) != task.release:
+            fault = f"has {chosen.package} {found}, but the command runs with {task.release}"
+            raise BuildError("worker-unfit", node=platform.node(), fault=fault)
+        plan = load_json(read_whole(area.note_path(PHASES[0], part_id, "plan"), RECORD))
+        part = ExportPart(**{**plan, "shard": Shard(**plan["shard"])})
+        try:
+            files = _write_files(task, part)
+        except NotTextError as error:
+            write_atomically(not_text_path(area), error.args[0].encode())
+            raise
+        line = _line(_part_entry(part.number, fingerprint(task.request, part, chosen), files))
+        write_atomically(done, line)
+
+
+def not_text_path(area: BuildArea) -> AnyPath:
+    """Return the path to which a worker writes the name of a feature that holds other bytes than text."""
+    return area.unfinished_path("not-text")
+
+
+def _write_files(task: ExportTask, part: ExportPart) -> tuple[WrittenFile, ...]:
+    request, directory, running = task.request, Path(str(task.area.out)), Running(task.area)
+    folder = Path(str(task.area.new_path(f"part-{part.number:05d}")))
+    folder.mkdir()
     written, read_back = _ValuesDigest(request), _ValuesDigest(request)
-    target.format.write(request, part, folder, _digested(read_examples(request, part, tick), written))
-    share = part.shard.record_bytes // max(1, part.shard.num_examples)
-    for values in target.format.read(request, part, folder):
+    chosen = FORMATS[task.to]
+    chosen.write(request, part, folder, _digested(_watched(read_examples(request, part), running), written))
+    num_examples = num_read = 0
+    for values in _watched(chosen.read(request, part, folder), running):
         read_back.add(values)
-        tick(share)
+        num_examples += 1
+        if num_examples - num_read == _EXAMPLES:
+            _report(task, part, num_examples - num_read)
+            num_read = num_examples
+    _report(task, part, num_examples - num_read)
     if read_back.value != written.value:
         raise InputError("export-differs", part=part.name, split=part.split)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = tuple(written_file(folder, path) for path in paths)
     _sync(paths)
-    with target.lock:
-        for file in files:
-            if target.owners.setdefault(file.path, part.number) != part.number:
-                raise InputError("export-same-path", path=file.path)
     for file in files:
-        path = target.directory / file.path
+        path = directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         os.replace(folder / file.path, path)
-    for parent in {(target.directory / file.path).parent for file in files}:
+    for parent in {(directory / file.path).parent for file in files}:
         sync_directory(parent)
     shutil.rmtree(folder)
-    line = _line(_part_entry(part.number, fingerprint(request, part, target.format), files))
-    with target.lock, (target.directory / JOURNAL).open("ab") as journal:
-        journal.write(line)
-        journal.flush()
-        os.fsync(journal.fileno())
-    return WrittenPart(part, files)
+    return files
+
+
+def _watched(items: Iterable[Item], running: Running) -> Iterator[Item]:
+    """Yield the items, and raise BuildError if the export has stopped meanwhile."""
+    for number, item in enumerate(items):
+        if number % _EXAMPLES == 0:
+            running.check_often()
+        yield item
+
+
+def _report(task: ExportTask, part: ExportPart, num_examples: int) -> None:
+    share = part.shard.record_bytes // max(1, part.shard.num_examples)
+    task.reporter.report(num_examples, num_examples * share)
 
 
 class _ValuesDigest:

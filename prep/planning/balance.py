@@ -81,4 +81,5 @@ def pack(order: IntArray, num_shards: int, sizes: IntArray) -> list[IntArray]:
         filled, shard = heapq.heappop(lightest)
         shard_of[index] = shard
         heapq.heappush(lightest, (filled + int(weights[index]), shard))
-    return [order[shard_of == shard] for shard in range(num_shards)]
+    ends = np.cumsum(np.bincount(shard_of, minlength=num_shards))
+    return np.split(order[np.argsort(shard_of, kind="stable")], ends[:-1])

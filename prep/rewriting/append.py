@@ -20,7 +20,7 @@ from tfshards.prep.building.output import claimed, discard_others, output_folder
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
-from tfshards.prep.engines.table import Engine, EngineName, find_engine
+from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Plan
@@ -95,7 +95,7 @@ def append(
         InputError: the source does not fit the dataset, or nothing determines the splits of new examples.
         BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
     """
-    found = find_engine(engine, beam_args)
+    run = find_run(engine, beam_args)
     check_path("dataset", dataset)
     folder = any_path(dataset)
     origin = open_origin(folder)
@@ -117,7 +117,7 @@ def append(
         output_folder(folder, named.location())
         if dry_run:
             return _preview(find, named, origin)
-        return _append(find, named, folder, options, found, tuple(beam_args))
+        return _append(find, named, folder, options, run)
     except InputError:
         new: list[str] = []
         with suppress(TfshardsError):
@@ -163,8 +163,7 @@ def _append(
     source: Source,
     folder: AnyPath,
     options: Options,
-    engine: Engine,
-    beam_args: tuple[str, ...],
+    run: Callable[[Work], None],
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
     with claimed(folder) as state, staged(source, folder) as reader:
@@ -184,7 +183,7 @@ def _append(
             plan=plan,
             area=area,
             options=replace(options, compression=old.compression),
-            run=partial(engine.run, arguments=beam_args),
+            run=run,
             source=source.location(),
         )
 

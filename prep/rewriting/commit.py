@@ -12,6 +12,7 @@ from tfshards.prep.building.commit import commit, complete, confirmed, identifie
 from tfshards.prep.building.inputs_file import RecordedInputs
 from tfshards.prep.building.output import claimed, discard_others, read_damage
 from tfshards.prep.building.output_state import OutputState, Wanted, is_up_to_date, up_to_date
+from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.rewriting.layout import Rewrite, SplitLayout
 from tfshards.prep.rewriting.origin import Origin, open_origin
@@ -81,18 +82,22 @@ class Derived:
         return Wanted(outline.name, outline.schema, outline.options, outline.inputs_digest)
 
 
-def commit_new(new: Derived, folder: AnyPath, *, overwrite: bool) -> Manifest:
-    """Write and commit a dataset and return its manifest."""
+def commit_new(new: Derived, folder: AnyPath, run: Callable[[Work], None], *, overwrite: bool) -> Manifest:
+    """Write and commit a dataset and return its manifest; ``run`` is that of an engine."""
     with claimed(folder) as state:
         if overwrite:
             state = read_damage(state, new.wanted)
         if is_up_to_date(state, new.wanted, overwrite=overwrite):
             return confirmed(state, new.wanted, is_compared=overwrite)
-        return _write(new, folder, state)
+        return _write(new, folder, state, run)
 
 
 def commit_next(
-    folder: AnyPath, find: Callable[[Origin], Derived | None], *, dry_run: bool = False
+    folder: AnyPath,
+    find: Callable[[Origin], Derived | None],
+    run: Callable[[Work], None],
+    *,
+    dry_run: bool = False,
 ) -> Manifest:
     """Write and commit the next generation of a dataset and return its manifest.
 
@@ -109,13 +114,13 @@ def commit_next(
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         if new := find(origin):
-            return _write(new, folder, state)
+            return _write(new, folder, state, run)
         complete(origin.manifest, folder, warns=False)
         report_line(up_to_date(folder, is_compared=False))
         return origin.manifest
 
 
-def _write(new: Derived, folder: AnyPath, state: OutputState) -> Manifest:
+def _write(new: Derived, folder: AnyPath, state: OutputState, run: Callable[[Work], None]) -> Manifest:
     outline, wanted = new.outline, new.wanted
     area = BuildArea(folder, wanted.plan_id, outline.options)
     discard_others(state, wanted.plan_id, outline.options)
@@ -123,7 +128,7 @@ def _write(new: Derived, folder: AnyPath, state: OutputState) -> Manifest:
     def write() -> Manifest:
         rewrite = Rewrite(area, outline, new.origins, new.lay_out(area))
         area.open()
-        shards = write_shards(rewrite)
+        shards = write_shards(rewrite, run)
         splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}
         manifest = identified(replace(outline, splits=splits))
         verify_examples(manifest, new.expected)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.building.output import output_folder
+from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_line, report_warning
@@ -64,10 +65,11 @@ class Edit:
 def commit_edit(
     dataset: str | os.PathLike[str],
     find: Callable[[KnownExamples], Edit | None],
+    run: Callable[[Work], None],
     *,
     dry_run: bool,
 ) -> Manifest:
-    """Write and commit a dataset with an edit, and return its manifest."""
+    """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine."""
 
     def derive(origin: Origin) -> Derived | None:
         if not origin.has_keys:
@@ -76,7 +78,7 @@ def commit_edit(
         edit = find(known)
         return _derived(known, edit) if edit else None
 
-    return commit_next(output_folder(dataset), derive, dry_run=dry_run)
+    return commit_next(output_folder(dataset), derive, run, dry_run=dry_run)
 
 
 def skip_unknown_keys(
@@ -113,7 +115,7 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
     report_line(f"{edit.what} {origin.root}")
     if added := edit.schema.class_names[len(manifest.schema.class_names) :]:
         report_line(f"new classes: {quoted(added)}")
-    layouts, expected = {}, {}
+    layouts, expected, counts = {}, {}, {}
     for name, numbers in numbers_of_splits(manifest).items():
         split, is_gone = manifest.splits[name], edit.is_removed[numbers]
         if len(is_gone) and is_gone.all():
@@ -122,17 +124,17 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
             )
         sizes = [shard.num_examples for shard in split.shards]
         is_balanced = manifest.made.is_balanced_by_count and max(sizes) - min(sizes) <= 1
-        held = None if labels is None else labels[numbers]
-        layouts[name] = kept_layout([origin], name, is_gone, held, is_balanced=is_balanced)
+        counts[name] = label_counts(None if labels is None else labels[numbers][~is_gone], edit.schema)
+        layouts[name] = kept_layout([origin], name, is_gone, is_balanced=is_balanced)
         before, after = numbers.start + np.flatnonzero(is_gone | is_changed[numbers]), is_changed[numbers]
         lost = int(examples_digest(known.lengths[before], known.checksums[before]), 16)
         gained = examples_digest(lengths[numbers][after], checksums[numbers][after])
         digest = digest_together([split.examples_digest, f"{-lost % (1 << 64):016x}", gained])
-        expected[name] = Examples(len(layouts[name].order), digest)
-        _report_shards(name, split, layouts[name], edit)
+        expected[name] = Examples(sum(layouts[name].sizes), digest)
+        _report_shards(name, split, layouts[name], counts[name])
     num_unchanged = sum(each.number for each in expected.values()) - len(changed)
     return Derived(
-        outline=_outline(known.origin, edit, layouts),
+        outline=_outline(known.origin, edit, counts),
         origins=[origin],
         lay_out=lambda _: layouts,
         expected=expected,
@@ -154,11 +156,11 @@ def _new_records(known: KnownExamples, origin: Origin, numbers: IntArray) -> Ite
                 yield len(found) - FRAME_OVERHEAD, int.from_bytes(footer, "little")
 
 
-def _report_shards(name: str, old: Split, layout: SplitLayout, edit: Edit) -> None:
+def _report_shards(name: str, old: Split, layout: SplitLayout, after: Mapping[str, int]) -> None:
     """Report which shards of a split are written, and warn of what it loses."""
     num_written = sum(kept < 0 for kept in layout.kept)
     if num_written or len(layout.kept) < len(old.shards):
-        sizes = sorted({len(records) for records in layout.layout})
+        sizes = sorted({*layout.sizes})
         each = " to ".join(f"{size:,}" for size in {sizes[0]: None, sizes[-1]: None})
         moved = f", {counted(layout.num_moved, 'example')} moved to balance them" if layout.num_moved else ""
         of = counted(len(layout.kept), "shard")
@@ -168,13 +170,12 @@ def _report_shards(name: str, old: Split, layout: SplitLayout, edit: Edit) -> No
             f"the split {name!r} will have {counted(len(layout.kept), 'shard')} instead of "
             f"{len(old.shards):,}, since a shard without examples is left out"
         )
-    after = label_counts(layout.new_labels, edit.schema)
     lost = [label for label, count in old.label_counts.items() if count and after and not after.get(label)]
     if lost:
         report_warning(f"the split {name!r} will have no examples of the classes {quoted(lost)}")
 
 
-def _outline(origin: Origin, edit: Edit, layouts: Mapping[str, SplitLayout]) -> Manifest:
+def _outline(origin: Origin, edit: Edit, counts: Mapping[str, Mapping[str, int]]) -> Manifest:
     old = origin.manifest
     options: dict[str, Json] = {
         "source": edit.verb,
@@ -188,12 +189,10 @@ def _outline(origin: Origin, edit: Edit, layouts: Mapping[str, SplitLayout]) -> 
         old,
         build_id="",
         schema=edit.schema,
-        splits={
-            name: Split((), label_counts(layout.new_labels, edit.schema)) for name, layout in layouts.items()
-        },
+        splits={name: Split((), of) for name, of in counts.items()},
         options=options,
         inputs_digest=f"sha256:{hashlib.sha256(content.encode('ascii')).hexdigest()}",
-        totals=with_rejects(old.totals, sum(len(of.order) for of in layouts.values()), edit.rejects),
+        totals=with_rejects(old.totals, int((~edit.is_removed).sum()), edit.rejects),
         rejects_digest=bytes_digest(rejects_text(edit.rejects)) if edit.rejects else "",
     )
 

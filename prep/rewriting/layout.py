@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, get_args
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -23,14 +24,41 @@ from tfshards.schemas.option import check_choices, option
 from tfshards.schemas.sizes import parse_size
 
 
-def interleave(counts: Sequence[int]) -> IntArray:
+def interleave(counts: Sequence[int], start: int = 0, end: int | None = None) -> IntArray:
     """Return an order of the records of several sequences that spreads each evenly and keeps its own order.
 
     If the sequences were concatenated, most shards would hold records of only one sequence.
-    It has the shape ``(sum(counts),)``: record numbers, counted through all sequences.
+    It has the shape ``(end - start,)``: record numbers, counted through all sequences, from the position
+    ``start`` of the order to ``end``, by default all. Time and memory depend on ``end - start`` alone.
     """
-    fractions = [(np.arange(count) + 0.5) / count for count in counts]
-    return np.argsort(np.concatenate(fractions), kind="stable").astype(np.int64)
+    total, num = sum(counts), len(counts)
+    end = total if end is None else end
+    if start == end:
+        return np.arange(0)
+    # Up to a position, each sequence has its share of records, to within one for each of the sequences.
+    firsts = [max(0, (start - num) * count // total - 2) for count in counts]
+    lasts = [min(count, (end + num) * count // total + 3) for count in counts]
+    fractions = [
+        (np.arange(first, last) + 0.5) / count if count else np.empty(0)
+        for first, last, count in zip(firsts, lasts, counts, strict=True)
+    ]
+    before = np.cumsum([0, *counts[:-1]])
+    numbers = np.concatenate([np.arange(*of) for of in zip(before + firsts, before + lasts, strict=True)])
+    order = np.argsort(np.concatenate(fractions), kind="stable")
+    left_out = sum(firsts)
+    return numbers[order[start - left_out : end - left_out]]
+
+
+# Runs of records of a new shard, shape ``(num_runs, 3)``: the position of the first record in the order in
+# which records are assigned, its number, and how many records follow each other in both.
+Runs: TypeAlias = IntArray
+
+
+def runs_of(positions: IntArray, numbers: IntArray) -> Runs:
+    """Return the runs of records, given the position and the number of each."""
+    breaks = np.flatnonzero((np.diff(positions) != 1) | (np.diff(numbers) != 1)) + 1
+    starts = np.concatenate([np.zeros(min(1, len(numbers)), np.int64), breaks])
+    return np.stack([positions[starts], numbers[starts], np.diff(starts, append=len(numbers))], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,49 +66,58 @@ class SplitLayout:
     """The new shards of one split.
 
     Attributes:
-        shards: shards of the origins, each with the index of its origin.
-        order: shape ``(num_examples,)``, numbers of the records, counted through ``shards``, in the order in
-            which they are assigned.
-        layout: for each new shard, indices into ``order``, ascending; not used of shards that stay.
+        shards: shards of the origins, each with the index of its origin. Records are numbered through them.
+        sizes: number of records of each new shard.
         kept: for each new shard, the index in ``shards`` of the one that it is unchanged; -1 if it is
             written.
-        labels: shape ``(num_records,)``, by number of the record; None if the examples have no labels.
+        runs: returns the runs of records of a new shard that is written, by its index.
         num_moved: number of records that go from one shard to another to keep the others balanced.
     """
 
     shards: Sequence[tuple[int, Shard]]
-    order: IntArray
-    layout: Sequence[IntArray]
+    sizes: Sequence[int]
     kept: Sequence[int]
-    labels: IntArray | None = None
+    runs: Callable[[int], Runs]
     num_moved: int = 0
 
     @cached_property
-    def starts(self) -> IntArray:
-        """Shape ``(len(shards),)``, number of the first record of each shard."""
-        return np.cumsum([0, *(shard.num_examples for _, shard in self.shards[:-1])], dtype=np.int64)
+    def _ends(self) -> IntArray:
+        return np.cumsum([shard.num_examples for _, shard in self.shards], dtype=np.int64)
+
+    @cached_property
+    def has_labels(self) -> bool:
+        """Whether the records have labels."""
+        return all(shard.labels_digest for _, shard in self.shards)
+
+    def pieces(self, shard: int) -> IntArray:
+        """Return the runs of a new shard, cut where an old one ends.
+
+        It has the shape ``(num_pieces, 4)``: position in the order, index of the old shard, number of the
+        record in it, number of records.
+        """
+        positions, numbers, counts = self.runs(shard).T
+        # if several shards end at the same number, all but the first are empty
+        first, last = (
+            np.searchsorted(self._ends, of, side="right") for of in (numbers, numbers + counts - 1)
+        )
+        run = np.repeat(np.arange(len(counts)), last - first + 1)
+        olds = np.arange(len(run)) - np.flatnonzero(np.diff(run, prepend=-1))[run] + first[run]
+        starts = np.append(0, self._ends)[olds]
+        begins = np.maximum(numbers[run], starts)
+        lengths = np.minimum((numbers + counts)[run], self._ends[olds]) - begins
+        found: IntArray = np.stack(
+            [positions[run] + begins - numbers[run], olds, begins - starts, lengths], 1
+        )
+        return np.compress(lengths > 0, found, axis=0)
 
     @property
     def read_shards(self) -> list[Shard]:
         """The shards from which records are read."""
-        written = [self.records_of(index) for index, kept in enumerate(self.kept) if kept < 0]
-        numbers = np.concatenate([np.empty(0, np.int64), *written])
-        # if several shards start at the same number, all but the last are empty
-        found = np.unique(np.searchsorted(self.starts, numbers, side="right") - 1)
+        if all(kept < 0 for kept in self.kept):
+            return [shard for _, shard in self.shards]
+        olds = [self.pieces(index)[:, 1] for index, kept in enumerate(self.kept) if kept < 0]
+        found = np.unique(np.concatenate([np.empty(0, np.int64), *olds]))
         return [self.shards[index][1] for index in found.tolist()]
-
-    def records_of(self, shard: int) -> IntArray:
-        """Return the numbers of the records of a new shard, in order."""
-        return self.order[self.layout[shard]]
-
-    @property
-    def new_labels(self) -> IntArray | None:
-        """The labels of all records of the new shards; None if there are no labels."""
-        return None if self.labels is None else self.labels[self.order]
-
-    def labels_of(self, shard: int) -> IntArray | None:
-        """Return the labels of the records of a new shard, in order; None if there are no labels."""
-        return None if self.labels is None else self.labels[self.records_of(shard)]
 
 
 @dataclass(frozen=True)
@@ -108,20 +145,16 @@ class Rewrite:
     @property
     def written(self) -> list[ShardId]:
         """The new shards whose records are copied one by one."""
-        return [shard for shard in self.shards if self.splits[shard.split].kept[shard.shard_index] < 0]
+        return [shard for shard in self.shards if not self.is_kept(shard)]
 
-    @property
+    @cached_property
     def read_shards(self) -> list[Shard]:
         """The old shards from which records are copied."""
         return [shard for layout in self.splits.values() for shard in layout.read_shards]
 
-    def kept(self, shard: ShardId) -> tuple[Origin, Shard, Shard] | None:
-        """Return the origin of a shard that stays, the old entry in its manifest, and the new one."""
-        of = self.splits[shard.split]
-        if of.kept[shard.shard_index] < 0:
-            return None
-        origin, old = of.shards[of.kept[shard.shard_index]]
-        return self.origins[origin], old, replace(old, path=self.shard_path(shard))
+    def is_kept(self, shard: ShardId) -> bool:
+        """Return whether a new shard is an old one."""
+        return self.splits[shard.split].kept[shard.shard_index] >= 0
 
     def shard_path(self, shard: ShardId) -> str:
         """Return the path of a new shard, relative to the dataset."""
@@ -135,16 +168,27 @@ def new_layout(
     """Return the layout of a split in new shards, each of which mixes the datasets."""
     shards = shards_of(origins, split)
     counts = [of.manifest.splits[split].num_examples for of in origins if split in of.manifest.splits]
-    order = interleave(counts)
-    sizes = None
     if balance == "bytes":
         indexes = area.each(lambda of: origins[of[0]].index(of[1]), shards)
+        order = interleave(counts)
         sizes = np.concatenate([index.lengths for index in indexes])[order]
-    found = area.each(lambda of: origins[of[0]].labels(of[1]), shards)
-    labels = [of_shard for of_shard in found if of_shard is not None]
-    everything = np.arange(len(order), dtype=np.int64)
-    layout = np.array_split(everything, num_shards) if sizes is None else pack(everything, num_shards, sizes)
-    return SplitLayout(shards, order, layout, [-1] * num_shards, np.concatenate(labels) if labels else None)
+        layout = pack(np.arange(len(order), dtype=np.int64), num_shards, sizes)
+
+        def runs(shard: int) -> Runs:
+            return runs_of(layout[shard], order[layout[shard]])
+
+        return SplitLayout(shards, [*map(len, layout)], [-1] * num_shards, runs)
+    share, extra = divmod(sum(counts), num_shards)
+    lengths = [share + (index < extra) for index in range(num_shards)]
+    ends = [*accumulate(lengths)]
+
+    def contiguous(shard: int) -> Runs:
+        start, end = ends[shard] - lengths[shard], ends[shard]
+        if len(counts) == 1:
+            return np.array([[start, start, end - start]])
+        return runs_of(np.arange(start, end), interleave(counts, start, end))
+
+    return SplitLayout(shards, lengths, [-1] * num_shards, contiguous)
 
 
 def shards_of(origins: Sequence[Origin], split: str) -> list[tuple[int, Shard]]:
@@ -157,7 +201,6 @@ def kept_layout(
     origins: Sequence[Origin],
     split: str,
     is_removed: BoolArray | None = None,
-    labels: IntArray | None = None,
     *,
     is_balanced: bool = False,
 ) -> SplitLayout:
@@ -171,14 +214,13 @@ def kept_layout(
         origins: the datasets.
         split: name of the split.
         is_removed: shape ``(num_examples,)``; at least one record stays. None to keep all.
-        labels: shape ``(num_examples,)``, new label of each record; None if there are no labels.
         is_balanced: whether the new shards have to differ by at most one record.
     """
     shards = shards_of(origins, split)
-    ends = np.cumsum([shard.num_examples for _, shard in shards])
+    counts = [shard.num_examples for _, shard in shards]
     if is_removed is None:
-        is_removed = np.zeros(ends[-1], np.bool_)
-    old = np.split(np.arange(len(is_removed), dtype=np.int64), ends[:-1])
+        return SplitLayout(shards, counts, range(len(shards)), lambda _: np.empty((0, 3), np.int64))
+    old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(counts)[:-1])
     left = [numbers[~is_removed[numbers]] for numbers in old]
     new = rebalance(old, is_removed) if is_balanced else left
     num_moved = sum(max(0, len(now) - len(before)) for now, before in zip(new, left, strict=True))
@@ -190,9 +232,13 @@ def kept_layout(
             is_same = len(new[index]) == len(left[index]) == len(old[index])
             is_changed = shard.path in origins[origin].new_labels
             kept.append(index if is_same and not is_changed else -1)
-    order = np.concatenate(records)
-    layout = np.split(np.arange(len(order)), np.cumsum([*map(len, records)])[:-1])
-    return SplitLayout(shards, order, layout, kept, labels, num_moved)
+    sizes = [*map(len, records)]
+    starts = [0, *accumulate(sizes)]
+
+    def runs(shard: int) -> Runs:
+        return runs_of(np.arange(starts[shard], starts[shard + 1]), records[shard])
+
+    return SplitLayout(shards, sizes, kept, runs, num_moved)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.building.output import dataset_name, output_folder
+from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
 from tfshards.prep.rewriting.commit import Derived, add_totals, commit_new, join_splits
@@ -30,6 +31,8 @@ def merge(
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
     """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
@@ -50,6 +53,8 @@ def merge(
         shards: number of new shards of each split, or a dict by split.
         overwrite: replace another dataset in ``dataset``.
         options: size, balance and compression of new shards, and the name of the new dataset.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
     Raises:
@@ -58,6 +63,7 @@ def merge(
             already holds other files.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    run = find_run(engine, beam_args)
     options = options or ShardOptions()
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
@@ -111,7 +117,7 @@ def merge(
         rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
         compression=new.compression if new else manifests[0].compression,
     )
-    return commit_new(Derived.of(outline, origins, lay_out), folder, overwrite=overwrite)
+    return commit_new(Derived.of(outline, origins, lay_out), folder, run, overwrite=overwrite)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
 from tfshards.prep.rewriting.keys import KnownExamples
@@ -31,6 +32,8 @@ def relabel(
     new_classes: bool = False,
     skip_unknown: bool = False,
     dry_run: bool = False,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
     """Give examples of a dataset other classes and return its new manifest.
@@ -47,6 +50,8 @@ def relabel(
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
         skip_unknown: ignore keys that the dataset does not have.
         dry_run: log which shards would be written, and write nothing.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
     Raises:
@@ -54,12 +59,13 @@ def relabel(
         InputError: the dataset does not have a key or a class, or cannot be edited.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    run = find_run(engine, beam_args)
     wanted = new_labels(labels)
 
     def find(known: KnownExamples) -> Edit | None:
         return _find(known, wanted, new_classes=new_classes, skip_unknown=skip_unknown)
 
-    return commit_edit(dataset, find, dry_run=dry_run)
+    return commit_edit(dataset, find, run, dry_run=dry_run)
 
 
 def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int]) -> dict[bytes, str]:

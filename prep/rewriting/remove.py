@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
+from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
 from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
 from tfshards.prep.rewriting.keys import OPTION, KnownExamples, are_removed
@@ -24,6 +25,8 @@ def remove(
     *,
     skip_unknown: bool = False,
     dry_run: bool = False,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
     """Remove examples, and rejected inputs, from a dataset and return its new manifest.
@@ -42,6 +45,8 @@ def remove(
         keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
         skip_unknown: ignore keys that the dataset does not have.
         dry_run: log which shards would be written, and write nothing.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
     Raises:
@@ -50,12 +55,13 @@ def remove(
             edited.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    run = find_run(engine, beam_args)
     wanted = _wanted(keys)
 
     def find(known: KnownExamples) -> Edit | None:
         return _find(known, wanted, skip_unknown=skip_unknown)
 
-    return commit_edit(dataset, find, dry_run=dry_run)
+    return commit_edit(dataset, find, run, dry_run=dry_run)
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:

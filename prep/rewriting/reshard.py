@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tfshards.prep.building.output import dataset_name, output_folder
+from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Log, takes_log, to_stderr
 from tfshards.prep.rewriting.commit import Derived, commit_new, commit_next
@@ -24,6 +26,8 @@ def reshard(
     shards: Shards = None,
     overwrite: bool = False,
     options: ShardOptions | None = None,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
     log: Log = to_stderr,
 ) -> Manifest:
     """Write the dataset ``source`` to the folder ``dataset`` with new shards and return the new manifest.
@@ -40,6 +44,8 @@ def reshard(
         shards: number of shards of each split, or a dict by split; by default as many as ``source`` has.
         overwrite: replace another dataset in ``dataset``.
         options: size, balance and compression of the new shards, and the name of the new dataset.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
     Raises:
@@ -48,6 +54,7 @@ def reshard(
             ``dataset`` already holds other files.
         BuildError: writing stopped before the commit; the same call resumes.
     """
+    run = find_run(engine, beam_args)
     options = options or ShardOptions()
     asked = ShardCounts.of(shards)
     asked.check_shard_size(options.shard_size)
@@ -70,8 +77,8 @@ def reshard(
     if not is_same(origin.root, folder):
         folder = output_folder(dataset, origin.root)
         name = dataset_name(folder, Options(name=options.name))
-        return commit_new(derive(origin, name), folder, overwrite=overwrite)
+        return commit_new(derive(origin, name), folder, run, overwrite=overwrite)
     if not overwrite:
         raise OptionsError("reshard-onto-itself", dataset=folder)
     dataset_name(folder, Options(name=options.name or origin.manifest.name))
-    return commit_next(folder, derive_next)
+    return commit_next(folder, derive_next, run)

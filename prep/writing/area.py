@@ -168,7 +168,7 @@ class BuildArea:
     def write_plan(self, phase: Phase, shard: ShardId, planned: Columns) -> str:
         """Write the rows of a shard, in order, and return their digest, which does not cover the stamps."""
         plan = plan_text(planned)
-        self._path(phase, shard, "plan").write_bytes(plan)
+        self.note_path(phase, shard, "plan").write_bytes(plan)
         return digest_of(plan)
 
     def write_plans(self, phase: Phase, plans: Iterable[tuple[ShardId, Columns]]) -> dict[ShardId, str]:
@@ -176,7 +176,7 @@ class BuildArea:
         return dict(self.each(lambda plan: (plan[0], self.write_plan(phase, *plan)), plans))
 
     def _plan(self, phase: Phase, shard: ShardId) -> bytes:
-        return read_whole(self._path(phase, shard, "plan"), RECORD)
+        return read_whole(self.note_path(phase, shard, "plan"), RECORD)
 
     def read_plan(self, phase: Phase, shard: ShardId) -> tuple[list[Row], str]:
         """Return the rows of a shard and their digest."""
@@ -330,11 +330,11 @@ class BuildArea:
 
     def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
         """Record that a shard is finished."""
-        write_atomically(self._path(phase, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
+        write_atomically(self.note_path(phase, shard, "done"), json.dumps(asdict(done)).encode("ascii"))
 
     def read_finished(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
         """Return a finished shard; None if it is not finished, or its record is damaged."""
-        return _read_record(self._path(phase, shard, "done"))
+        return _read_record(self.note_path(phase, shard, "done"))
 
     def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
         """Return the records of the shards that are finished."""
@@ -344,13 +344,13 @@ class BuildArea:
 
     def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
         """Make the build write finished shards again."""
-        self.each(lambda shard: self._path(phase, shard, "done").unlink(), self.recorded(phase, shards))
+        self.each(lambda shard: self.note_path(phase, shard, "done").unlink(), self.recorded(phase, shards))
 
     def recorded(self, phase: Phase, shards: Iterable[ShardId]) -> list[ShardId]:
         """Return the shards that have a record, without reading it."""
         with suppress(FileNotFoundError):
             names = {path.name for path in (self.root / phase).iterdir()}
-            return [shard for shard in shards if self._path(phase, shard, "done").name in names]
+            return [shard for shard in shards if self.note_path(phase, shard, "done").name in names]
         return []
 
     def e_tags(self, shard: Shard) -> dict[str, str]:
@@ -378,7 +378,8 @@ class BuildArea:
         """Return the result of a call for each item; to a store, many requests are made at the same time."""
         return [*(map(call, items) if isinstance(self.out, Path) else in_flight(call, items))]
 
-    def _path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
+    def note_path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
+        """Return the path of the plan of a shard (``plan``), or of its record when finished (``done``)."""
         return self.root / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
 
 

@@ -6,7 +6,6 @@ and all attempts write the same bytes.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,10 +19,10 @@ from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of, in_gr
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
+from tfshards.prep.writing.running import Running, stopping
 from tfshards.prep.writing.shard_names import rows_digest, shard_name
-from tfshards.schemas import BuildError, InputError, Schema, TfshardsError
+from tfshards.schemas import InputError, Schema
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.files import system_fault
 
 # A shard is read in pieces of about this many bytes, by one thread each.
 _PIECE_BYTES = 1 << 20
@@ -32,8 +31,6 @@ _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1024
 # For remote content, whose size may not be known.
 _DISTANT_ROWS = 8
-# Between two questions to a store, each of which costs money and time.
-_REMOTE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,28 +54,8 @@ class ShardTask:
 
 def write_shard(task: ShardTask, shard: ShardId) -> None:
     """Write one shard with its index and labels, and record in the build area that it is finished."""
-    try:
+    with stopping(task.area, task.shard_path(shard)):
         _write(task, shard)
-    except TfshardsError as error:
-        task.area.stop(str(error))
-        raise
-    except OSError as error:
-        task.area.stop(system_fault(task.area.out, error))
-        raise
-    except Exception as error:
-        if not _is_shutting_down(error):
-            # an error in a source or in tfshards: the other workers stop as well
-            task.area.stop(f"{task.shard_path(shard)}: {type(error).__name__}: {error}")
-        raise
-
-
-def _is_shutting_down(error: Exception) -> bool:
-    """Return whether Python raised this because the process is ending.
-
-    A worker that lost its engine ends while its threads still write; the others must not stop then.
-    """
-    # "cannot schedule new futures after interpreter shutdown", "can't create new thread at ..."
-    return isinstance(error, RuntimeError) and str(error).endswith("shutdown")
 
 
 def _write(task: ShardTask, shard: ShardId) -> None:
@@ -93,12 +70,10 @@ def _write(task: ShardTask, shard: ShardId) -> None:
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    checked_at = time.monotonic()
+    running = Running(task.area)
     with ShardFile(written, task.schema.label is not None) as file:
         for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
-            if not task.area.is_remote or time.monotonic() - checked_at >= _REMOTE_SECONDS:
-                _check_running(task.area)
-                checked_at = time.monotonic()
+            running.check_often()
             file.append(piece.frames, piece.labels)
             accepted += piece.accepted
             rejected += piece.rejected
@@ -108,7 +83,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
             task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
         if rejected and task.phase == "final":
             raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
-        _check_running(task.area)
+        running.check()
     described, companions = file.describe(path)
     task.area.write_all(companions)
     task.area.publish(written, path)
@@ -122,12 +97,6 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         e_tags=task.area.e_tags(described),
     )
     task.area.write_finished(task.phase, shard, finished)
-
-
-def _check_running(area: BuildArea) -> None:
-    """Raise BuildError if the build has stopped: what a worker wrote afterwards would stay in a store."""
-    if area.stop_reason() is not None:
-        raise BuildError("build-stopped")
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Build:
 
 @contextmanager
 def building(source, out, logs, beam_args, *, with_rejects) -> Iterator[Build]:
-    """Run ``tfshards build``; kill it at the end of the block if it still runs.
+    """Run ``tfshards build``, see ``running``.
 
     A build with rejects submits two jobs: the second one balances the shards again.
     """
@@ -115,6 +115,13 @@ def building(source, out, logs, beam_args, *, with_rejects) -> Iterator[Build]:
         sys.executable, "-m", "tfshards", "build", "images", source, out, *options, "--", *beam_args,
     ]
     # fmt: on
+    with running(command, out, logs) as build:
+        yield build
+
+
+@contextmanager
+def running(command, out, logs) -> Iterator[Build]:
+    """Run a command that writes NUM_SHARDS shards into ``out``; kill it at the end of the block."""
     build = Build(start("build", command, logs, python_path()), out)
     watcher = threading.Thread(target=build.watch)
     watcher.start()

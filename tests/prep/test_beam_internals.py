@@ -1,8 +1,12 @@
-"""The undocumented parts of Beam that engines/beam.py uses; each test names what has changed."""
+"""The undocumented parts of Beam that docs/engines.md lists; each test names what has changed."""
 
+import ast
 import inspect
+from pathlib import Path
 
+import grpc
 import pytest
+from apache_beam.internal import pickler
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners import DirectRunner, create_runner
 from apache_beam.runners.portability import job_server, portable_runner
@@ -13,6 +17,11 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.engines import beam
 from tfshards.prep.engines.beam_log import WORKER_THREADS
+from tfshards.prep.engines.worker import check_versions
+
+from ..engines.processes import free_port
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_local_runners_are_found_by_name():
@@ -73,6 +82,31 @@ def test_a_job_of_another_process_can_be_cancelled():
     result = portable_runner.PipelineResult(None, "job-7", iter(()), iter(()))
     assert beam._id_of(result) == "job-7"
     assert callable(result.cancel)
+
+
+def test_an_endpoint_that_does_not_answer_is_noticed_in_time():
+    with pytest.raises(grpc.FutureTimeoutError):
+        job_server.ExternalJobServer(f"localhost:{free_port()}", 0.2).start()
+
+
+def test_what_a_worker_calls_is_pickled_by_the_name_of_its_module():
+    # by its content, a worker of another version could not even unpickle it
+    assert pickler.loads(pickler.dumps(check_versions)) is check_versions
+
+
+def test_the_page_on_engines_lists_every_import_of_an_internal_module():
+    page = (ROOT / "docs" / "engines.md").read_text().partition("## What is used of Beam's internals")[2]
+    table = page.partition("\n## ")[0]
+    # of these only documented names are used
+    documented = {"apache_beam", "apache_beam.options.pipeline_options", "apache_beam.transforms.window"}
+    documented |= {"apache_beam.runners", "apache_beam.runners.runner"}
+    for path in sorted((ROOT / "prep" / "engines").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("apache_beam"):
+                names = {alias.name for alias in node.names} - {"PortableRunner"}
+                if node.module in documented or "portability.api" in node.module:
+                    continue
+                assert all(name in table for name in names), (path.name, node.module, names)
 
 
 def test_the_job_service_lists_its_options():

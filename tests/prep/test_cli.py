@@ -264,7 +264,7 @@ BEFORE_DISK = {
     ),
     "options for Beam where it has no part": (
         "info out -- --runner=X",
-        "only build and append accept pipeline options of Apache Beam after --",
+        "only build, reshard, merge, append, remove, relabel and export accept pipeline options",
     ),
     "no example to show": ("show out --first=0", "--first 0 must be at least 1\n"),
     "several images to save": (

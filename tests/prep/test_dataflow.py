@@ -13,7 +13,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners import create_runner
 
 from tfshards.prep import ImageFolder
-from tfshards.prep.engines import beam
+from tfshards.prep.engines import beam, pipeline
 from tfshards.prep.engines.table import Work
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
 from tfshards.prep.progress.lines import WorkProgress
@@ -51,8 +51,8 @@ def pipeline_of(num_shards: int, folder, *arguments: str) -> Pipeline:
         compression="none",
     )
     items = [ShardId("train", index) for index in range(num_shards)]
-    work = Work(partial(write_shard, task), items, progress, stop=area.stop, area=area, source=folder)
-    return beam.pipeline_of(work, create_runner("DataflowRunner"), PipelineOptions(list(arguments)))
+    work = Work(partial(write_shard, task), items, progress, stop=area.stop, area=area, sources=(folder,))
+    return pipeline.pipeline_of(work, create_runner("DataflowRunner"), PipelineOptions(list(arguments)))
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def dataflow_client(monkeypatch) -> SimpleNamespace:
 
 
 def test_the_pipeline_translates_for_dataflow(thousand_classes, dataflow_client):
-    pipeline = pipeline_of(100, thousand_classes, *ARGUMENTS, "--dry_run=true")
-    assert type(pipeline.runner) is type(create_runner("DataflowRunner"))
-    pipeline.run()
+    made = pipeline_of(100, thousand_classes, *ARGUMENTS, "--dry_run=true")
+    assert type(made.runner) is type(create_runner("DataflowRunner"))
+    made.run()
     graph = dataflow_client.graph
     (environment,) = {each.SerializeToString() for each in graph.components.environments.values()}
     found = beam_runner_api_pb2.Environment.FromString(environment)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.errors import raises
-from tfshards.prep.engines.beam import _Call
 from tfshards.prep.engines.job import Job
+from tfshards.prep.engines.pipeline import _Call
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import WorkProgress
 from tfshards.prep.writing.area import BuildArea
@@ -54,7 +54,9 @@ def test_a_task_that_was_stopped_is_not_reported_as_failed(error, num_reported, 
     def fail(_: object) -> None:
         raise error
 
-    call = _Call(None, (fail, SimpleNamespace(stop_reason=iter([None, "why"]).__next__)))
+    call = _Call(None, (fail, SimpleNamespace(stop_reason=iter([None, "why"]).__next__)), None)
     call.setup()
+    call.start_bundle()
     call.process("item")
+    call.finish_bundle()
     assert len(caplog.records) == num_reported

@@ -17,7 +17,7 @@ from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
-from tfshards.prep.engines import local
+from tfshards.prep.engines import beam, local
 from tfshards.prep.engines.local import Helper, pickled
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import WorkProgress, Written
@@ -80,12 +80,24 @@ def note(folder: Path, item: int) -> None:
     time.sleep(0.05)
 
 
-def test_helpers_and_this_process_share_the_items(tmp_path, helpers):
-    run_local(partial(note, tmp_path), range(60))
+@pytest.mark.parametrize("engine", [local, beam])
+def test_helpers_and_this_process_share_the_items(engine, tmp_path, helpers):
+    engine.run(Work(partial(note, tmp_path), range(60), WorkProgress("x", 60), lambda _: None))
     names = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert sorted(map(int, names)) == list(range(60))
     assert len(set(names.values())) == 3
     assert str(os.getpid()) in names.values()
+
+
+def test_the_local_runner_of_beam_has_no_helpers_if_its_workers_are_given(tmp_path, helpers):
+    work = Work(partial(note, tmp_path), range(9), WorkProgress("x", 9), lambda _: None)
+    beam.run(work, ["--direct_num_workers=1"])
+    assert {path.read_text() for path in tmp_path.iterdir()} == {str(os.getpid())}
+
+
+def test_a_failure_in_a_helper_of_the_local_runner_of_beam_is_raised(helpers):
+    with raises(BuildError, "build-failed", text="Apache Beam ended the pipeline: 3 [while running 'Call']"):
+        beam.run(Work(fail, ["3"], WorkProgress("x", 1), lambda _: None))
 
 
 def test_the_bytes_are_the_same_with_helpers(image_folder, tmp_path, quiet_build, contents, monkeypatch):
@@ -139,7 +151,7 @@ def test_a_function_that_another_process_cannot_load_has_no_helpers(tmp_path):
 import dataclasses
 import numpy as np
 from tfshards.prep import Arrays, build
-from tfshards.prep.engines import local
+from tfshards.prep.engines import beam, local
 from tfshards.prep.sources.arrays.source import ArraysReader
 local.num_helpers = lambda *_: 2
 class Reader(ArraysReader):
@@ -176,7 +188,7 @@ def test_a_helper_that_has_died_is_reported_at_every_call():
 COMMAND = """
 import sys
 from tfshards.prep.cli.main import entry
-from tfshards.prep.engines import local
+from tfshards.prep.engines import beam, local
 local.num_helpers = lambda *_: 2
 entry()
 """

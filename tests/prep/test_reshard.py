@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +26,12 @@ from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import scan_shard
 from tfshards.prep.rewriting import commit as rewrite_commit
+from tfshards.prep.rewriting import copying
 from tfshards.prep.rewriting import write as rewrite
+from tfshards.prep.rewriting.copying import CopyTask
 from tfshards.prep.rewriting.layout import NewShards, Rewrite, interleave
 from tfshards.prep.rewriting.origin import open_origin
-from tfshards.prep.writing.area import AREA_NAME, BuildArea
+from tfshards.prep.writing.area import AREA_NAME, BuildArea, ShardId
 from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
 from tfshards.schemas.build_area import create
@@ -146,7 +147,6 @@ def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, conte
     reshard(root, tmp_path / "a" / "out", **asked, log=quiet)
     monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
     monkeypatch.setattr(rewrite, "num_writers", lambda: 1)
-    monkeypatch.setattr(rewrite, "_RECORDS_AT_ONCE", 3)
     reshard(root, tmp_path / "b" / "out", **asked, log=quiet)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
@@ -280,29 +280,41 @@ def test_a_damaged_list_of_rejects_is_refused(text, message, origins, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def first_of_two(old: Path, out: Path) -> Rewrite:
-    """Return the rewrite of a dataset into two shards."""
+def first_of_two(old: Path, out: Path) -> tuple[CopyTask, ShardId]:
+    """Return the task of writing a dataset to two shards, and the first of these, whose plan is written."""
     area = BuildArea(out, "01234567")
     area.open()
     new = NewShards([open_origin(old)], {"train": 2}, "count", "none")
-    return Rewrite(area, replace(read_manifest(old), name="new"), new.origins, new.lay_out(area))
+    plan = Rewrite(area, replace(read_manifest(old), name="new"), new.origins, new.lay_out(area))
+    shard = plan.shards[0]
+    copying.write_plan(plan, shard)
+    return CopyTask.of(plan, Reporter(), verifies=False), shard
 
 
-def test_a_pass_ends_early_after_another_has_failed(old, tmp_path):
-    stop = threading.Event()
-    stop.set()
-    plan = first_of_two(old, tmp_path / "out")
-    rewrite.write_pass(plan, plan.shards[:1], Reporter(), stop)
-    assert plan.area.read_finished("first", plan.shards[0]) is None
-    rewrite.write_pass(plan, plan.shards[:1], Reporter(), threading.Event())
-    assert plan.area.read_finished("first", plan.shards[0]).shard.num_examples == 51
+def test_a_pass_ends_early_after_another_has_failed_and_is_not_repeated(old, tmp_path, monkeypatch):
+    monkeypatch.setattr(copying, "_RUN_BYTES", 100)
+    task, shard = first_of_two(old, tmp_path / "out")
+    stopped = replace(task, area=replace(task.area, attempt="01234567"))
+    stopped.area.unfinished_path("").mkdir()
+    stopped.area.stop("why")
+    with raises(BuildError, "build-stopped"):
+        copying.write_group(stopped, [shard])
+    assert task.area.read_finished("first", shard) is None
+    copying.write_group(task, [shard])
+    done = task.area.read_finished("first", shard)
+    assert done.shard.num_examples == 51
+    # an engine that starts its job again repeats the call
+    before = identity(task.area.shards / done.shard.path)
+    copying.write_group(task, [shard])
+    assert identity(task.area.shards / done.shard.path) == before
 
 
 def test_a_shard_that_disappears_is_named(old, tmp_path):
-    plan = first_of_two(old, tmp_path / "out")
+    task, shard = first_of_two(old, tmp_path / "out")
     first_shard(old).unlink()
     with raises(BuildError, "file-fault"):
-        rewrite.write_pass(plan, plan.shards[:1], Reporter(), threading.Event())
+        copying.write_group(task, [shard])
+    assert str(first_shard(old)) in task.area.stop_reason()
 
 
 @pytest.fixture
@@ -379,6 +391,13 @@ def test_interleaved_sequences_keep_their_order_and_are_spread_evenly(counts, nu
             part = order[first : first + length]
             share = count * len(part) / max(1, len(order))
             assert abs(sum(start <= number < start + count for number in part) - share) <= len(counts)
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.data())
+def test_a_part_of_an_interleaved_order_is_found_without_the_rest(counts, data):
+    start = data.draw(st.integers(0, sum(counts)))
+    end = data.draw(st.integers(start, sum(counts)))
+    assert interleave(counts, start, end).tolist() == interleave(counts)[start:end].tolist()
 
 
 def test_a_dataset_is_resharded_in_place(old, contents, log):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,10 @@ import pytest
 from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep import Arrays, ImageFolder, Options, export, reshard, verify
 from tfshards.prep.cli import main as cli
 from tfshards.prep.engines import beam
-from tfshards.prep.engines.lost_job import cancel_lost_job
+from tfshards.prep.engines.table import cancel_lost_job
 from tfshards.prep.progress.lines import lines_to
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
@@ -352,4 +353,18 @@ def test_a_broken_worker_is_reported(broken, message, prism_endpoint, small_fold
         args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
         with pytest.raises(BuildError, match=message):
             quiet_build(ImageFolder(small_folder), out, beam_args=args)
+        assert jobs_running(prism_endpoint) == []
+
+
+@needs_prism
+@pytest.mark.parametrize("call", [reshard, partial(export, to="webdataset")], ids=["reshard", "export"])
+def test_a_worker_that_does_not_see_the_dataset_is_reported(call, prism_endpoint, tmp_path, quiet_build):
+    old = tmp_path / "old"
+    quiet_build(Arrays({"x": np.arange(40)}), old, shards=2)
+    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=old)) as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
+        with pytest.raises(
+            BuildError, match=r"a worker on .* sees another folder at .*old; mount it on every"
+        ):
+            call(old, tmp_path / "new", beam_args=args, log=print)
         assert jobs_running(prism_endpoint) == []

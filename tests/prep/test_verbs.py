@@ -57,7 +57,10 @@ def test_a_new_row_is_a_verb(run, tmp_path):
     assert run("count", "--help")[1].startswith(
         "usage: tfshards count [-h] [--at-least N] [--config FILE] [--json] [-q | -v]\n"
     )
-    text = "tfshards: only build, append, count and again accept pipeline options of Apache Beam after --\n"
+    text = (
+        "tfshards: only build, reshard, merge, append, remove, relabel, export, count and again accept "
+        "pipeline options of Apache Beam after --\n"
+    )
     assert run("info", dataset, "--", "x") == (2, "", text)
 
 

@@ -13,7 +13,7 @@ from tfshards.schemas import BuildError
 def needed(tmp_path) -> Requirements:
     (tmp_path / "photos" / "cats").mkdir(parents=True)
     (tmp_path / "area").mkdir()
-    return Requirements.of(tmp_path / "area", "abc", tmp_path / "photos")
+    return Requirements.of(tmp_path / "area", "abc", [tmp_path / "photos"])
 
 
 def test_a_worker_that_has_what_it_needs_is_accepted(needed):
@@ -29,12 +29,14 @@ def other_area(needed: Requirements) -> None:
 
 
 def lose_source(needed: Requirements) -> None:
-    (needed.source / "cats").rmdir()
-    needed.source.rmdir()
+    ((source, _),) = needed.sources
+    (source / "cats").rmdir()
+    source.rmdir()
 
 
 def other_source(needed: Requirements) -> None:
-    (needed.source / "cats").rename(needed.source / "dogs")
+    ((source, _),) = needed.sources
+    (source / "cats").rename(source / "dogs")
 
 
 FAULTS = {
@@ -67,7 +69,7 @@ def test_a_package_that_the_command_lacks_may_be_on_a_worker(needed):
 def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "area").mkdir()
-    needed = Requirements.of((tmp_path / "area").relative_to(tmp_path), "abc", None)
+    needed = Requirements.of((tmp_path / "area").relative_to(tmp_path), "abc", [])
     needed.check()
     monkeypatch.chdir("/")
     with pytest.raises(BuildError, match=r"runs in another folder; give the paths .* as absolute paths$"):

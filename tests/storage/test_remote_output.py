@@ -303,7 +303,7 @@ def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
     folder = any_path(f"{bucket.url}/data/.build/x/unfinished")
     source = any_path(f"{bucket.url}/photos")
     (source / "a.png").write_bytes(b"")
-    needed = Requirements.of(folder, "token", source)
+    needed = Requirements.of(folder, "token", [source])
     needed.check()
     (source / "a.png").unlink()
     message = r"does not find the source s3://.*/photos; give every worker the cred"
