@@ -214,9 +214,7 @@ class WriteSteps:
         """Write one shard, and return its bytes; attempts do not stop each other: one may be repeated."""
         with task.task.area.attempt_at_shard() as area:
             reader = ElementsReader.open(self.elements, self._staging)
-            write_shard(replace(task.task, area=area, reader=reader), task.shard)
-            done = area.read_finished(task.task.phase, task.shard)
-        return done.shard.num_bytes if done else 0
+            return write_shard(replace(task.task, area=area, reader=reader), task.shard).shard.num_bytes
 
     @lines_to(_to_logger)
     def balance(self, plan_id: str) -> list[_Task]:

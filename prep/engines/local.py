@@ -22,7 +22,7 @@ _PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.local i
 _END_SECONDS = 10
 
 
-def pickled(function: Callable[[Any], None]) -> bytes | None:
+def pickled(function: Callable[[Any], object]) -> bytes | None:
     """Return a function for helpers; None if they could not load it, for example from a script."""
     try:
         content = pickle.dumps(function)
@@ -133,7 +133,7 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
     # a helper writes one shard at a time
     num_own = num_writers() if work.area and work.area.is_remote else 1
     with ExitStack() as helpers:
-        calls: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
+        calls: queue.SimpleQueue[Callable[[Any], object]] = queue.SimpleQueue()
         for _ in range(num_own):
             calls.put(work.function)
         for _ in range(count):

@@ -49,6 +49,7 @@ from tfshards.schemas.build_area import (
     areas,
     create,
     foreign,
+    is_owned,
     make_folder,
     read_record,
     remove,
@@ -185,9 +186,12 @@ class BuildArea:
         except FileNotFoundError:
             raise BuildError("staging-gone", root=self.root) from None
         yield own
+        shutil.rmtree(str(unfinished), ignore_errors=True)
         if isinstance(own.stop_path, RemotePath):
             own.stop_path.unlink()
-        shutil.rmtree(str(unfinished), ignore_errors=True)
+            if not is_owned(self.root):
+                # the build was committed in the meantime, and nothing else would remove what this has written
+                self.remove()
 
     def write_plan(self, phase: Phase, shard: ShardId, planned: Columns) -> str:
         """Write the rows of a shard, in order, and return their digest, which does not cover the stamps."""

@@ -363,6 +363,26 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
     assert shard.read_bytes() == sound
 
 
+def test_a_dataset_of_a_pipeline_is_appended_to_merged_and_resharded(photos, tmp_path):
+    out, quiet = tmp_path / "pets", lambda _: None
+    in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
+    shards = read_manifest(out).shards
+    # of any iterable, with the known elements or without them
+    for elements, count in (([*photos, photo(30)], 22), ([photo(31), photo(32)], 24)):
+        appended = prep.append(prep.Examples(elements), out, log=quiet)
+        assert appended.num_examples == count
+        assert set(shards) <= set(appended.shards)
+    # of another pipeline
+    in_steps([photo(number) for number in range(40, 46)], prep.WriteShards(tmp_path / "more", PHOTOS))
+    merged = prep.merge([out, tmp_path / "more"], tmp_path / "both", log=quiet)
+    assert merged.num_examples == 30
+    resharded = prep.reshard(tmp_path / "both", tmp_path / "three", shards=3, log=quiet)
+    assert [shard.num_examples for shard in resharded.shards] == [10, 10, 10]
+    assert all(prep.verify(tmp_path / name, deep=True) for name in ("pets", "both", "three"))
+    with raises(InputError, "dataset-differs"):
+        in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
+
+
 def test_a_folder_of_other_files_is_refused_before_the_pipeline_runs(photos, tmp_path):
     (tmp_path / "notes.txt").touch()
     with raises(InputError, "folder-not-empty"):

@@ -198,6 +198,14 @@ def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
     assert not [*steps._staging.walk()]
 
 
+def test_an_attempt_at_a_shard_that_ends_after_the_commit_leaves_no_object(out):
+    steps, plan_id, tasks = planned(transform(out))
+    with tasks[0].task.area.attempt_at_shard() as area:
+        finish(steps, plan_id, tasks)
+        (area.shards / "late").write_bytes(b"late")
+    assert not (out / AREA_NAME).exists()
+
+
 def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     run(transform(out))
     first = read_manifest(out).build_id
