@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tfshards.prep.building.build import balanced, changes_of_inputs, commit_build, prepare, written_shards
@@ -45,6 +46,7 @@ from tfshards.schemas.files import write_atomically
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.option import check_instance
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 _LOGGER = logging.getLogger("tfshards")
 
@@ -184,13 +186,15 @@ class WriteSteps:
     @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
-        rows = [*map(Description._make, descriptions)]
-        if not rows:
+        # no list, which would be held for as long as this plans
+        rows = map(Description._make, descriptions)
+        first = next(rows, None)
+        if first is None:
             raise InputError("elements-empty", folder=self.folder)
         with claimed(self.folder) as state:
             # of pipelines that failed or were killed
             remove_staged(self.folder, but=self._staging.name)
-            stage_elements(self.elements, rows, self._staging)
+            stage_elements(self.elements, chain([first], rows), self._staging)
             build = self._planned()
             plan = build.plan
             report_warning(*plan.warnings)
@@ -235,7 +239,7 @@ class WriteSteps:
                 return committed
             build = self._planned()
             wanted = wanted_of(build.plan)
-            replaced = (self._staging / _REPLACED).read_bytes().decode("ascii")
+            replaced = read_whole(self._staging / _REPLACED, RECORD).decode("ascii")
             if _build_id(state) not in ("", replaced) and not wanted.is_in(state.manifest):
                 raise BuildError("build-overtaken", folder=self.folder, build_id=_build_id(state))
             # takes back the shards that this step placed if it was killed

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tfshards.prep.sources.keys import LazyKeys
 from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import open_regular
 
 # Columns of the file. Prefixes keep the names of the user's columns apart from these.
 KEY, SPLIT, BYTES, SAME = "key", "split", "bytes", "same"
@@ -48,7 +49,7 @@ def _mapped(path: str, _inode: int, _stamp: int) -> pa.Table:
 
 @lru_cache(maxsize=1)
 def _fetched(path: RemotePath) -> pa.Table:
-    with path.open() as file:
+    with open_regular(path, buffering=0) as file:
         return pa.ipc.open_file(pa.py_buffer(file.read())).read_all()
 
 
