@@ -38,7 +38,6 @@ from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements.reader import TABLE_NAME, ElementsReader, stage_elements
 from tfshards.prep.sources.elements.source import Elements
 from tfshards.prep.sources.elements.spill import Description, Spill
-from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest
@@ -256,9 +255,8 @@ class WriteSteps:
     def rejects(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
         """Yield key, reason and detail of each input that the committed build rejected."""
         if manifest.rejects_digest:
-            for key, reason, detail, _ in read_rejects(self.folder / rejects_name(manifest.build_id)):
-                # Beam's coder of strings fails for bytes that are not UTF-8
-                yield to_bytes(key).decode("utf-8", "backslashreplace"), reason, detail
+            for reject in read_rejects(self.folder / rejects_name(manifest.build_id)):
+                yield reject[:3]
 
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""

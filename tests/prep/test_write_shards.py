@@ -470,16 +470,6 @@ def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
     assert len(rejects.read_text().splitlines()) == 4
 
 
-def test_a_rejected_key_that_is_not_utf_8_is_escaped(photos, tmp_path):
-    odd = ("cat/\udcff.png", {"image": b"no image", "label": "cat"})
-    options = prep.Options(max_rejected=0.2)
-    with beam.Pipeline(FnApiRunner()) as pipeline:
-        elements = pipeline | beam.Impulse() | beam.FlatMap(lambda _: [odd, *photos])
-        result = elements | prep.WriteShards(tmp_path / "pets", PHOTOS, options=options)
-        found = result.rejected | beam.Reshuffle() | beam.Map(lambda one: one[0])
-        assert_that(found, equal_to(["cat/\\xff.png"]))
-
-
 def test_beam_shows_the_arguments_of_the_transform(tmp_path):
     transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, options=prep.Options())
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
