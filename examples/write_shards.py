@@ -30,7 +30,7 @@ def main(folder: str, dataset: str, *beam_args: str) -> None:
     """Run the pipeline, on Beam's local runner unless the options name another, and print the dataset."""
     options = prep.Options(splits={"train": 0.8, "test": 0.2}, stratify=True)
     with beam.Pipeline(options=PipelineOptions(beam_args or ["--runner=FnApiRunner"])) as pipeline:
-        _ = (
+        result = (
             pipeline
             | beam.Create(sorted(Path(folder).absolute().rglob("*.png")))
             | beam.FlatMap(quarters)
@@ -41,6 +41,7 @@ def main(folder: str, dataset: str, *beam_args: str) -> None:
                 options=options,
             )
         )
+        _ = result.rejected | "Rejected" >> beam.Map(print)
     print(prep.info(dataset))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfshards.prep.building.build import build
     from tfshards.prep.building.preview import plan
     from tfshards.prep.building.prune import Pruned, prune, restore
-    from tfshards.prep.building.write_shards import WriteShards
+    from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
     from tfshards.prep.comparison.diff import Diff, diff
     from tfshards.prep.exporting.export import Export, export
     from tfshards.prep.imaging.options import ImageOptions
@@ -67,6 +67,7 @@ __all__ = [
     "Table",
     "VerificationReport",
     "WriteShards",
+    "WriteShardsResult",
     "adopt",
     "append",
     "audit",
@@ -131,7 +132,7 @@ _NAMES = {
     "prep.building.build": "build",
     "prep.building.preview": "plan",
     "prep.building.prune": "Pruned prune restore",
-    "prep.building.write_shards": "WriteShards",
+    "prep.building.write_shards": "WriteShards WriteShardsResult",
     "prep.comparison.diff": "Diff diff",
     "prep.exporting.export": "Export export",
     "prep.imaging.options": "ImageOptions",

@@ -20,7 +20,8 @@ from tfshards.prep import build
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
 
-HOW_TO = (Path(__file__).parents[1] / "docs" / "how-to.md").read_text()
+DOCS = Path(__file__).parents[1] / "docs"
+HOW_TO = (DOCS / "how-to.md").read_text()
 
 
 def sections(text):
@@ -47,18 +48,22 @@ def python(text):
     return "\n".join(block for block in code if not block.lstrip().startswith(("tfshards", "pip ")))
 
 
-def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch):
+def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos("photos/cat/1.jpg", "photos/dog/2.jpg")
-    _, _, section = HOW_TO.partition("\n### How do I write shards from my own Beam pipeline?\n")
-    first, again = re.findall(r"^```python\n(.*?)^```$", section.partition("\n#")[0], re.M | re.S)
+    _, _, section = (DOCS / "beam.md").read_text().partition("\n## WriteShards\n")
+    blocks = re.findall(r"^```python\n(.*?)^```$", section.partition("\n## ")[0], re.M | re.S)
+    first, counters, again = blocks
     names = {"__name__": "recipe"}
     for program in (first, again):
         exec(program, names)
     gray = read_manifest("data/gray")
+    assert f"written: {gray.build_id}\n" in capsys.readouterr().out
     assert sorted(shard.num_examples for shard in gray.shards) == [12] * 4 + [13] * 4
     assert gray.schema.class_names == ("bright", "dark")
     assert read_manifest("data/again").schema.class_names == ("cat", "dog")
+    exec(counters, names)
+    assert names["counts"] == {"accepted": 2, "rejected": 0}
 
 
 def photos(*names):

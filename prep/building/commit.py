@@ -152,9 +152,8 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
     if any(one.build_id == manifest.build_id for one in earlier):
         # a generation that was restored, or built again
         (folder / generation_path(manifest.build_id)).unlink(missing_ok=True)
-    if isinstance(folder, Path):
-        # before the area, without which a step of WriteShards that is repeated looks for them
-        remove_staged(folder)
+    # before the area, without which a step of WriteShards that is repeated looks for them
+    remove_staged(folder)
     plan_id = plan_id_of(manifest.name, manifest.schema, manifest.options, manifest.inputs_digest)
     for root in areas(folder):
         area = BuildArea(folder, root.name)

@@ -25,7 +25,7 @@ from tfshards.prep.sources.base import Reader, Source, SpooledSource
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.build_area import AREA_NAME, remove, staged_folder, staged_folders
+from tfshards.schemas.build_area import AREA_NAME, staged_folder, staged_folders
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
@@ -203,13 +203,16 @@ def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
         yield source.stage(staging)
 
 
-def remove_staged(folder: Path, but: str = "") -> None:
-    """Remove the files of killed builds; because of the lock, no other build is running."""
+def remove_staged(folder: AnyPath, but: str = "") -> None:
+    """Remove the files of killed builds; because of the lock, no other build is running.
+
+    In a store, which has no locks, a pipeline that still runs fails without them.
+    """
     for path in staged_folders(folder):
-        assert isinstance(path, Path)
         if path.name != but:
-            remove(path)
-    _remove_empty([folder / AREA_NAME])
+            BuildArea(folder, path.name).remove()
+    if isinstance(folder, Path):
+        _remove_empty([folder / AREA_NAME])
 
 
 def discard_others(state: OutputState, plan_id: str, options: Mapping[str, Json]) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from pathlib import Path
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tfshards.prep.building.build import balanced, changes_of_inputs, commit_build, prepare, written_shards
-from tfshards.prep.building.commit import complete, confirmed
-from tfshards.prep.building.output import claimed, dataset_name, discard_others, output_folder, read_damage
+from tfshards.prep.building.commit import complete, confirmed, read_rejects, unless_committed
+from tfshards.prep.building.output import (
+    claimed,
+    dataset_name,
+    discard_others,
+    output_folder,
+    read_damage,
+    remove_staged,
+)
 from tfshards.prep.building.output_state import (
     OutputState,
     check_usable,
@@ -35,11 +41,27 @@ from tfshards.prep.sources.elements.spill import Description, Spill
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest
-from tfshards.schemas.build_area import AREA_NAME, remove, staged_folders
-from tfshards.schemas.files import local_path
+from tfshards.schemas.build_area import AREA_NAME
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.names import rejects_name
 from tfshards.schemas.option import check_instance
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
 _LOGGER = logging.getLogger("tfshards")
+
+
+class WriteShardsResult(NamedTuple):
+    """What ``WriteShards`` returns.
+
+    Attributes:
+        written: PCollection of one ``Manifest``, that of the dataset, which is committed.
+        rejected: PCollection of ``(key, reason, detail)``, three strings for each rejected element, as the
+            dataset lists them.
+    """
+
+    written: Collection
+    rejected: Collection
 
 
 class WriteShards(Transform):  # type: ignore[misc]
@@ -49,25 +71,28 @@ class WriteShards(Transform):  # type: ignore[misc]
     The dataset is as ``build`` makes it: balanced shards, the same bytes for the same elements in any order,
     on any runner and any number of workers, committed by its manifest. Beam shuffles only a description of
     about 100 bytes per element: the values are written to files in the folder of the dataset and read from
-    there again, or read twice by ``Elements.read``. Every worker must see that folder under the same path.
+    there again, or read twice by ``Elements.read``. Every worker must see that folder under the same path, or
+    reach its bucket.
 
-    The result is a PCollection of one string, the build id. If the folder already holds this build, nothing
-    is written. Without elements there is no dataset, and the result is empty.
+    The result is a ``WriteShardsResult``. If the folder already holds this build, nothing is written. See
+    docs/beam.md for counters, retries and what workers need.
 
     Args:
-        dataset: folder of the dataset; created if it does not exist.
+        dataset: folder of the dataset, or its URL in an object store; created if it does not exist.
         elements: what the features of the elements are.
         shards: number of shards of every split, or a dict of them by split; by default as many as
             ``options.shard_size`` gives.
         seed: random seed for the order of examples and for splits by ratio.
-        overwrite: replace a dataset with other elements or options; it stays complete until the commit.
+        overwrite: replace a dataset with other elements or options, or with damaged files; it stays complete
+            until the commit.
         options: all other options; ``group_by`` is a regular expression with one group, for the keys.
 
     Raises:
         OptionsError: an argument is not valid.
         InputError: the folder holds other files than a dataset. When the pipeline runs: the elements or the
-            dataset in the folder do not allow the build.
-        BuildError: when the pipeline runs: too many images are rejected.
+            dataset in the folder do not allow the build, or there are no elements.
+        BuildError: when the pipeline runs: too many images are rejected, or another build of the dataset was
+            committed in the meantime.
     """
 
     def __init__(
@@ -87,18 +112,31 @@ class WriteShards(Transform):  # type: ignore[misc]
         check_option_types(seed, options)
         counts = ShardCounts.of(shards)
         counts.check_shard_size(options.shard_size)
-        # refuses a URL: the values of elements are in the folder as well
-        local_path(dataset)
-        folder = output_folder(dataset)
-        assert isinstance(folder, Path)
         # workers may run in other folders
-        folder = folder.absolute()
+        folder = output_folder(dataset).absolute()
         name = dataset_name(folder, options)
         self._first = WriteSteps(folder, name, elements, counts, seed, overwrite, options)
+        # Beam compares them with the type of the PCollection when the pipeline is made
+        self.with_input_types(tuple[str, Mapping[str, Any]] if elements.read is None else tuple[str, Any])
 
-    def expand(self, elements: Collection) -> Collection:
-        """Return the PCollection of the build id; see the class."""
-        return run_steps(elements, self._steps())
+    def expand(self, elements: Collection) -> WriteShardsResult:
+        """Return the PCollections of the result; see the class."""
+        return WriteShardsResult(*run_steps(elements, self._steps()))
+
+    def display_data(self) -> dict[str, str | int]:
+        """Return the arguments that differ from their defaults, and always dataset, name and seed."""
+        first = self._first
+        shown: dict[str, object] = {"dataset": first.folder, "name": first.name, "seed": first.seed}
+        if counts := first.shards.default or first.shards.by_split:
+            shown["shards"] = counts
+        if first.overwrite:
+            shown["overwrite"] = True
+        for values in (first.elements, first.elements.image_options, first.options):
+            for each in fields(values):
+                value = getattr(values, each.name)
+                if each.name not in ("name", "image_options") and value != getattr(type(values)(), each.name):
+                    shown[each.name] = getattr(value, "__name__", value)
+        return {name: value if isinstance(value, int) else str(value) for name, value in shown.items()}
 
     def _steps(self) -> WriteSteps:
         """Return the steps of one run."""
@@ -127,7 +165,7 @@ class WriteSteps:
     committed, or was found complete, there are no files any more, and the following steps do nothing.
     """
 
-    folder: Path
+    folder: AnyPath
     name: str
     elements: Elements
     shards: ShardCounts
@@ -137,7 +175,7 @@ class WriteSteps:
     run_id: str = ""
 
     @property
-    def _staging(self) -> Path:
+    def _staging(self) -> AnyPath:
         # the next build of the dataset removes files with this name, if this one is killed
         return self.folder / AREA_NAME / f"staged-{self.run_id}"
 
@@ -148,12 +186,15 @@ class WriteSteps:
     @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
+        # no list, which would be held for as long as this plans
+        rows = map(Description._make, descriptions)
+        first = next(rows, None)
+        if first is None:
+            raise InputError("elements-empty", folder=self.folder)
         with claimed(self.folder) as state:
-            for other in staged_folders(self.folder):
-                if isinstance(other, Path) and other != self._staging:
-                    # of a pipeline that failed or was killed
-                    remove(other)
-            stage_elements(self.elements, map(Description._make, descriptions), self._staging)
+            # of pipelines that failed or were killed
+            remove_staged(self.folder, but=self._staging.name)
+            stage_elements(self.elements, chain([first], rows), self._staging)
             build = self._planned()
             plan = build.plan
             report_warning(*plan.warnings)
@@ -161,26 +202,23 @@ class WriteSteps:
             wanted = wanted_of(plan)
             if self.overwrite:
                 state = read_damage(state, wanted)
-            if self._is_up_to_date(state, build):
+            changes = partial(changes_of_inputs, state, plan.listing)
+            if is_up_to_date(state, wanted, overwrite=self.overwrite, changes=changes):
                 confirmed(state, wanted, is_compared=self.overwrite)
                 return plan.plan_id, []
             if self.options.duplicates != "keep":
                 check_comparable(plan.listing.schema)
+            if not (self._staging / _REPLACED).is_file():
+                write_atomically(self._staging / _REPLACED, _build_id(state).encode("ascii"))
             discard_others(state, plan.plan_id, plan.options)
             prepare(build)
             return plan.plan_id, _tasks(build, "first", plan.layouts)
 
-    def write(self, task: _Task) -> None:
-        """Write one shard; attempts do not stop each other, since a failed one may be repeated."""
-        area = replace(task.task.area, attempt=secrets.token_hex(4))
-        unfinished = area.unfinished_path("")
-        try:
-            unfinished.mkdir()
-        except FileNotFoundError:
-            raise BuildError("staging-gone", root=area.root) from None
-        reader = ElementsReader.open(self.elements, self._staging)
-        write_shard(replace(task.task, area=area, reader=reader), task.shard)
-        shutil.rmtree(str(unfinished), ignore_errors=True)
+    def write(self, task: _Task) -> int:
+        """Write one shard, and return its bytes; attempts do not stop each other: one may be repeated."""
+        with task.task.area.attempt_at_shard() as area:
+            reader = ElementsReader.open(self.elements, self._staging)
+            return write_shard(replace(task.task, area=area, reader=reader), task.shard).shard.num_bytes
 
     @lines_to(_to_logger)
     def balance(self, plan_id: str) -> list[_Task]:
@@ -194,13 +232,16 @@ class WriteSteps:
             return _tasks(build, "final", layouts) if rejects else []
 
     @lines_to(_to_logger)
-    def commit(self, plan_id: str) -> str:
-        """Commit the build, and return the build id."""
+    def commit(self, plan_id: str) -> Manifest:
+        """Commit the build, and return its manifest."""
         with claimed(self.folder) as state:
             if committed := self._committed(state, plan_id):
-                return committed.build_id
+                return committed
             build = self._planned()
-            self._is_up_to_date(state, build)
+            wanted = wanted_of(build.plan)
+            replaced = read_whole(self._staging / _REPLACED, RECORD).decode("ascii")
+            if _build_id(state) not in ("", replaced) and not wanted.is_in(state.manifest):
+                raise BuildError("build-overtaken", folder=self.folder, build_id=_build_id(state))
             # takes back the shards that this step placed if it was killed
             build.area.open()
             first = build.finished("first", build.plan.layouts)
@@ -208,7 +249,14 @@ class WriteSteps:
             with lines_to(nowhere):
                 layouts, rejects = balanced(build, first)
             shards = build.finished("final", layouts) if rejects else first
-            return commit_build(build, written_shards(build, layouts, shards, rejects), state).build_id
+            written = written_shards(build, layouts, shards, rejects)
+            return unless_committed(lambda: commit_build(build, written, state), state, build.area, wanted)
+
+    def rejects(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+        """Yield key, reason and detail of each input that the committed build rejected."""
+        if manifest.rejects_digest:
+            for reject in read_rejects(self.folder / rejects_name(manifest.build_id)):
+                yield reject[:3]
 
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""
@@ -218,29 +266,33 @@ class WriteSteps:
         return PlannedBuild(
             reader=reader,
             plan=plan,
-            area=BuildArea(self.folder, plan.plan_id, plan.options),
+            area=BuildArea(self.folder, plan.plan_id, plan.options, attempt=self.run_id),
             options=self.options,
         )
-
-    def _is_up_to_date(self, state: OutputState, build: PlannedBuild) -> bool:
-        changes = partial(changes_of_inputs, state, build.plan.listing)
-        return is_up_to_date(state, wanted_of(build.plan), overwrite=self.overwrite, changes=changes)
 
     def _committed(self, state: OutputState, plan_id: str) -> Manifest | None:
         """Return the manifest if the build was committed, or was found complete."""
         found = state.manifest
         area = BuildArea(self.folder, plan_id)
         placed = area.placed()
+        # in a store the shards stay in the area, and a commit that was killed is made again
         is_placed = placed and not any(area.shards.glob("*.tfrecord-*"))
-        if found and placed and is_placed and placed.build_id == found.build_id:
-            # a step was killed after the commit
-            complete(found, self.folder)
-            return found
-        if (self._staging / TABLE_NAME).exists():
+        is_committed = found and placed and is_placed and placed.build_id == found.build_id
+        if not is_committed and (self._staging / TABLE_NAME).is_file():
             return None
         if found and plan_id == plan_id_of(found.name, found.schema, found.options, found.inputs_digest):
+            # a step may have been killed after the commit
+            complete(found, self.folder, warns=False)
             return found
         raise InputError("staging-gone", root=self._staging)
+
+
+# the file that holds the build id of the dataset to replace
+_REPLACED = "replaced"
+
+
+def _build_id(state: OutputState) -> str:
+    return state.manifest.build_id if state.manifest else ""
 
 
 def _tasks(build: PlannedBuild, phase: Phase, layouts: Layouts) -> list[_Task]:

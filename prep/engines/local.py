@@ -22,7 +22,7 @@ _PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.local i
 _END_SECONDS = 10
 
 
-def pickled(function: Callable[[Any], None]) -> bytes | None:
+def pickled(function: Callable[[Any], object]) -> bytes | None:
     """Return a function for helpers; None if they could not load it, for example from a script."""
     try:
         content = pickle.dumps(function)
@@ -140,10 +140,10 @@ class Crew(NamedTuple):
         return Crew(count, num_writers() if is_remote else 1)
 
     @contextmanager
-    def calling(self, function: Callable[[Any], None]) -> Iterator[Callable[[Any], None]]:
+    def calling(self, function: Callable[[Any], object]) -> Iterator[Callable[[Any], None]]:
         """Yield a function that has the given one called in this process or in a helper, when one is free."""
         with ExitStack() as helpers:
-            calls: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
+            calls: queue.SimpleQueue[Callable[[Any], object]] = queue.SimpleQueue()
             for _ in range(self.num_threads):
                 calls.put(function)
             for _ in range(self.num_helpers):

@@ -36,7 +36,7 @@ class Work:
     picklable if the engine uses other processes.
     """
 
-    function: Callable[[Any], None]
+    function: Callable[[Any], object]
     items: Sequence[object]
     progress: WorkProgress
     # called with a reason when a call failed or was lost, or the user interrupted; makes calls end early

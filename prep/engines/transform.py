@@ -1,21 +1,27 @@
 """Run the steps of a build inside a Beam pipeline of the user: a chain that every runner supports.
 
-It is linear, and has no side inputs, state, timers, tagged outputs or outputs at the end of a bundle. Runners
-may repeat or duplicate any call, so each step must give the same result when it is called again.
+It has no side inputs, state, timers, tagged outputs or outputs at the end of a bundle, and forks only after
+the commit. Runners may repeat or duplicate any call, so each step must give the same result when it is called
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import apache_beam as beam
 from apache_beam.internal import pickler
+from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from tfshards.prep.engines.worker import check_versions, own_versions
-from tfshards.schemas import OptionsError
+from tfshards.schemas import Manifest, OptionsError
+
+# of the metrics
+NAMESPACE = "tfshards"
 
 # for annotations and base classes in other files, which do not import Beam
 Collection: TypeAlias = beam.PCollection
@@ -32,21 +38,23 @@ class _Bundle(Protocol):
 class _Steps(Protocol[Task]):
     """The steps of a build: ``plan``, ``balance`` and ``commit`` are single calls, others on all workers.
 
-    ``plan`` and ``balance`` return the first and the further tasks, and ``commit`` the element of the result.
+    ``plan`` and ``balance`` return the first and the further tasks, ``write`` the bytes of a shard, and
+    ``rejects`` key, reason and detail of each input that a committed build rejected.
     """
 
     def bundle(self) -> _Bundle: ...
     def plan(self, descriptions: Iterable[tuple[object, ...]]) -> tuple[str, Iterable[Task]]: ...
-    def write(self, task: Task) -> None: ...
+    def write(self, task: Task) -> int: ...
     def balance(self, build: str) -> Iterable[Task]: ...
-    def commit(self, build: str) -> str: ...
+    def commit(self, build: str) -> Manifest: ...
+    def rejects(self, manifest: Manifest) -> Iterable[tuple[str, str, str]]: ...
 
 
 _Function: TypeAlias = Callable[[_Steps[Any], Any], Iterator[object]]
 
 
-def run_steps(elements: Collection, steps: _Steps[Any]) -> Collection:
-    """Return a PCollection with the result of the commit; without elements it is empty.
+def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Collection]:
+    """Return a PCollection of the manifest, and one of what was rejected.
 
     Raises:
         OptionsError: the elements are unbounded, so that they are never complete.
@@ -54,12 +62,22 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> Collection:
     if not elements.is_bounded:
         raise OptionsError("elements-unbounded")
     # PCollection[element] -> [(b"", description)] -> [(b"", descriptions)] -> [(build, task or None)]
-    # -> [(build, None)] -> [(build, Nones)] -> [(build, task or None)] -> ... -> [result]
-    return (
+    # -> [(build, None)] -> [(build, Nones)] -> [(build, task or None)] -> ... -> [manifest]
+    described = (
         elements
-        | "Describe" >> beam.ParDo(_Describe(steps)).with_output_types(tuple[bytes, Any])
+        | "Describe" >> beam.ParDo(_Describe(steps)).with_output_types(_DESCRIBED)
         # one group of all elements, whatever their windows
         | "WindowAll" >> beam.WindowInto(GlobalWindows())
+    )
+    # without an element, the runner would not call the steps, and the pipeline would succeed
+    mark = (
+        elements.pipeline
+        | "Begin" >> beam.Impulse()
+        | "Mark" >> beam.Map(_mark).with_output_types(_DESCRIBED)
+    )
+    written = (
+        (described, mark)
+        | "WithMark" >> beam.Flatten()
         | "GatherElements" >> beam.GroupByKey()
         | "Plan" >> _step(_plan, steps, tuple[str, Any])
         | "SpreadFirst" >> beam.Reshuffle()
@@ -69,14 +87,22 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> Collection:
         | "SpreadFinal" >> beam.Reshuffle()
         | "WriteFinal" >> _step(_write, steps, tuple[str, Any])
         | "GatherFinal" >> beam.GroupByKey()
-        | "Commit" >> _step(_commit, steps, str)
+        | "Commit" >> _step(_commit, steps, Manifest)
     )
+    return written, written | "ListRejected" >> _step(_list_rejected, steps, tuple[str, str, str])
+
+
+_DESCRIBED = tuple[bytes, Any]
+
+
+def _mark(start: bytes) -> tuple[bytes, None]:
+    return start, None
 
 
 def _plan(
-    steps: _Steps[Task], group: tuple[bytes, Iterable[tuple[object, ...]]]
+    steps: _Steps[Task], group: tuple[bytes, Iterable[tuple[object, ...] | None]]
 ) -> Iterator[tuple[str, Task | None]]:
-    yield from _elements(*steps.plan(group[1]))
+    yield from _elements(*steps.plan(each for each in group[1] if each is not None))
 
 
 def _elements(build: str, tasks: Iterable[Task]) -> Iterator[tuple[str, Task | None]]:
@@ -89,7 +115,10 @@ def _elements(build: str, tasks: Iterable[Task]) -> Iterator[tuple[str, Task | N
 def _write(steps: _Steps[Task], assigned: tuple[str, Task | None]) -> Iterator[tuple[str, None]]:
     build, task = assigned
     if task is not None:
-        steps.write(task)
+        begun = time.monotonic()
+        _count({"bytes": steps.write(task)})
+        milliseconds = round(1000 * (time.monotonic() - begun))
+        Metrics.distribution(NAMESPACE, "shard_milliseconds").update(milliseconds)
     yield build, None
 
 
@@ -97,8 +126,22 @@ def _balance(steps: _Steps[Task], group: tuple[str, object]) -> Iterator[tuple[s
     yield from _elements(group[0], steps.balance(group[0]))
 
 
-def _commit(steps: _Steps[Any], group: tuple[str, object]) -> Iterator[str]:
-    yield steps.commit(group[0])
+def _commit(steps: _Steps[Any], group: tuple[str, object]) -> Iterator[Manifest]:
+    manifest = steps.commit(group[0])
+    totals = manifest.totals
+    _count({"accepted": totals.accepted, "rejected": totals.rejected})
+    for reason, number in totals.reasons["rejected"].items():
+        _count({f"rejected_{reason.replace(' ', '_')}": number})
+    yield manifest
+
+
+def _list_rejected(steps: _Steps[Any], manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+    yield from steps.rejects(manifest)
+
+
+def _count(numbers: Mapping[str, int]) -> None:
+    for name, number in numbers.items():
+        Metrics.counter(NAMESPACE, name).inc(number)
 
 
 def _step(function: _Function, steps: _Steps[Any], output: object) -> beam.ParDo:

@@ -182,10 +182,7 @@ def _check_there(
 def _write(build: PlannedBuild, phase: Phase, shard: ShardId, numbers: IntArray) -> FinishedShard:
     build.area.open()
     build.area.write_plan(phase, shard, build.plan.listing.columns(numbers))
-    write_shard(build.task(phase, build.plan.layouts, Reporter()), shard)
-    done = build.area.read_finished(phase, shard)
-    assert done is not None
-    return done
+    return write_shard(build.task(phase, build.plan.layouts, Reporter()), shard)
 
 
 def _write_expected(build: PlannedBuild, shard: ShardId, numbers: IntArray, expected: Shard) -> None:

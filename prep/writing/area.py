@@ -16,8 +16,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -42,13 +42,14 @@ from tfshards.prep.writing.shard_names import (
     stamps_of,
     with_build_id,
 )
-from tfshards.schemas import FormatError, Manifest, Shard
+from tfshards.schemas import BuildError, FormatError, Manifest, Shard
 from tfshards.schemas.build_area import (
     AREA_NAME,
     RECORD_NAME,
     areas,
     create,
     foreign,
+    is_owned,
     make_folder,
     read_record,
     remove,
@@ -164,6 +165,33 @@ class BuildArea:
         for folder in ("first", "final", f"{self.shards.name}/index", self.unfinished_path("").name):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         self._take_back()
+
+    @contextmanager
+    def attempt_at_shard(self) -> Iterator[BuildArea]:
+        """Yield the area for an attempt at one shard, whose failure does not stop other attempts.
+
+        A later run stops it, as it stops other attempts. If the attempt fails, its files stay in the area.
+
+        Raises:
+            BuildError: the area was removed, or a later run has begun.
+        """
+        own = replace(self, attempt=secrets.token_hex(4))
+        unfinished = own.unfinished_path("")
+        if isinstance(own.stop_path, RemotePath):
+            if self.stop_reason() is not None:
+                raise BuildError("staging-gone", root=self.root)
+            own.stop_path.write_bytes(b"")
+        try:
+            unfinished.mkdir()
+        except FileNotFoundError:
+            raise BuildError("staging-gone", root=self.root) from None
+        yield own
+        shutil.rmtree(str(unfinished), ignore_errors=True)
+        if isinstance(own.stop_path, RemotePath):
+            own.stop_path.unlink()
+            if not is_owned(self.root):
+                # the build was committed in the meantime, and nothing else would remove what this has written
+                self.remove()
 
     def write_plan(self, phase: Phase, shard: ShardId, planned: Columns) -> str:
         """Write the rows of a shard, in order, and return their digest, which does not cover the stamps."""

@@ -52,16 +52,16 @@ class ShardTask:
         return shard_name(self.name, *shard, self.num_shards[shard.split], build_id=self.area.plan_id)
 
 
-def write_shard(task: ShardTask, shard: ShardId) -> None:
-    """Write one shard with its index and labels, and record in the build area that it is finished."""
+def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
+    """Write one shard with its index and labels, and return what the build area records of it now."""
     with stopping(task.area, task.shard_path(shard)):
-        _write(task, shard)
+        return _write(task, shard)
 
 
-def _write(task: ShardTask, shard: ShardId) -> None:
-    if task.area.read_finished(task.phase, shard):
+def _write(task: ShardTask, shard: ShardId) -> FinishedShard:
+    if earlier := task.area.read_finished(task.phase, shard):
         # A runner that starts its job again after a failure repeats every task.
-        return
+        return earlier
     rows, planned = task.area.read_plan(task.phase, shard)
     path = task.shard_path(shard)
     written = task.area.new_path(path)
@@ -97,6 +97,7 @@ def _write(task: ShardTask, shard: ShardId) -> None:
         e_tags=task.area.e_tags(described),
     )
     task.area.write_finished(task.phase, shard, finished)
+    return finished
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,26 @@
-"""``prep.WriteShards`` gives the same bytes on Prism, Flink and Spark as on Beam's local runner."""
+"""``prep.WriteShards`` gives the same bytes, results and counters on Prism, Flink and Spark as anywhere."""
 
+import base64
 import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
+from tests.storage import servers
 from tfshards import prep
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import read_manifest
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
-from .builds import contents
+from .engines import Engine
+from .processes import get_json
 
 pytestmark = pytest.mark.engines
 
@@ -28,6 +37,9 @@ def photos() -> list[Element]:
         image = b"no image" if number % 12 == 0 else file.getvalue()
         found.append((f"{number:03}.png", {"image": image, "label": ("cat", "dog")[number % 2]}))
     return found
+
+
+REJECTED = [f"{number:03}.png unreadable" for number in range(0, 60, 12)]
 
 
 class FailOnce(beam.DoFn):
@@ -49,28 +61,140 @@ def transform(out) -> prep.WriteShards:
     return prep.WriteShards(out, elements, shards={"train": 4, "val": 2}, options=options)
 
 
-def run(out, arguments: list[str], fail_once=None) -> dict[str, bytes]:
-    with beam.Pipeline(options=PipelineOptions(arguments)) as pipeline:
-        elements = pipeline | beam.Create(photos())
-        if fail_once:
-            elements |= beam.ParDo(FailOnce(fail_once))
-        _ = elements | transform(out)
-    assert not (out / AREA_NAME).exists()
-    return dict(contents(out))
+class Run(NamedTuple):
+    """What a pipeline has written, its results, and its counters with their steps."""
+
+    files: dict[str, bytes]
+    build_id: str
+    rejected: list[str]
+    metrics: dict[str, Any]
 
 
-@pytest.fixture
-def expected(tmp_path) -> dict[str, bytes]:
-    return run(tmp_path / "local" / "pets", ["--runner=FnApiRunner"])
+def run(out: AnyPath, arguments: list[str], notes: Path, fail_once=None) -> Run:
+    """Run the pipeline; its workers note the results in files of the folder ``notes``."""
+    notes.mkdir()
+
+    def note(name: str, text: str) -> None:
+        (notes / name).write_text(text)
+
+    pipeline = beam.Pipeline(options=PipelineOptions(arguments))
+    elements = pipeline | beam.Create(photos())
+    if fail_once:
+        elements |= beam.ParDo(FailOnce(fail_once))
+    result = elements | transform(out)
+    _ = result.written | "Note" >> beam.Map(lambda manifest: note("written", manifest.build_id))
+    _ = result.rejected | "NoteRejected" >> beam.Map(
+        lambda one: note(f"rejected-{one[0]}", " ".join(one[:2]))
+    )
+    running = pipeline.run()
+    running.wait_until_finish()
+    found = {path.name: path.read_text() for path in notes.iterdir()}
+    return Run(
+        contents(out),
+        found.pop("written"),
+        sorted(found.values()),
+        running.metrics().query(MetricsFilter().with_namespace("tfshards")),
+    )
 
 
-@pytest.mark.parametrize("engine", ["prism", "flink", "spark"], indirect=True)
-def test_a_pipeline_on_an_engine_gives_the_same_bytes(engine, expected, tmp_path):
-    assert run(tmp_path / "engine" / "pets", engine.options) == expected
+def contents(out: AnyPath) -> dict[str, bytes]:
+    if isinstance(out, RemotePath):
+        return {path.relative_to(out).as_posix(): path.read_bytes() for path, _ in out.walk()}
+    files = [path for path in out.rglob("*") if path.is_file()]
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> Run:
+    folder = tmp_path_factory.mktemp("local")
+    return run(folder / "pets", ["--runner=FnApiRunner"], folder / "notes")
+
+
+def check(found: Run, expected: Run) -> None:
+    """Compare two runs, except for their metrics."""
+    assert found.files == expected.files
+    assert found.build_id == expected.build_id
+    assert found.rejected == expected.rejected == REJECTED
+
+
+# Which values each runner gives. Prism forgets those of bundles that ended, and Spark knows no commit.
+GIVEN = {"prism": ["committed"], "flink": ["attempted", "committed"], "spark": ["attempted"]}
+
+
+@pytest.mark.parametrize("engine", GIVEN, indirect=True)
+def test_a_pipeline_on_an_engine_gives_the_same_bytes_and_counters(engine, expected, tmp_path, request):
+    given = GIVEN[request.node.callspec.params["engine"]]
+    found = run(tmp_path / "pets", engine.options, tmp_path / "notes")
+    check(found, expected)
+    assert found.build_id == read_manifest(tmp_path / "pets").build_id
+    for each in given:
+        assert counts(found, each) == counts(found, "result") == counts(expected, "committed")
+    if "committed" not in given:
+        assert {one.committed for one in found.metrics["counters"]} == {None}
+    (times,) = found.metrics["distributions"]
+    assert times.key.metric.name == "shard_milliseconds"
+    assert times.result.count == 6
+    assert 0 < times.result.min <= times.result.mean <= times.result.max
+
+
+def counts(found: Run, kind: str) -> dict[str, int]:
+    """Return the sum of each counter; ``kind`` is attempted, committed, or what Beam prefers of the two."""
+    sums: Counter[str] = Counter()
+    for each in found.metrics["counters"]:
+        sums[each.key.metric.name] += getattr(each, kind)
+    assert sums["accepted"] == 55
+    assert sums["rejected"] == sums["rejected_unreadable"] == 5
+    assert sums["bytes"] == sum(
+        len(data) for name, data in found.files.items() if ".tfrecord-" in name and "index" not in name
+    )
+    return dict(sums)
+
+
+@pytest.mark.parametrize("engine", GIVEN, indirect=True)
+def test_a_pipeline_without_elements_fails_on_every_engine(engine, tmp_path):
+    pipeline = beam.Pipeline(options=PipelineOptions(engine.loopback_options))
+    _ = pipeline | beam.Create([]) | transform(tmp_path / "pets")
+    with pytest.raises(RuntimeError, match="pets: the PCollection has no elements"):
+        pipeline.run().wait_until_finish()
+    assert not (tmp_path / "pets").exists()
 
 
 @pytest.mark.parametrize("engine", ["flink"], indirect=True)
 def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes(engine, expected, tmp_path):
     mark = tmp_path / "mark"
-    assert run(tmp_path / "engine" / "pets", engine.loopback_options, mark) == expected
+    check(run(tmp_path / "pets", engine.loopback_options, tmp_path / "notes", mark), expected)
     assert mark.exists()
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """Run an object store, which the processes of the engine find in their environment."""
+    with servers.moto(tmp_path / "store") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        servers.create_bucket(server, "pets")
+        yield any_path("s3://pets/pets")
+
+
+@pytest.mark.parametrize("engine", ["prism", "flink-cluster"], indirect=True)
+def test_workers_that_share_only_a_bucket_give_the_same_bytes(bucket, engine, expected, tmp_path):
+    found = run(bucket, engine.options, tmp_path / "notes")
+    check(found, expected)
+    assert prep.verify(str(bucket), deep=True)
+    if engine.cluster:
+        assert rest_counters(engine) == counts(expected, "committed")
+
+
+def rest_counters(engine: Engine) -> dict[str, int]:
+    """Return the counters that Flink's REST service shows of its only job, whose values are varints."""
+    (job,) = get_json(f"http://{engine.cluster.master}/jobs")["jobs"]
+    shown = get_json(f"http://{engine.cluster.master}/jobs/{job['id']}/accumulators")
+    (metrics,) = (each["value"] for each in shown["user-task-accumulators"])
+    found = {}
+    for each in json.loads(metrics)["metrics"]["attempted"]:
+        if each["labels"].get("NAMESPACE") == "tfshards" and each["type"] == "beam:metrics:sum_int64:v1":
+            payload = base64.b64decode(each["payload"])
+            found[each["labels"]["NAME"]] = sum(
+                (byte & 127) << 7 * place for place, byte in enumerate(payload)
+            )
+    return found

@@ -114,4 +114,4 @@ def test_keys_of_table_rows_are_found(keys, other, skipped):
 def test_a_staged_table_is_mapped_whole(tmp_path):
     table = pa.concat_tables([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
     stage_table(table, tmp_path / "t.arrow")
-    assert mapped_table(str(tmp_path / "t.arrow")).equals(table)
+    assert mapped_table(tmp_path / "t.arrow").equals(table)

@@ -11,12 +11,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from apache_beam.coders.coder_impl import create_InputStream
+from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.display import DisplayData
+from apache_beam.typehints.decorators import TypeCheckError
 
 from tests.errors import raises
 from tests.pictures import image_file
@@ -26,7 +29,7 @@ from tfshards.prep.building.write_shards import WriteSteps
 from tfshards.prep.engines import transform
 from tfshards.prep.sources.elements.spill import Spill
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
 Features = dict[str, object]
 Element = tuple[str, Features]
@@ -54,7 +57,7 @@ def write(elements, transform: prep.WriteShards, *arguments: str) -> None:
     options = PipelineOptions(list(arguments))
     with beam.Pipeline(FnApiRunner(), options) as pipeline:
         result = pipeline | beam.Create(list(elements)) | transform
-        assert_that(result | beam.combiners.Count.Globally(), equal_to([1]))
+        assert_that(result.written | beam.combiners.Count.Globally(), equal_to([1]))
 
 
 def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
@@ -75,8 +78,8 @@ def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
         tasks = steps.balance(plan_id)
     write_all(steps, tasks, repeats)
     for _ in range(repeats):
-        build_id = steps.commit(plan_id)
-    return build_id
+        manifest = steps.commit(plan_id)
+    return manifest.build_id
 
 
 def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[WriteSteps, str, list]:
@@ -91,7 +94,7 @@ def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[Write
 def write_all(steps: WriteSteps, tasks, repeats: int) -> None:
     for task in tasks:
         for _ in range(repeats):
-            steps.write(task)
+            assert steps.write(task) > 0
 
 
 def test_elements_give_the_shards_of_a_folder_with_the_same_images(photos, tmp_path, quiet_build):
@@ -165,14 +168,17 @@ def test_beam_shuffles_less_than_150_bytes_of_an_element(tmp_path):
 
 def test_the_graph_is_a_chain_without_what_some_runners_lack(tmp_path):
     pipeline = beam.Pipeline(FnApiRunner())
-    elements = pipeline | beam.Impulse()
-    _ = elements | prep.WriteShards(tmp_path / "out")
+    elements = pipeline | beam.Impulse() | beam.Map(lambda start: (str(start), {}))
+    result = elements | prep.WriteShards(tmp_path / "out")
     transforms = pipeline.to_runner_api().components.transforms.values()
     assert len([each for each in transforms if "Write" in each.unique_name]) > 10
     readers: Counter[str] = Counter()
     for each in transforms:
-        assert len(each.inputs) <= 1
-        assert len(each.outputs) <= 1
+        # the mark that makes an empty PCollection fail joins the elements
+        is_join = each.spec.urn == common_urns.primitives.FLATTEN.urn
+        assert len(each.inputs) <= 1 + is_join
+        if not each.subtransforms:
+            assert len(each.outputs) <= 1
         if each.spec.urn == common_urns.primitives.PAR_DO.urn:
             payload = beam_runner_api_pb2.ParDoPayload.FromString(each.spec.payload)
             assert not payload.side_inputs
@@ -181,6 +187,7 @@ def test_the_graph_is_a_chain_without_what_some_runners_lack(tmp_path):
         if not each.subtransforms:
             readers.update(each.inputs.values())
     assert set(readers.values()) == {1}
+    assert result.rejected.producer.inputs == (result.written,)
 
 
 @pytest.fixture(scope="module")
@@ -356,6 +363,26 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
     assert shard.read_bytes() == sound
 
 
+def test_a_dataset_of_a_pipeline_is_appended_to_merged_and_resharded(photos, tmp_path):
+    out, quiet = tmp_path / "pets", lambda _: None
+    in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
+    shards = read_manifest(out).shards
+    # of any iterable, with the known elements or without them
+    for elements, count in (([*photos, photo(30)], 22), ([photo(31), photo(32)], 24)):
+        appended = prep.append(prep.Examples(elements), out, log=quiet)
+        assert appended.num_examples == count
+        assert set(shards) <= set(appended.shards)
+    # of another pipeline
+    in_steps([photo(number) for number in range(40, 46)], prep.WriteShards(tmp_path / "more", PHOTOS))
+    merged = prep.merge([out, tmp_path / "more"], tmp_path / "both", log=quiet)
+    assert merged.num_examples == 30
+    resharded = prep.reshard(tmp_path / "both", tmp_path / "three", shards=3, log=quiet)
+    assert [shard.num_examples for shard in resharded.shards] == [10, 10, 10]
+    assert all(prep.verify(tmp_path / name, deep=True) for name in ("pets", "both", "three"))
+    with raises(InputError, "dataset-differs"):
+        in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
+
+
 def test_a_folder_of_other_files_is_refused_before_the_pipeline_runs(photos, tmp_path):
     (tmp_path / "notes.txt").touch()
     with raises(InputError, "folder-not-empty"):
@@ -363,11 +390,117 @@ def test_a_folder_of_other_files_is_refused_before_the_pipeline_runs(photos, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_without_elements_there_is_no_dataset(tmp_path):
-    with beam.Pipeline(FnApiRunner()) as pipeline:
-        result = pipeline | beam.Create([]) | prep.WriteShards(tmp_path / "out")
-        assert_that(result, equal_to([]))
+def test_without_elements_the_pipeline_fails_and_leaves_nothing(tmp_path):
+    pipeline = beam.Pipeline(FnApiRunner())
+    _ = pipeline | beam.Create([]) | prep.WriteShards(tmp_path / "out")
+    with pytest.raises(InputError, match=f"{tmp_path}/out: the PCollection has no elements"):
+        pipeline.run()
     assert not (tmp_path / "out").exists()
+
+
+# the type that Beam infers of each list, or that is declared, and the part of it that does not fit
+WRONG_TYPES = {
+    "numbers": ([1, 2], "<class 'int'>"),
+    "no features": ([("a", 1)], "Tuple[<class 'str'>, <class 'int'>]"),
+    "keys of other types": ([(1, {"x": 1})], "Tuple[<class 'int'>, Dict[<class 'str'>, <class 'int'>]]"),
+    "names of other types": ([("a", {1: 1})], "Tuple[<class 'str'>, Dict[<class 'int'>, <class 'int'>]]"),
+    "lists": ([["a", {"x": 1}]], "List["),
+}
+
+
+@pytest.mark.parametrize(("elements", "found"), WRONG_TYPES.values(), ids=WRONG_TYPES)
+def test_elements_of_a_wrong_type_fail_when_the_pipeline_is_made(elements, found, tmp_path):
+    pipeline = beam.Pipeline(FnApiRunner())
+    with pytest.raises(TypeCheckError, match=re.escape(found)):
+        _ = pipeline | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
+
+
+def test_values_to_read_again_may_be_of_any_type(tmp_path):
+    pipeline = beam.Pipeline(FnApiRunner())
+    numbers = pipeline | beam.Create([("a", 1)])
+    written = numbers | prep.WriteShards(tmp_path / "out", prep.Elements(read=dict))
+    assert written.written.element_type == Manifest
+    with pytest.raises(TypeCheckError, match="expected Tuple"):
+        _ = numbers | "Untyped" >> prep.WriteShards(tmp_path / "out")
+
+
+def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_path):
+    options = prep.Options(max_rejected=0.2)
+
+    def run() -> tuple[dict[str, int], dict[str, int]]:
+        pipeline = beam.Pipeline(FnApiRunner())
+        elements = pipeline | beam.Create(with_rejects)
+        _ = elements | prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4, seed=1, options=options)
+        result = pipeline.run()
+        result.wait_until_finish()
+        found = result.metrics().query(MetricsFilter().with_namespace("tfshards"))
+        counts: Counter[str] = Counter()
+        for each in found["counters"]:
+            counts[each.key.metric.name] += each.committed
+        times = {each.key.step: each.committed for each in found["distributions"]}
+        assert {each.key.metric.name for each in found["distributions"]} <= {"shard_milliseconds"}
+        assert all(0 <= time.min <= time.mean <= time.max < 60_000 for time in times.values())
+        return dict(counts), {step: time.count for step, time in times.items()}
+
+    counts, times = run()
+    written = counts.pop("bytes")
+    assert counts == {"accepted": 21, "rejected": 3, "rejected_unreadable": 3}
+    # the first layout, and then the shards that changed because of the rejected ones
+    assert times["WriteShards/WriteFirst"] == 4
+    assert 1 <= times["WriteShards/WriteFinal"] <= 4
+    assert written > sum(shard.num_bytes for shard in read_manifest(tmp_path / "pets").shards)
+    # the dataset is up to date
+    assert run() == ({"accepted": 21, "rejected": 3, "rejected_unreadable": 3}, {})
+
+
+def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
+    options = prep.Options(max_rejected=0.2, duplicates="drop")
+    twice = [*with_rejects, ("zebra.png", with_rejects[5][1])]
+    for _ in range(2):
+        with beam.Pipeline(FnApiRunner()) as pipeline:
+            elements = pipeline | beam.Create(twice)
+            result = elements | prep.WriteShards(tmp_path / "pets", PHOTOS, options=options)
+            expected = [
+                *((f"cat/bad-{number}.png", "unreadable", "starts with 6e 6f 20") for number in range(3)),
+                ("zebra.png", "duplicate", "has the content of '"),
+            ]
+            assert_that(result.rejected | beam.Map(lambda one: (*one[:2], one[2][:20])), equal_to(expected))
+            assert_that(result.written | beam.Map(lambda one: one.totals.rejected), equal_to([4]), "written")
+    rejects = tmp_path / "pets" / f"rejected-{read_manifest(tmp_path / 'pets').build_id}.jsonl"
+    assert len(rejects.read_text().splitlines()) == 4
+
+
+def test_beam_shows_the_arguments_of_the_transform(tmp_path):
+    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, options=prep.Options())
+    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    assert items == {
+        "dataset": str(tmp_path / "pets"),
+        "name": "pets",
+        "shards": "{'train': 3}",
+        "seed": 0,
+        "images": "['image']",
+        "label": "label",
+    }
+    elements = prep.Elements(images=["x"], image_options=prep.ImageOptions(channels=1), read=example_of)
+    options = prep.Options(splits={"a": 0.5, "b": 0.5}, name="cats", max_rejected="2%")
+    transform = prep.WriteShards("pets", elements, shards=3, seed=7, overwrite=True, options=options)
+    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    assert items == {
+        "dataset": str(Path("pets").absolute()),
+        "name": "cats",
+        "shards": 3,
+        "seed": 7,
+        "overwrite": True,
+        "images": "['x']",
+        "read": "example_of",
+        "channels": 1,
+        "splits": "{'a': 0.5, 'b': 0.5}",
+        "max_rejected": "2%",
+    }
+
+
+def example_of(value: object) -> Features:
+    return {"x": value}
 
 
 def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):

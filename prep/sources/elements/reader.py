@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +26,12 @@ from tfshards.prep.sources.elements.spill import Description, read_again, read_f
 from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.tables.labels import splits_of
-from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table, stage_table
+from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.errors import listed
-from tfshards.schemas.files import sync_file
+from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import AnyPath
 
 TABLE_NAME = "elements.arrow"
 _SIZE, _LABEL, _DIGEST, _ORIGIN = "size", "label", "digest", "origin"
@@ -43,7 +41,7 @@ _FEATURES, _CLASS_NAMES = b"features", b"class_names"
 _SHOWN = 5
 
 
-def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: Path) -> None:
+def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: AnyPath) -> None:
     """Write the table of all elements into their folder, sorted by key, after checking them together."""
     # equal keys stay in the order of their digests, so that messages do not depend on the runner
     rows = sorted(descriptions, key=lambda row: (row.key, row.digest))
@@ -63,14 +61,14 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
             _ORIGIN: pa.array([row.origin for row in rows], binary),
         }
     ).replace_schema_metadata({_FEATURES: features, _CLASS_NAMES: json.dumps(class_names)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
     # a runner may repeat this step while others read the table; a power failure must not leave half of it
-    unfinished = folder / f"{TABLE_NAME}.{secrets.token_hex(8)}"
-    stage_table(table, unfinished)
-    sync_file(unfinished)
-    os.replace(unfinished, folder / TABLE_NAME)
+    write_atomically(folder / TABLE_NAME, sink.getvalue().to_pybytes())
 
 
-def check_features(rows: Sequence[Description], folder: Path) -> bytes:
+def check_features(rows: Sequence[Description], folder: AnyPath) -> bytes:
     """Return the digest of the features that all elements have."""
     first = rows[0]
     for row in rows:
@@ -135,7 +133,7 @@ class ElementsReader:
     """
 
     elements: Elements
-    folder: Path
+    folder: AnyPath
     features: tuple[Feature, ...]
     class_names: tuple[str, ...]
     source: str = "WriteShards"
@@ -143,16 +141,16 @@ class ElementsReader:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, elements: Elements, folder: Path) -> ElementsReader:
+    def open(cls, elements: Elements, folder: AnyPath) -> ElementsReader:
         """Return the reader of a staged table."""
-        metadata = mapped_table(str(folder / TABLE_NAME)).schema.metadata
+        metadata = mapped_table(folder / TABLE_NAME).schema.metadata
         features = read_features(folder, metadata[_FEATURES])
         return cls(elements, folder, features, tuple(json.loads(metadata[_CLASS_NAMES])))
 
     @property
     def num_examples(self) -> int:
         """The number of elements."""
-        return int(mapped_table(str(self.folder / TABLE_NAME)).num_rows)
+        return int(mapped_table(self.folder / TABLE_NAME).num_rows)
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
@@ -163,7 +161,7 @@ class ElementsReader:
 
     def listing(self) -> Listing:
         """Return the listing."""
-        table = mapped_table(str(self.folder / TABLE_NAME))
+        table = mapped_table(self.folder / TABLE_NAME)
         elements = self.elements
         stored = [
             Feature(feature.name, "label", "int64") if feature.name == elements.label else feature
@@ -193,7 +191,7 @@ class ElementsReader:
 
     def holds(self, key: bytes, data: bytes) -> bool:
         """Return whether an element with this key and these values was staged."""
-        table = mapped_table(str(self.folder / TABLE_NAME))
+        table = mapped_table(self.folder / TABLE_NAME)
         try:
             found = table[_DIGEST][ArrowKeys(table[KEY]).find(key)].as_py()
         except KeyError:
@@ -206,7 +204,7 @@ class ElementsReader:
 
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each element as they were described, or why one of its images is rejected."""
-        table = mapped_table(str(self.folder / TABLE_NAME))
+        table = mapped_table(self.folder / TABLE_NAME)
         keys = ArrowKeys(table[KEY])
         taken = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
         digests, origins = (taken[name].to_pylist() for name in (_DIGEST, _ORIGIN))

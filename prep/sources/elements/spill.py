@@ -9,15 +9,16 @@ import pickle
 import secrets
 import struct
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from tfshards.prep.sources.elements.source import Elements, data_digest, encode_element, encode_key
 from tfshards.prep.sources.keys import to_text
-from tfshards.schemas import Feature, InputError
-from tfshards.schemas.build_area import create
-from tfshards.schemas.files import sync_file, write_atomically
+from tfshards.schemas import BuildError, Feature, InputError
+from tfshards.schemas.build_area import create, is_owned
+from tfshards.schemas.files import write_atomically
+from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
 
 # Limit of a pickled value that is read again: it is shuffled, so it must not be the example itself.
 MAX_VALUE_BYTES = 4096
@@ -49,16 +50,19 @@ class Description(NamedTuple):
 
 
 class Spill:
-    """Describes the elements of one bundle, and stores the values of those that cannot be read again."""
+    """Describes the elements of one bundle, and stores the values of those that cannot be read again.
 
-    def __init__(self, elements: Elements, folder: Path, *, makes_folder: bool = True) -> None:
+    The values are in one file, or object, of the folder.
+    """
+
+    def __init__(self, elements: Elements, folder: AnyPath, *, makes_folder: bool = True) -> None:
         """Create nothing yet, since a bundle may be empty; the folder exists unless it ``makes_folder``."""
         self._elements = elements
         self._folder = folder
         self._makes_folder = makes_folder
         self._name = secrets.token_bytes(_NAME_BYTES)
-        self._file: IO[bytes] | None = None
-        self._offset = 0
+        self._path = _spill_path(folder, self._name)
+        self._is_open, self._offset = False, 0
         self._known: dict[tuple[Feature, ...], bytes] = {}
 
     def describe(self, element: object) -> tuple[object, ...]:
@@ -84,15 +88,18 @@ class Spill:
         return tuple(description)
 
     def close(self) -> None:
-        """Write what is buffered, to the disk; other machines may see a file only when it is closed."""
-        if self._file is not None:
-            self._file.close()
-            sync_file(_spill_path(self._folder, self._name))
+        """Finish the file, which other machines may not see before."""
+        if self._is_open:
+            self._sink.finish()
+            if isinstance(self._path, RemotePath) and not is_owned(self._folder):
+                # nothing would remove it: a later run has removed the folder while this was uploaded
+                self._path.unlink()
+                raise BuildError("staging-gone", root=self._folder)
 
     def _append(self, data: bytes) -> bytes:
-        if self._file is None:
-            self._file = _spill_path(self._folder, self._name).open("xb")
-        self._file.write(data)
+        if not self._is_open:
+            self._sink, self._is_open = open_sink(self._path), True
+        self._sink.write(data)
         origin = self._name + _NUMBERS.pack(self._offset, len(data))
         self._offset += len(data)
         return origin
@@ -105,8 +112,10 @@ class Spill:
         return digest
 
 
-def read_spilled(folder: Path, origins: Sequence[bytes]) -> list[bytes]:
-    """Return the values at these origins; fewer bytes of one whose file has been cut."""
+def read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
+    """Return the values at these origins; fewer bytes of one whose file on a disk has been cut."""
+    if isinstance(folder, RemotePath):
+        return [*in_flight(partial(_read_object, folder), origins)]
     found = [b""] * len(origins)
     # one open file at a time: there are as many files as bundles
     in_order = sorted(range(len(origins)), key=origins.__getitem__)
@@ -122,7 +131,16 @@ def read_spilled(folder: Path, origins: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-def read_features(folder: Path, digest: bytes) -> tuple[Feature, ...]:
+def _read_object(folder: AnyPath, origin: bytes) -> bytes:
+    path = _spill_path(folder, origin[:_NAME_BYTES])
+    offset, length = _NUMBERS.unpack(origin[_NAME_BYTES:])
+    try:
+        return read_range(path, offset, offset + length)
+    except OSError as error:
+        raise InputError("spill-unreadable", path=path, why=error.strerror) from None
+
+
+def read_features(folder: AnyPath, digest: bytes) -> tuple[Feature, ...]:
     """Return the features that elements with this digest have."""
     path = _features_path(folder, digest)
     try:
@@ -148,9 +166,9 @@ def _pickled(key: str, value: object) -> bytes:
     return data
 
 
-def _spill_path(folder: Path, name: bytes) -> Path:
+def _spill_path(folder: AnyPath, name: bytes) -> AnyPath:
     return folder / f"{name.hex()}.spill"
 
 
-def _features_path(folder: Path, digest: bytes) -> Path:
+def _features_path(folder: AnyPath, digest: bytes) -> AnyPath:
     return folder / f"{digest.hex()}.features"

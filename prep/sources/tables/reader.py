@@ -102,7 +102,7 @@ class TableReader:
 
     def listing(self) -> Listing:
         """Return the listing, with the sizes and modification times of the images."""
-        rows = mapped_table(str(rows_path(self.folder)))
+        rows = mapped_table(rows_path(self.folder))
         sizes, stamps = combined(rows, self._staged_images())
         label = self.schema.label
         return Listing(
@@ -127,7 +127,7 @@ class TableReader:
 
     def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[Contents]:
         """Start to read rows; requests are made for images that are not on this machine."""
-        staged = mapped_table(str(rows_path(self.folder)))
+        staged = mapped_table(rows_path(self.folder))
         keys = ArrowKeys(staged[staging.KEY]) if staging.KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
         values = [
@@ -249,7 +249,7 @@ class TableReader:
 
     def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the column ``by``, which need not be stored."""
-        rows = mapped_table(str(rows_path(self.folder)))
+        rows = mapped_table(rows_path(self.folder))
         staged = {
             name.removeprefix(prefix): name
             for prefix in (staging.DROPPED, staging.VALUE)

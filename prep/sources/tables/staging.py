@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from tfshards.prep.sources.keys import LazyKeys
+from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import open_regular
 
 # Columns of the file. Prefixes keep the names of the user's columns apart from these.
 KEY, SPLIT, BYTES, SAME = "key", "split", "bytes", "same"
@@ -31,16 +33,24 @@ def stage_table(table: pa.Table, path: Path) -> None:
         writer.write_table(table.combine_chunks())
 
 
-def mapped_table(path: str) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read."""
+def mapped_table(path: AnyPath) -> pa.Table:
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
+    if isinstance(path, RemotePath):
+        return _fetched(path)
     status = os.stat(path)
-    return _mapped(path, status.st_ino, status.st_mtime_ns)
+    return _mapped(str(path), status.st_ino, status.st_mtime_ns)
 
 
 # Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
 @lru_cache(maxsize=1)
 def _mapped(path: str, _inode: int, _stamp: int) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+@lru_cache(maxsize=1)
+def _fetched(path: RemotePath) -> pa.Table:
+    with open_regular(path, buffering=0) as file:
+        return pa.ipc.open_file(pa.py_buffer(file.read())).read_all()
 
 
 class ArrowKeys(LazyKeys):

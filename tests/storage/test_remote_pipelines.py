@@ -1,0 +1,281 @@
+"""``prep.WriteShards`` into buckets, which is all that its workers share; failures leave nothing for good."""
+
+import random
+from collections.abc import Sequence
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from tests.errors import raises
+from tests.pictures import image_file
+from tfshards import loader, prep
+from tfshards.prep import build
+from tfshards.prep.building import commit as commit_module
+from tfshards.prep.building.write_shards import WriteSteps
+from tfshards.prep.writing.area import AREA_NAME
+from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+
+from .conftest import each_store
+
+Element = tuple[str, dict[str, object]]
+
+SCENES = prep.Elements(images=["image"], masks=["mask"], lists=["boxes"], label="label")
+OPTIONS = prep.Options(max_rejected=0.2, name="scenes")
+
+
+def scene(number: int) -> Element:
+    random = np.random.default_rng(number)
+    image = image_file(random.integers(0, 256, (12, 9 + number % 4, 3), dtype=np.uint8))
+    mask = image_file(random.integers(0, 5, (12, 9 + number % 4), dtype=np.uint8))
+    features = {
+        "image": image if number % 10 else b"no image",
+        "mask": mask,
+        "boxes": random.random((number % 3, 4), dtype=np.float32),
+        "label": ("street", "forest")[number % 2],
+    }
+    return f"{number:03}.png", features
+
+
+ELEMENTS = [scene(number) for number in range(1, 42)]
+REJECTED = ["010.png", "020.png", "030.png", "040.png"]
+
+
+def transform(out: object, **arguments: object) -> prep.WriteShards:
+    return prep.WriteShards(str(out), SCENES, shards=4, options=OPTIONS, **arguments)
+
+
+def run(
+    transform: prep.WriteShards, elements: Sequence[Element] = ELEMENTS, *arguments: str, fails: str = ""
+) -> None:
+    """Run a pipeline on Beam's local runner; it fails at the element with the key ``fails``."""
+
+    def checked(element: Element) -> Element:
+        assert element[0] != fails, "not this one"
+        return element
+
+    with beam.Pipeline(FnApiRunner(), PipelineOptions(list(arguments))) as pipeline:
+        result = pipeline | beam.Create(elements) | beam.Map(checked) | transform
+        counts = result.written | beam.Map(lambda manifest: manifest.num_examples)
+        assert_that(counts, equal_to([37]), "one manifest")
+        assert_that(result.rejected | beam.Map(lambda one: one[0]), equal_to(REJECTED), "rejected")
+
+
+def planned(transform: prep.WriteShards) -> tuple[WriteSteps, str, list]:
+    """Take the first two steps; return all steps, the plan id and the tasks."""
+    steps = transform._steps()
+    bundle = steps.bundle()
+    descriptions = [bundle.describe(element) for element in ELEMENTS]
+    bundle.close()
+    return steps, *steps.plan(descriptions)
+
+
+def finish(steps: WriteSteps, plan_id: str, tasks: list) -> Manifest:
+    for task in tasks:
+        steps.write(task)
+    for task in steps.balance(plan_id):
+        steps.write(task)
+    return steps.commit(plan_id)
+
+
+def contents(out: AnyPath) -> dict[str, bytes]:
+    if isinstance(out, RemotePath):
+        return {path.relative_to(out).as_posix(): path.read_bytes() for path, _ in out.walk()}
+    files = [path for path in out.rglob("*") if path.is_file()]
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict[str, bytes]:
+    """Return the files that the pipeline writes to a disk."""
+    out = tmp_path_factory.mktemp("local") / "out"
+    run(transform(out))
+    return contents(out)
+
+
+@pytest.fixture
+def out(bucket) -> RemotePath:
+    found = any_path(f"{bucket.url}/out")
+    assert isinstance(found, RemotePath)
+    return found
+
+
+PROCESSES = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
+
+
+@each_store
+def test_processes_that_share_only_a_bucket_write_the_bytes_of_a_disk(out, expected):
+    shuffled = random.Random(1).sample(ELEMENTS, len(ELEMENTS))
+    run(transform(out), shuffled, *PROCESSES)
+    assert contents(out) == expected
+    assert prep.verify(str(out), deep=True)
+    batches = [*loader.batches(str(out), "train", batch_size=37, shuffle=None)]
+    given = dict(ELEMENTS)
+    for key, mask in zip(batches[0]["key"], batches[0]["mask"], strict=True):
+        assert mask == given[key.decode()]["mask"]
+
+
+@each_store
+def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, expected):
+    with pytest.raises(Exception, match="not this one"):
+        run(transform(out), fails="041.png")
+    assert [*out.rglob("build.json")]
+    steps, _, tasks = planned(transform(out))
+    for task in tasks[:3]:
+        assert steps.write(task) > 0
+    # of the first pipeline nothing is left
+    assert {path.parent for path in out.rglob("*.spill")} == {steps._staging}
+    later, plan_id, missing = planned(transform(out))
+    assert [task.shard for task in missing] == [tasks[3].shard]
+    assert {path.parent for path in out.rglob("*.spill")} == {later._staging}
+    for call in (lambda: steps.write(tasks[3]), lambda: steps.balance("0" * 8)):
+        with pytest.raises((BuildError, InputError), check=lambda error: error.code == "staging-gone"):
+            call()
+    finish(later, plan_id, missing)
+    assert contents(out) == expected
+
+
+def test_another_build_removes_what_a_killed_pipeline_has_staged(out):
+    planned(transform(out))
+    (left,) = (path for path in (out / AREA_NAME).iterdir() if path.name.startswith("staged-"))
+    build(prep.Examples([{"x": 1}]), str(out), log=lambda _: None)
+    assert not [*left.walk()]
+    # the plan is that of another build, which may be running, as far as a store knows
+    assert [*out.rglob("*.plan")]
+    prep.prune(str(out))
+    assert not (out / AREA_NAME).exists()
+
+
+def test_prune_removes_what_a_killed_pipeline_has_left(out):
+    planned(transform(out))
+    prep.prune(str(out))
+    assert contents(out) == {}
+
+
+PLACES = [
+    "tfshards.prep.writing.area.copy_into_place",
+    "tfshards.prep.building.commit.write_manifest",
+    "tfshards.prep.building.commit.refresh_views",
+    "tfshards.prep.building.commit.BuildArea.remove",
+    "tfshards.prep.building.write_shards.commit_build",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_commit_into_a_bucket_that_is_killed_is_repeated(place, out, expected, monkeypatch):
+    steps, plan_id, tasks = planned(transform(out))
+    for task in tasks:
+        steps.write(task)
+    for task in steps.balance(plan_id):
+        steps.write(task)
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, kill)
+        with pytest.raises(KeyboardInterrupt):
+            steps.commit(plan_id)
+    assert all(steps.commit(plan_id).num_examples == 37 for _ in range(2))
+    assert [reject[0] for reject in steps.rejects(steps.commit(plan_id))] == REJECTED
+    assert steps.balance(plan_id) == []
+    assert contents(out) == expected
+    with raises(BuildError, "staging-gone"):
+        steps.write(tasks[0])
+
+
+def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
+    steps = transform(out)._steps()
+    bundle = steps.bundle()
+    bundle.describe(ELEMENTS[0])
+    planned(transform(out))
+    with raises(BuildError, "staging-gone", root=str(steps._staging)):
+        bundle.close()
+    assert not [*steps._staging.walk()]
+
+
+def test_an_attempt_at_a_shard_that_ends_after_the_commit_leaves_no_object(out):
+    steps, plan_id, tasks = planned(transform(out))
+    with tasks[0].task.area.attempt_at_shard() as area:
+        finish(steps, plan_id, tasks)
+        (area.shards / "late").write_bytes(b"late")
+    assert not (out / AREA_NAME).exists()
+
+
+def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
+    run(transform(out))
+    first = read_manifest(out).build_id
+    reseeded = transform(out, seed=1, overwrite=True)
+    steps, plan_id, tasks = planned(reseeded)
+    for task in tasks:
+        steps.write(task)
+    for task in steps.balance(plan_id):
+        steps.write(task)
+    moved = {path: path.read_bytes() for path, _ in steps._staging.walk()}
+    other = build(prep.Examples([{"x": 1}]), str(out), overwrite=True, log=lambda _: None)
+    # as if that build had committed before it removed the staged values
+    for path, data in moved.items():
+        path.write_bytes(data)
+    with raises(BuildError, "build-overtaken", build_id=other.build_id):
+        steps.commit(plan_id)
+    assert read_manifest(out).build_id == other.build_id
+    run(reseeded)
+    assert read_manifest(out).build_id not in (first, other.build_id)
+
+
+@each_store
+def test_a_commit_at_the_same_time_is_refused_by_the_store(out, monkeypatch):
+    steps, plan_id, tasks = planned(transform(out))
+    write = commit_module.write_manifest
+
+    def overtaken(*arguments: object) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(commit_module, "write_manifest", write)
+            build(prep.Examples([{"x": 1}]), str(out), log=lambda _: None)
+        write(*arguments)
+
+    monkeypatch.setattr(commit_module, "write_manifest", overtaken)
+    with raises(BuildError, "build-overtaken"):
+        finish(steps, plan_id, tasks)
+    assert read_manifest(out).num_examples == 1
+
+
+def test_missing_and_cut_objects_of_values_are_reported(out):
+    steps, _, tasks = planned(transform(out))
+    (spilled,) = out.rglob("*.spill")
+    data = spilled.read_bytes()
+    for change in (lambda: spilled.write_bytes(data[:50]), spilled.unlink):
+        change()
+        with raises(InputError, "spill-unreadable", path=str(spilled)):
+            steps.write(tasks[0])
+    spilled.write_bytes(b"?" * len(data))
+    with raises(InputError, "element-changed", what="its values are damaged"):
+        steps.write(tasks[0])
+
+
+@each_store
+def test_a_dataset_of_a_pipeline_is_repaired_appended_to_and_resharded(out, bucket, expected):
+    run(transform(out))
+    shards = read_manifest(out).shards
+    sound = {shard.path: (out / shard.path).read_bytes() for shard in shards}
+    (out / shards[0].path).write_bytes(sound[shards[0].path][:-1] + b"?")
+    (out / shards[1].path).unlink()
+    assert not prep.verify(str(out))
+    with pytest.raises(Exception, match=r"overwrite=True"):
+        run(transform(out))
+    run(transform(out, overwrite=True))
+    assert contents(out) == expected
+    more = [scene(number) for number in (51, 52, 53)]
+    source = prep.Examples([*ELEMENTS, *more], {"image": "image", "mask": "mask", "boxes": "float"})
+    appended = prep.append(source, str(out), log=lambda _: None)
+    assert appended.num_examples == 40
+    # the existing shards stay as they are
+    assert all((out / path).read_bytes() == data for path, data in sound.items())
+    assert prep.verify(str(out), deep=True)
+    resharded = prep.reshard(str(out), f"{bucket.url}/two", shards=2, log=lambda _: None)
+    assert [shard.num_examples for shard in resharded.shards] == [20, 20]
+    assert prep.verify(f"{bucket.url}/two", deep=True)
