@@ -275,8 +275,6 @@ def test_the_loader_imports_tensorflow_and_the_schemas_only():
     # for records that are checked without TensorFlow, and only there
     remote = {
         ROOT / "loader" / "stored" / "frames.py": {"google_crc32c"},
-        # for NumPy's bfloat16, which TensorFlow and JAX bring along
-        ROOT / "loader" / "stored" / "columns.py": {"ml_dtypes"},
         # for batches of NumPy arrays
         ROOT / "loader" / "arrays" / "decode.py": {"PIL"},
         **{

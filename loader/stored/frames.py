@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas import FormatError, Problem, Shard
+from tfshards.schemas import Feature, FormatError, Problem, Shard
+from tfshards.schemas.columns import Block, Columns, Octets, UnparsedError, Values
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import MASK_DELTA
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
@@ -26,7 +27,6 @@ from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.untrusted import open_regular, read_range
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-Octets: TypeAlias = npt.NDArray[np.uint8]
 
 REMEDY = (
     "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
@@ -49,20 +49,6 @@ _NUM_THREADS = 16
 def remedy(root: AnyPath) -> str:
     """Return what to do about the files of a dataset that are missing or damaged."""
     return REMEDY if isinstance(root, Path) else REMOTE_REMEDY
-
-
-class Block(NamedTuple):
-    """Some records.
-
-    Attributes:
-        rows: their places among those that were asked for.
-        records: their data; long ones of a file are parts of its map.
-        data: the same, shape ``(n, num_bytes)``, if they have one length and are short; else None.
-    """
-
-    rows: IntArray
-    records: Sequence[bytes | memoryview]
-    data: Octets | None
 
 
 class Frames:
@@ -233,6 +219,28 @@ class Frames:
             problem = Problem(which, "its length or a checksum is wrong")
             raise FormatError(f"{self._root}: a damaged record ({remedy(self._root)})", [problem])
         return block
+
+
+def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: npt.NDArray[np.int64]) -> Values:
+    """Return the values of the examples with these numbers, in their order; see ``Columns.parse``.
+
+    Raises:
+        FormatError: a record is damaged, or does not fit the schema.
+    """
+    try:
+        return columns.parse(frames.read(numbers), len(numbers))
+    except UnparsedError as error:
+        problem = Problem(frames.place(int(numbers[error.row])), str(error))
+        raise FormatError(f"{root}: a record ({remedy(root)})", [problem]) from None
+
+
+def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
+    """Return the value of a feature of each example."""
+    columns, found = Columns([feature]), list[object]()
+    for start in range(0, len(frames), together):
+        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
+        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
+    return found
 
 
 def _distinct(shards: npt.NDArray[np.intp]) -> list[int]:

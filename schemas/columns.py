@@ -10,16 +10,31 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.stored.frames import Block, Frames, Octets, remedy
-from tfshards.schemas import Feature, FormatError, OptionsError, Problem
+from tfshards.schemas.errors import OptionsError
 from tfshards.schemas.example import ParsedExample, floats, integers, single_lists
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.schema import Feature
 
+Octets: TypeAlias = npt.NDArray[np.uint8]
 # The values of some examples by feature.
 Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
 # Layouts of one length that are remembered.
 _MOST_LAYOUTS = 8
+
+
+class Block(NamedTuple):
+    """Some records.
+
+    Attributes:
+        rows: their places among those that were asked for.
+        records: their data; long ones of a file are parts of its map.
+        data: the same, shape ``(n, num_bytes)``, if they have one length and are short; else None.
+    """
+
+    rows: IntArray
+    records: Sequence[bytes | memoryview]
+    data: Octets | None
 
 
 class UnparsedError(ValueError):
@@ -220,28 +235,6 @@ def _typed(
     if wire == "float":
         return wire, floats(record, start, end)
     return wire, [bytes(record[start:end])] if wire else []
-
-
-def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: npt.NDArray[np.int64]) -> Values:
-    """Return the values of the examples with these numbers, in their order; see ``Columns.parse``.
-
-    Raises:
-        FormatError: a record is damaged, or does not fit the schema.
-    """
-    try:
-        return columns.parse(frames.read(numbers), len(numbers))
-    except UnparsedError as error:
-        problem = Problem(frames.place(int(numbers[error.row])), str(error))
-        raise FormatError(f"{root}: a record ({remedy(root)})", [problem]) from None
-
-
-def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
-    """Return the value of a feature of each example."""
-    columns, found = Columns([feature]), list[object]()
-    for start in range(0, len(frames), together):
-        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
-        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
-    return found
 
 
 def _count_of(feature: Feature) -> int | None:
