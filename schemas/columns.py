@@ -19,6 +19,8 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # The values of some examples by feature.
 Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
+# Records of one length are read and parsed together if they are no fewer, and not longer, than this.
+FEWEST, LONGEST = 4, 1 << 15
 # Layouts of one length that are remembered.
 _MOST_LAYOUTS = 8
 
@@ -95,6 +97,17 @@ class Columns:
             for index in left.tolist():
                 self._parse_one(block.records[index], int(block.rows[index]), found)
         return found
+
+    def parse_records(self, records: Sequence[bytes]) -> Values:
+        """Return the values of records, grouped by their lengths; see ``parse``."""
+        lengths = np.fromiter(map(len, records), np.int64, len(records))
+        blocks = []
+        for rows in in_equal_groups(np.argsort(lengths, kind="stable"), lengths):
+            group, data = [records[row] for row in rows.tolist()], None
+            if len(rows) >= FEWEST and 0 < len(group[0]) <= LONGEST:
+                data = np.frombuffer(b"".join(group), np.uint8).reshape(len(rows), -1)
+            blocks.append(Block(rows, group, data))
+        return self.parse(blocks, len(records))
 
     def _empty(self, feature: Feature, count: int) -> npt.NDArray[Any]:
         dtype = self._dtypes[feature.name]
@@ -235,6 +248,11 @@ def _typed(
     if wire == "float":
         return wire, floats(record, start, end)
     return wire, [bytes(record[start:end])] if wire else []
+
+
+def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
+    """Return parts of ``order``, which sorts ``values``, within which these are equal."""
+    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
 def _count_of(feature: Feature) -> int | None:

@@ -18,7 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas import Feature, FormatError, Problem, Shard
-from tfshards.schemas.columns import Block, Columns, Octets, UnparsedError, Values
+from tfshards.schemas.columns import (
+    FEWEST,
+    LONGEST,
+    Block,
+    Columns,
+    Octets,
+    UnparsedError,
+    Values,
+    in_equal_groups,
+)
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import MASK_DELTA
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
@@ -38,8 +47,6 @@ REMOTE_REMEDY = (
 )
 # Files that are mapped at the same time: each has a file descriptor, of which processes often have 1,024.
 _MOST_MAPPED = 256
-# Records of one length are read and parsed together if they are no fewer, and not longer, than this.
-FEWEST, LONGEST = 4, 1 << 15
 # Ranges of a bucket with fewer bytes between them are one request.
 _GAP_BYTES = 64 << 10
 _MOST_REQUEST_BYTES = 8 << 20
@@ -106,12 +113,12 @@ class Frames:
             return [self._sound(numbers, _alone(np.arange(len(numbers)), fetched))]
         maps = self._mapped(_distinct(shards))
         blocks, alone = [], []
-        for rows in _equal(np.lexsort((shards, lengths)), lengths):
+        for rows in in_equal_groups(np.lexsort((shards, lengths)), lengths):
             length = int(lengths[rows[0]]) if len(rows) else 0
             if len(rows) < FEWEST or length > LONGEST:
                 alone.append(rows)
                 continue
-            of_shards = _equal(rows, shards)
+            of_shards = in_equal_groups(rows, shards)
             windows = (_windows(maps[int(shards[some[0]])], length) for some in of_shards)
             chosen = [window[offsets[some]] for window, some in zip(windows, of_shards, strict=True)]
             blocks.append(self._sound(numbers, _together(rows, np.concatenate(chosen))))
@@ -282,11 +289,6 @@ def _alone(rows: IntArray, frames: Sequence[tuple[memoryview, int, int]]) -> tup
     outer = np.frombuffer(b"".join(chain.from_iterable(ends)), np.uint8).reshape(-1, FRAME_OVERHEAD)
     records = [data[begin:end] for data, begin, end in inner]
     return Block(rows, records, None), outer[:, :HEADER_BYTES], outer[:, HEADER_BYTES:]
-
-
-def _equal(order: IntArray, values: IntArray) -> list[IntArray]:
-    """Return parts of ``order``, which sorts ``values``, within which these are equal."""
-    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
 @lru_cache(maxsize=1 << 16)

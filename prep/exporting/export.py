@@ -32,7 +32,6 @@ from tfshards.schemas.files import local_path, require_space, write_blocks_atomi
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
-from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
 
@@ -102,8 +101,6 @@ def export(
             format is not installed, or the records differ from the manifest.
         RecordError: a record is damaged.
     """
-    if select is not None:
-        check_strings("select", select)
     if to not in FORMATS:
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
     package = FORMATS[to].package
