@@ -80,8 +80,8 @@ class StoredElements:
         for shard in shards:
             wanted = -(-shard.record_bytes // num_bytes) if self.compression == "none" else 1
             count = min(wanted, shard.num_examples)
-            bounds = [shard.num_examples * number // count for number in range(count + 1)]
-            yield from (Run(shard, first, start, stop) for start, stop in pairwise(bounds))
+            ends = [shard.num_examples * number // count for number in range(1, count + 1)]
+            yield from (Run(shard, first, start, stop) for start, stop in pairwise([0, *ends]))
             first += shard.num_examples
 
     def _manifest(self) -> Manifest:
