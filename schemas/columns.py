@@ -77,6 +77,8 @@ class Columns:
         # looked up for each value: how many elements it has, None for any number, and features of one text
         self._counts = {feature.name: _count_of(feature) for feature in features}
         self._texts = {feature.name for feature in features if _is_text(feature)}
+        # features of one number, of a dtype to which it need not be converted
+        self._numbers = {each.name: each.wire for each in features if _is_number(each)}
         self._layouts: dict[int, list[_Layout]] = {}
 
     def parse(self, blocks: Sequence[Block], count: int) -> Values:
@@ -101,11 +103,15 @@ class Columns:
     def parse_records(self, records: Sequence[bytes]) -> Values:
         """Return the values of records, grouped by their lengths; see ``parse``."""
         lengths = np.fromiter(map(len, records), np.int64, len(records))
-        blocks = []
-        for rows in in_equal_groups(np.argsort(lengths, kind="stable"), lengths):
-            group, data = [records[row] for row in rows.tolist()], None
-            if len(rows) >= FEWEST and 0 < len(group[0]) <= LONGEST:
-                data = np.frombuffer(b"".join(group), np.uint8).reshape(len(rows), -1)
+        order = np.argsort(lengths, kind="stable")
+        in_order = lengths[order]
+        sizes = np.diff(np.flatnonzero(np.diff(in_order, prepend=-1)), append=len(order))
+        are_alone = (np.repeat(sizes, sizes) < FEWEST) | (in_order > LONGEST) | (in_order == 0)
+        alone, others = order[are_alone], order[~are_alone]
+        blocks = [Block(alone, [records[row] for row in alone.tolist()], None)]
+        for rows in in_equal_groups(others, lengths) if len(others) else ():
+            group = [records[row] for row in rows.tolist()]
+            data = np.frombuffer(b"".join(group), np.uint8).reshape(len(rows), -1)
             blocks.append(Block(rows, group, data))
         return self.parse(blocks, len(records))
 
@@ -212,6 +218,8 @@ class Columns:
         name, count = feature.name, self._counts[feature.name]
         if name in self._texts and wire == "bytes" and len(values) == 1:
             return values[0]
+        if len(values) == 1 and self._numbers.get(name) == wire:
+            return values[0]
         if wire != feature.wire and (wire or count is not None):
             what = f"is a list of {wire}" if wire else "is missing"
             raise ValueError(f"the feature {feature.name!r} {what}")
@@ -265,6 +273,11 @@ def _count_of(feature: Feature) -> int | None:
 def _is_text(feature: Feature) -> bool:
     """Return whether a value is one byte string, or one encoded image."""
     return feature.wire == "bytes" and feature.kind != "raw" and (feature.is_encoded or feature.shape == ())
+
+
+def _is_number(feature: Feature) -> bool:
+    """Return whether a value is one number, as its list holds it."""
+    return feature.shape == () and (feature.wire, feature.dtype) in (("int64", "int64"), ("float", "float32"))
 
 
 def numpy_dtype(feature: Feature) -> np.dtype[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -212,14 +213,14 @@ def read_together(
     """
     ends = np.cumsum(index.lengths)
     parts = [*_parts(ends, start, stop)]
-    for (first, last), data in zip(parts, _contents(path, compression, ends, parts), strict=True):
+    for (first, last), held in zip(parts, _contents(path, compression, ends, parts), strict=True):
         lengths = index.lengths[first:last].tolist()
-        records = _records_in(data, lengths)
+        records = _records_in(*held, lengths)
         if records is None:
             # frame by frame, to name the first damaged one
             with closing(FrameReader(path, compression, index)) as frames:
                 data = b"".join(frames.read(record)[0] for record in range(first, last))
-            records = _records_in(data, lengths)
+            records = _records_in(data, 0, lengths)
             assert records is not None
         yield records
 
@@ -236,33 +237,39 @@ def _parts(ends: IntArray, start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 def _contents(
     path: AnyPath, compression: Compression, ends: IntArray, parts: Sequence[tuple[int, int]]
-) -> Iterator[bytes]:
-    """Yield the uncompressed bytes of each part; fewer, or none, where they are damaged."""
+) -> Iterator[tuple[bytes | mmap.mmap, int]]:
+    """Yield bytes that hold each part, and where it starts in them; fewer bytes if they are damaged."""
     ranges = [(int(ends[first - 1]) if first else 0, int(ends[last - 1])) for first, last in parts]
     if isinstance(path, RemotePath) and compression == "none":
-        yield from in_flight(lambda each: read_range(path, *each), ranges, _PARTS_AHEAD)
+        requests = in_flight(lambda each: read_range(path, *each), ranges, _PARTS_AHEAD)
+        yield from ((data, 0) for data in requests)
         return
-    file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
+    file, num_bytes = open_unpacked(path, compression, _BUFFER_BYTES)
     with file:
+        if compression == "none" and num_bytes:
+            # reading would copy all bytes once more
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                yield from ((mapped, begin) for begin, _ in ranges)
+            return
         for begin, end in ranges:
             try:
                 file.seek(begin)
-                yield read_gradually(file, end - begin)
+                yield read_gradually(file, end - begin), 0
             except CODEC_ERRORS:
-                yield b""
+                yield b"", 0
 
 
-def _records_in(data: bytes, lengths: Sequence[int]) -> list[bytes] | None:
-    """Return the records in the bytes of their frames, or None if one of them is damaged."""
-    ends = [*accumulate(lengths, initial=0)]
+def _records_in(data: bytes | mmap.mmap, start: int, lengths: Sequence[int]) -> list[bytes] | None:
+    """Return the records of the frames from an offset on, or None if one of them is damaged."""
+    ends = [*accumulate(lengths, initial=start)]
     bounds = [*pairwise(ends)]
-    records = [data[start + HEADER_BYTES : end - FOOTER_BYTES] for start, end in bounds]
+    records = [data[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in bounds]
     checksums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     masked = ((checksums >> 15) | (checksums << 17)) + np.uint32(MASK_DELTA)
     footers = b"".join([data[end - FOOTER_BYTES : end] for end in ends[1:]])
-    headers = b"".join([data[start : start + HEADER_BYTES] for start in ends[:-1]])
+    headers = b"".join([data[begin : begin + HEADER_BYTES] for begin in ends[:-1]])
     is_sound = (
-        len(data) == ends[-1]
+        len(data) >= ends[-1]
         and footers == masked.astype("<u4").tobytes()
         and headers == b"".join([_header(length - FRAME_OVERHEAD) for length in lengths])
     )
