@@ -20,7 +20,7 @@ from tfshards.prep import build
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
 
-HOW_TO = (Path(__file__).parents[1] / "docs" / "how-to.md").read_text()
+HOW_TO, BEAM = ((Path(__file__).parents[1] / "docs" / name).read_text() for name in ("how-to.md", "beam.md"))
 
 
 def sections(text):
@@ -59,6 +59,21 @@ def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypat
     assert sorted(shard.num_examples for shard in gray.shards) == [12] * 4 + [13] * 4
     assert gray.schema.class_names == ("bright", "dark")
     assert read_manifest("data/again").schema.class_names == ("cat", "dog")
+
+
+def test_pipelines_of_the_page_about_beam_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_classes(count=20)
+    Image.new("RGB", (8, 8)).save("photos/cat/dark.png")
+    options = prep.Options(splits={"train": 0.7, "val": 0.3})
+    build(prep.ImageFolder("photos"), "data/photos", shards=2, options=options, log=lambda _: None)
+    names = {"__name__": "recipe"}
+    for program in re.findall(r"^```python\n(.*?)^```$", BEAM.partition("## ReadShards")[2], re.M | re.S):
+        exec(program, names)
+    one, parts = read_manifest("data/bright"), read_manifest("data/bright-parts")
+    assert one.num_examples < parts.num_examples == 20
+    assert {*parts.splits} == {"train", "val"}
+    assert one.schema.class_names == parts.schema.class_names == ("cat", "dog")
 
 
 def photos(*names):

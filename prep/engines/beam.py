@@ -1,4 +1,4 @@
-"""Run the items on Apache Beam; the only other file that imports apache_beam is ``transform``.
+"""Run the items on Apache Beam; transforms for pipelines of the user are in ``transform`` and ``read_shards``.
 
 The pipeline is one linear chain: the items are distributed to the workers, which call the function.
 Image bytes never enter the pipeline, so neither the shuffle nor the job graph grows with the data.
