@@ -25,6 +25,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # page with Python -> the tests that run it
 PYTHON = {
     "README.md": "tests/test_readme.py",
+    "beam.md": "tests/test_recipes.py",
     "audit.md": "tests/test_snippets.py",
     "datasets.md": "tests/test_datasets.py",
     "how-to.md": "tests/test_snippets.py",

@@ -1,4 +1,4 @@
-"""Run the items on Apache Beam; transforms for pipelines of the user are in ``transform`` and ``read_shards``.
+"""Run the items on Apache Beam; ``transform`` and ``read_shards`` are for pipelines of the user.
 
 The pipeline is one linear chain: the items are distributed to the workers, which call the function.
 Image bytes never enter the pipeline, so neither the shuffle nor the job graph grows with the data.
