@@ -25,10 +25,9 @@ from tfshards.loader.order.plan import facts_of, make_plan, no_steps
 from tfshards.loader.order.source import open_source, without_class
 from tfshards.loader.order.steps import PADDING, Steps
 from tfshards.loader.resources.cache import copied_shards, identities
-from tfshards.loader.stored.columns import Columns as Parser
-from tfshards.loader.stored.columns import read_values
-from tfshards.loader.stored.frames import Frames
+from tfshards.loader.stored.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.columns import Columns as Parser
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.storage import AnyPath
 

@@ -16,9 +16,9 @@ from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.order.source import OpenSplit, split_name
 from tfshards.loader.resources.cache import copied_shards, identities
-from tfshards.loader.stored.columns import Columns, all_values, read_values
-from tfshards.loader.stored.frames import Frames
+from tfshards.loader.stored.frames import Frames, all_values, read_values
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.columns import Columns
 from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import any_path
 

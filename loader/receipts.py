@@ -19,9 +19,9 @@ from tfshards.loader.order.ops import Ints
 from tfshards.loader.order.plan import ReadPlan, make_plan
 from tfshards.loader.order.source import OpenSplit, open_source
 from tfshards.loader.order.steps import PADDING, Steps
-from tfshards.loader.stored.columns import Columns, read_values
-from tfshards.loader.stored.frames import Frames
+from tfshards.loader.stored.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.columns import Columns
 
 # Records that are read together when all are.
 _TOGETHER = 1024

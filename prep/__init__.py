@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tfshards.prep.building.prune import Pruned, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
     from tfshards.prep.comparison.diff import Diff, diff
+    from tfshards.prep.engines.read_shards import ReadShards
     from tfshards.prep.exporting.export import Export, export
     from tfshards.prep.imaging.options import ImageOptions
     from tfshards.prep.planning.options import Options, ShardCounts
@@ -58,6 +59,7 @@ __all__ = [
     "ImageOptions",
     "Options",
     "Pruned",
+    "ReadShards",
     "RecordProblem",
     "RepairReport",
     "ReportOptions",
@@ -134,6 +136,7 @@ _NAMES = {
     "prep.building.prune": "Pruned prune restore",
     "prep.building.write_shards": "WriteShards WriteShardsResult",
     "prep.comparison.diff": "Diff diff",
+    "prep.engines.read_shards": "ReadShards",
     "prep.exporting.export": "Export export",
     "prep.imaging.options": "ImageOptions",
     "prep.planning.options": "Options ShardCounts",

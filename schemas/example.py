@@ -134,7 +134,15 @@ def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int,
     length = data[at + 1]
     value = at + 2
     if length > 127:
-        length, value = _read_varint(data, at + 1, end, _MAX_SHORT)
+        # images have lengths of two or three bytes
+        second = data[at + 2]
+        third = data[at + 3] if second > 127 else 0
+        if third > 127:
+            length, value = _read_varint(data, at + 1, end, _MAX_SHORT)
+        elif second > 127:
+            length, value = length & 127 | (second & 127) << 7 | third << 14, at + 4
+        else:
+            length, value = length & 127 | second << 7, at + 3
     if data[at] != tag or value + length > end:
         raise ValueError(at)
     return value, value + length

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tfshards.prep import ImageFolder, build
+from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import read_manifest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -94,6 +94,15 @@ def test_write_shards_writes_balanced_shards_from_a_pipeline(run, digits, tmp_pa
     for split in manifest.splits.values():
         counts = [shard.num_examples for shard in split.shards]
         assert max(counts) - min(counts) <= 1
+
+
+def test_embed_shards_writes_the_embeddings_of_a_dataset(run, digits, tmp_path):
+    run("embed_shards.py", digits, tmp_path / "embeddings")
+    images, embeddings = (read_manifest(path) for path in (digits, tmp_path / "embeddings"))
+    assert embeddings.num_examples == images.splits["train"].num_examples
+    assert embeddings.schema.class_names == images.schema.class_names
+    assert embeddings.schema["embedding"].shape == (32,)
+    assert verify(tmp_path / "embeddings", deep=True)
 
 
 # test_distribute.py trains on two replicas more often, and make demo runs this example

@@ -21,7 +21,7 @@ from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
 
 DOCS = Path(__file__).parents[1] / "docs"
-HOW_TO = (DOCS / "how-to.md").read_text()
+HOW_TO, BEAM = ((DOCS / name).read_text() for name in ("how-to.md", "beam.md"))
 
 
 def sections(text):
@@ -51,7 +51,7 @@ def python(text):
 def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos("photos/cat/1.jpg", "photos/dog/2.jpg")
-    _, _, section = (DOCS / "beam.md").read_text().partition("\n## WriteShards\n")
+    _, _, section = BEAM.partition("\n## WriteShards\n")
     blocks = re.findall(r"^```python\n(.*?)^```$", section.partition("\n## ")[0], re.M | re.S)
     first, counters, again = blocks
     names = {"__name__": "recipe"}
@@ -64,6 +64,21 @@ def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypat
     assert read_manifest("data/again").schema.class_names == ("cat", "dog")
     exec(counters, names)
     assert names["counts"] == {"accepted": 2, "rejected": 0}
+
+
+def test_pipelines_of_the_page_about_beam_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_classes(count=20)
+    Image.new("RGB", (8, 8)).save("photos/cat/dark.png")
+    options = prep.Options(splits={"train": 0.7, "val": 0.3})
+    build(prep.ImageFolder("photos"), "data/photos", shards=2, options=options, log=lambda _: None)
+    names = {"__name__": "recipe"}
+    for program in re.findall(r"^```python\n(.*?)^```$", BEAM.partition("## ReadShards")[2], re.M | re.S):
+        exec(program, names)
+    one, parts = read_manifest("data/bright"), read_manifest("data/bright-parts")
+    assert one.num_examples < parts.num_examples == 20
+    assert {*parts.splits} == {"train", "val"}
+    assert one.schema.class_names == parts.schema.class_names == ("cat", "dog")
 
 
 def photos(*names):

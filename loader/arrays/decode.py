@@ -13,8 +13,8 @@ from PIL import Image, ImageFile
 from tfshards.loader.examples.crops import GRAY_SHIFT, GRAY_WEIGHTS, box_of, flips_of
 from tfshards.loader.options.image import Image as ImageOptions
 from tfshards.loader.order.ops import NUMPY
-from tfshards.loader.stored.columns import dtype_named
 from tfshards.schemas import jpeg_intervals, pixel_files
+from tfshards.schemas.columns import dtype_named
 
 Pixels = npt.NDArray[Any]
 

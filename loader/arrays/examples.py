@@ -17,8 +17,8 @@ from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.order.epoch import MAP, random_bits
 from tfshards.loader.order.ops import NUMPY, Ints
 from tfshards.loader.order.steps import PADDING
-from tfshards.loader.stored.columns import objects
 from tfshards.schemas import Feature, FormatError, OptionsError, Problem
+from tfshards.schemas.columns import objects
 
 # Values by name, one for each example.
 Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"

@@ -11,13 +11,23 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.schemas import FormatError, Problem, Shard
+from tfshards.schemas import Feature, FormatError, Problem, Shard
+from tfshards.schemas.columns import (
+    FEWEST,
+    LONGEST,
+    Block,
+    Columns,
+    Octets,
+    UnparsedError,
+    Values,
+    in_equal_groups,
+)
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.digests import MASK_DELTA
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
@@ -26,7 +36,6 @@ from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.untrusted import open_regular, read_range
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-Octets: TypeAlias = npt.NDArray[np.uint8]
 
 REMEDY = (
     "`tfshards verify DATASET` lists all faults, `tfshards verify DATASET --repair SOURCE` rebuilds the "
@@ -38,8 +47,6 @@ REMOTE_REMEDY = (
 )
 # Files that are mapped at the same time: each has a file descriptor, of which processes often have 1,024.
 _MOST_MAPPED = 256
-# Records of one length are read and parsed together if they are no fewer, and not longer, than this.
-FEWEST, LONGEST = 4, 1 << 15
 # Ranges of a bucket with fewer bytes between them are one request.
 _GAP_BYTES = 64 << 10
 _MOST_REQUEST_BYTES = 8 << 20
@@ -49,20 +56,6 @@ _NUM_THREADS = 16
 def remedy(root: AnyPath) -> str:
     """Return what to do about the files of a dataset that are missing or damaged."""
     return REMEDY if isinstance(root, Path) else REMOTE_REMEDY
-
-
-class Block(NamedTuple):
-    """Some records.
-
-    Attributes:
-        rows: their places among those that were asked for.
-        records: their data; long ones of a file are parts of its map.
-        data: the same, shape ``(n, num_bytes)``, if they have one length and are short; else None.
-    """
-
-    rows: IntArray
-    records: Sequence[bytes | memoryview]
-    data: Octets | None
 
 
 class Frames:
@@ -120,12 +113,12 @@ class Frames:
             return [self._sound(numbers, _alone(np.arange(len(numbers)), fetched))]
         maps = self._mapped(_distinct(shards))
         blocks, alone = [], []
-        for rows in _equal(np.lexsort((shards, lengths)), lengths):
+        for rows in in_equal_groups(np.lexsort((shards, lengths)), lengths):
             length = int(lengths[rows[0]]) if len(rows) else 0
             if len(rows) < FEWEST or length > LONGEST:
                 alone.append(rows)
                 continue
-            of_shards = _equal(rows, shards)
+            of_shards = in_equal_groups(rows, shards)
             windows = (_windows(maps[int(shards[some[0]])], length) for some in of_shards)
             chosen = [window[offsets[some]] for window, some in zip(windows, of_shards, strict=True)]
             blocks.append(self._sound(numbers, _together(rows, np.concatenate(chosen))))
@@ -235,6 +228,28 @@ class Frames:
         return block
 
 
+def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: npt.NDArray[np.int64]) -> Values:
+    """Return the values of the examples with these numbers, in their order; see ``Columns.parse``.
+
+    Raises:
+        FormatError: a record is damaged, or does not fit the schema.
+    """
+    try:
+        return columns.parse(frames.read(numbers), len(numbers))
+    except UnparsedError as error:
+        problem = Problem(frames.place(int(numbers[error.row])), str(error))
+        raise FormatError(f"{root}: a record ({remedy(root)})", [problem]) from None
+
+
+def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
+    """Return the value of a feature of each example."""
+    columns, found = Columns([feature]), list[object]()
+    for start in range(0, len(frames), together):
+        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
+        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
+    return found
+
+
 def _distinct(shards: npt.NDArray[np.intp]) -> list[int]:
     """Return each shard once.
 
@@ -274,11 +289,6 @@ def _alone(rows: IntArray, frames: Sequence[tuple[memoryview, int, int]]) -> tup
     outer = np.frombuffer(b"".join(chain.from_iterable(ends)), np.uint8).reshape(-1, FRAME_OVERHEAD)
     records = [data[begin:end] for data, begin, end in inner]
     return Block(rows, records, None), outer[:, :HEADER_BYTES], outer[:, HEADER_BYTES:]
-
-
-def _equal(order: IntArray, values: IntArray) -> list[IntArray]:
-    """Return parts of ``order``, which sorts ``values``, within which these are equal."""
-    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
 @lru_cache(maxsize=1 << 16)

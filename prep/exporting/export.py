@@ -47,7 +47,6 @@ from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
 from tfshards.schemas.names import ID_DIGITS
-from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
@@ -124,8 +123,6 @@ def export(
         BuildError: a worker of Apache Beam failed; the same call resumes.
     """
     run = find_run(engine, beam_args)
-    if select is not None:
-        check_strings("select", select)
     if to not in FORMATS:
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
     package = FORMATS[to].package

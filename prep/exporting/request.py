@@ -11,9 +11,9 @@ import numpy as np
 
 from tfshards.prep.records.example import Values, as_encoded
 from tfshards.prep.records.frames import RecordError, read_frames
-from tfshards.prep.records.values import parse_record
+from tfshards.prep.records.values import parse_record, selected
 from tfshards.prep.writing.area import ShardId
-from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard
+from tfshards.schemas import Feature, InputError, Manifest, Schema, Shard
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.storage import AnyPath
 
@@ -75,14 +75,7 @@ class NotTextError(Exception):
 
 def make_request(root: AnyPath, manifest: Manifest, select: Sequence[str] | None) -> ExportRequest:
     """Return what is exported of a dataset: all features, or those in ``select``."""
-    if select is None:
-        return ExportRequest(root, manifest, manifest.schema)
-    names = ", ".join(map(repr, manifest.schema.names))
-    unknown = [name for name in select if name not in manifest.schema.names]
-    if unknown or not select:
-        found = f"select={unknown[0]!r} is not a feature" if unknown else "select=() selects nothing"
-        raise OptionsError("select-unknown", found=found, names=names)
-    chosen = tuple(feature for feature in manifest.schema.features if feature.name in select)
+    chosen = selected(manifest.schema, select)
     has_labels = any(feature.kind == "label" for feature in chosen)
     return ExportRequest(root, manifest, Schema(chosen, manifest.schema.class_names if has_labels else ()))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 import google_crc32c
@@ -21,8 +24,9 @@ from tfshards.schemas.index import (
     IntArray,
     RecordIndex,
 )
-from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
+from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually, read_range
 
 FOOTER = struct.Struct("<I")
 
@@ -58,6 +62,9 @@ def _header(length: int) -> bytes:
 
 
 _BUFFER_BYTES = 1 << 20
+# Records that are read together, and how many such parts of an object are fetched ahead.
+_PART_BYTES, _PART_RECORDS = 1 << 22, 1 << 12
+_PARTS_AHEAD = 4
 _REST_IS_LOST = "; the records after it cannot be located"
 
 
@@ -192,6 +199,81 @@ class FrameReader:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def read_together(
+    path: AnyPath, compression: Compression, index: RecordIndex, start: int, stop: int
+) -> Iterator[list[bytes]]:
+    """Yield the records from ``start`` to ``stop`` of a shard in order, some megabytes of them at a time.
+
+    Of a bucket, each of these parts is one request, and the next ones are on their way.
+
+    Raises:
+        RecordError: a record is damaged.
+    """
+    ends = np.cumsum(index.lengths)
+    parts = [*_parts(ends, start, stop)]
+    for (first, last), held in zip(parts, _contents(path, compression, ends, parts), strict=True):
+        lengths = index.lengths[first:last].tolist()
+        records = _records_in(*held, lengths)
+        if records is None:
+            # frame by frame, to name the first damaged one
+            with closing(FrameReader(path, compression, index)) as frames:
+                data = b"".join(frames.read(record)[0] for record in range(first, last))
+            records = _records_in(data, 0, lengths)
+            assert records is not None
+        yield records
+
+
+def _parts(ends: IntArray, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the first record of each part and the one after its last, given the end of each frame."""
+    while start < stop:
+        before = int(ends[start - 1]) if start else 0
+        fitting = int(np.searchsorted(ends, before + _PART_BYTES, side="right"))
+        last = min(max(fitting, start + 1), start + _PART_RECORDS, stop)
+        yield start, last
+        start = last
+
+
+def _contents(
+    path: AnyPath, compression: Compression, ends: IntArray, parts: Sequence[tuple[int, int]]
+) -> Iterator[tuple[bytes | mmap.mmap, int]]:
+    """Yield bytes that hold each part, and where it starts in them; fewer bytes if they are damaged."""
+    ranges = [(int(ends[first - 1]) if first else 0, int(ends[last - 1])) for first, last in parts]
+    if isinstance(path, RemotePath) and compression == "none":
+        requests = in_flight(lambda each: read_range(path, *each), ranges, _PARTS_AHEAD)
+        yield from ((data, 0) for data in requests)
+        return
+    file, num_bytes = open_unpacked(path, compression, _BUFFER_BYTES)
+    with file:
+        if compression == "none" and num_bytes:
+            # reading would copy all bytes once more
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                yield from ((mapped, begin) for begin, _ in ranges)
+            return
+        for begin, end in ranges:
+            try:
+                file.seek(begin)
+                yield read_gradually(file, end - begin), 0
+            except CODEC_ERRORS:
+                yield b"", 0
+
+
+def _records_in(data: bytes | mmap.mmap, start: int, lengths: Sequence[int]) -> list[bytes] | None:
+    """Return the records of the frames from an offset on, or None if one of them is damaged."""
+    ends = [*accumulate(lengths, initial=start)]
+    bounds = [*pairwise(ends)]
+    records = [data[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in bounds]
+    checksums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
+    masked = ((checksums >> 15) | (checksums << 17)) + np.uint32(MASK_DELTA)
+    footers = b"".join([data[end - FOOTER_BYTES : end] for end in ends[1:]])
+    headers = b"".join([data[begin : begin + HEADER_BYTES] for begin in ends[:-1]])
+    is_sound = (
+        len(data) >= ends[-1]
+        and footers == masked.astype("<u4").tobytes()
+        and headers == b"".join([_header(length - FRAME_OVERHEAD) for length in lengths])
+    )
+    return records if is_sound else None
 
 
 def _with_data(file: BinaryIO, number: int, offset: int, length: int) -> Frame:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.schemas import Feature, InputError, Manifest, Schema
+from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema
 from tfshards.schemas.example import Decoded, ParsedExample, decode_example
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import check_strings
 
 DIGEST_BYTES = 16
 
@@ -41,6 +42,18 @@ def content_digest(schema: Schema) -> Callable[[Sequence[Values]], str]:
         return hashed.hexdigest()
 
     return digest
+
+
+def selected(schema: Schema, select: Sequence[str] | None) -> tuple[Feature, ...]:
+    """Return the features that are selected, all by default, or raise OptionsError about one."""
+    if select is None:
+        return schema.features
+    check_strings("select", select)
+    unknown = [name for name in select if name not in schema.names]
+    if unknown or not select:
+        found = f"select={unknown[0]!r} is not a feature" if unknown else "select=() selects nothing"
+        raise OptionsError("select-unknown", found=found, names=", ".join(map(repr, schema.names)))
+    return tuple(feature for feature in schema.features if feature.name in select)
 
 
 # The allowed integers of a list by dtype; for int64 all that the list can hold.

@@ -25,6 +25,8 @@ KEY_FEATURE = Feature("key", "bytes", "bytes")
 # A hash of 16 bytes per key: collisions are negligible, and long keys need no more memory than short ones.
 KeyHashes: TypeAlias = npt.NDArray[np.void]
 _HASH_BYTES = 16
+# 10^10 examples; keys are sorted as text
+_NUMBER_DIGITS = 10
 
 
 def hash_key(key: bytes) -> bytes:
@@ -45,6 +47,11 @@ def to_text(name: bytes) -> str:
 def to_bytes(name: str) -> bytes:
     """Return the bytes of a key or file name in a plan or manifest."""
     return name.encode("utf-8", "surrogateescape")
+
+
+def number_key(number: int) -> str:
+    """Return the key of an example that has none: its number, so that keys are sorted like numbers."""
+    return f"{number:0{_NUMBER_DIGITS}d}"
 
 
 class LazyKeys(Sequence[bytes]):

@@ -93,8 +93,10 @@ def in_background(call: Callable[..., Any], *arguments: object) -> Future[Any]:
     return requests.submit(call, *arguments)
 
 
-def in_flight(call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield the result of a call for each item, in order, while the calls for the next items are made.
+def in_flight(
+    call: Callable[[Item], Result], items: Iterable[Item], ahead: int = NUM_REQUESTS
+) -> Iterator[Result]:
+    """Yield the result of a call for each item, in order, while ``ahead`` calls for the next items are made.
 
     The call must not wait for ``in_background`` itself, as reading an object as a file does: all threads
     could then wait for each other.
@@ -103,7 +105,7 @@ def in_flight(call: Callable[[Item], Result], items: Iterable[Item]) -> Iterator
     try:
         for item in items:
             waiting.append(in_background(call, item))
-            if len(waiting) > NUM_REQUESTS:
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -19,8 +19,8 @@ from tests.storage.conftest import lead_to, new_bucket
 from tfshards import prep
 from tfshards.loader import Records, load
 from tfshards.loader.resources import cache
-from tfshards.loader.stored import columns, frames
-from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
+from tfshards.loader.stored import frames
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, columns
 
 from .conftest import flip_bit, frames_of, shard_of
 
@@ -256,7 +256,7 @@ OTHERS = {
 
 def blocks_of(records):
     data = np.frombuffer(b"".join(records), np.uint8).reshape(len(records), -1)
-    return [frames.Block(np.arange(len(records)), records, data)]
+    return [columns.Block(np.arange(len(records)), records, data)]
 
 
 @pytest.mark.parametrize("count", [1, 9])

@@ -8,14 +8,12 @@ from itertools import count
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
-from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.keys import number_key, to_text
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.names import name_fault
 
 # The value that holds the split where the splits are iterables of their own.
 SPLIT = "__split__"
-# 10^10 examples; keys are sorted as text
-_DIGITS = 10
 # What WebDataset calls an integer, and a document, in samples that it has not decoded.
 _INTEGERS = ("cls", "cls2", "index", "inx", "id")
 
@@ -80,7 +78,7 @@ def _keyed(given: object, where: str = "") -> Iterator[Example]:
             given_key = to_text(given_key)
         if given_key is not None and not isinstance(given_key, str):
             raise InputError("element-key-type", key=given_key, kind=type(given_key).__name__)
-        yield Example(f"{number:0{_DIGITS}d}" if given_key is None else given_key, given_key is None, values)
+        yield Example(number_key(number) if given_key is None else given_key, given_key is None, values)
 
 
 def _items(given: Any, where: str) -> Iterable[object]:  # noqa: ANN401 -- other packages are not imported

@@ -10,16 +10,33 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.stored.frames import Block, Frames, Octets, remedy
-from tfshards.schemas import Feature, FormatError, OptionsError, Problem
+from tfshards.schemas.errors import OptionsError
 from tfshards.schemas.example import ParsedExample, floats, integers, single_lists
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.schema import Feature
 
+Octets: TypeAlias = npt.NDArray[np.uint8]
 # The values of some examples by feature.
 Values: TypeAlias = "dict[str, npt.NDArray[Any]]"
 
+# Records of one length are read and parsed together if they are no fewer, and not longer, than this.
+FEWEST, LONGEST = 4, 1 << 15
 # Layouts of one length that are remembered.
 _MOST_LAYOUTS = 8
+
+
+class Block(NamedTuple):
+    """Some records.
+
+    Attributes:
+        rows: their places among those that were asked for.
+        records: their data; long ones of a file are parts of its map.
+        data: the same, shape ``(n, num_bytes)``, if they have one length and are short; else None.
+    """
+
+    rows: IntArray
+    records: Sequence[bytes | memoryview]
+    data: Octets | None
 
 
 class UnparsedError(ValueError):
@@ -60,6 +77,8 @@ class Columns:
         # looked up for each value: how many elements it has, None for any number, and features of one text
         self._counts = {feature.name: _count_of(feature) for feature in features}
         self._texts = {feature.name for feature in features if _is_text(feature)}
+        # features of one number, of a dtype to which it need not be converted
+        self._numbers = {each.name: each.wire for each in features if _is_number(each)}
         self._layouts: dict[int, list[_Layout]] = {}
 
     def parse(self, blocks: Sequence[Block], count: int) -> Values:
@@ -80,6 +99,21 @@ class Columns:
             for index in left.tolist():
                 self._parse_one(block.records[index], int(block.rows[index]), found)
         return found
+
+    def parse_records(self, records: Sequence[bytes]) -> Values:
+        """Return the values of records, grouped by their lengths; see ``parse``."""
+        lengths = np.fromiter(map(len, records), np.int64, len(records))
+        order = np.argsort(lengths, kind="stable")
+        in_order = lengths[order]
+        sizes = np.diff(np.flatnonzero(np.diff(in_order, prepend=-1)), append=len(order))
+        are_alone = (np.repeat(sizes, sizes) < FEWEST) | (in_order > LONGEST) | (in_order == 0)
+        alone, others = order[are_alone], order[~are_alone]
+        blocks = [Block(alone, [records[row] for row in alone.tolist()], None)]
+        for rows in in_equal_groups(others, lengths) if len(others) else ():
+            group = [records[row] for row in rows.tolist()]
+            data = np.frombuffer(b"".join(group), np.uint8).reshape(len(rows), -1)
+            blocks.append(Block(rows, group, data))
+        return self.parse(blocks, len(records))
 
     def _empty(self, feature: Feature, count: int) -> npt.NDArray[Any]:
         dtype = self._dtypes[feature.name]
@@ -184,6 +218,8 @@ class Columns:
         name, count = feature.name, self._counts[feature.name]
         if name in self._texts and wire == "bytes" and len(values) == 1:
             return values[0]
+        if len(values) == 1 and self._numbers.get(name) == wire:
+            return values[0]
         if wire != feature.wire and (wire or count is not None):
             what = f"is a list of {wire}" if wire else "is missing"
             raise ValueError(f"the feature {feature.name!r} {what}")
@@ -222,26 +258,9 @@ def _typed(
     return wire, [bytes(record[start:end])] if wire else []
 
 
-def read_values(root: AnyPath, frames: Frames, columns: Columns, numbers: npt.NDArray[np.int64]) -> Values:
-    """Return the values of the examples with these numbers, in their order; see ``Columns.parse``.
-
-    Raises:
-        FormatError: a record is damaged, or does not fit the schema.
-    """
-    try:
-        return columns.parse(frames.read(numbers), len(numbers))
-    except UnparsedError as error:
-        problem = Problem(frames.place(int(numbers[error.row])), str(error))
-        raise FormatError(f"{root}: a record ({remedy(root)})", [problem]) from None
-
-
-def all_values(root: AnyPath, frames: Frames, feature: Feature, together: int = 1024) -> Sequence[object]:
-    """Return the value of a feature of each example."""
-    columns, found = Columns([feature]), list[object]()
-    for start in range(0, len(frames), together):
-        numbers = np.arange(start, min(start + together, len(frames)), dtype=np.int64)
-        found += read_values(root, frames, columns, numbers)[feature.name].tolist()
-    return found
+def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:
+    """Return parts of ``order``, which sorts ``values``, within which these are equal."""
+    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
 def _count_of(feature: Feature) -> int | None:
@@ -254,6 +273,11 @@ def _count_of(feature: Feature) -> int | None:
 def _is_text(feature: Feature) -> bool:
     """Return whether a value is one byte string, or one encoded image."""
     return feature.wire == "bytes" and feature.kind != "raw" and (feature.is_encoded or feature.shape == ())
+
+
+def _is_number(feature: Feature) -> bool:
+    """Return whether a value is one number, as its list holds it."""
+    return feature.shape == () and (feature.wire, feature.dtype) in (("int64", "int64"), ("float", "float32"))
 
 
 def numpy_dtype(feature: Feature) -> np.dtype[Any]:

@@ -1,0 +1,484 @@
+"""``prep.ReadShards``: a dataset as a PCollection, on Beam's local runner."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import ml_dtypes
+import numpy as np
+import pytest
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import split_manager
+from apache_beam.testing.util import assert_that
+from apache_beam.transforms.display import DisplayData
+
+from tests.errors import raises
+from tests.pictures import image_file
+from tfshards import prep
+from tfshards.loader import Records
+from tfshards.prep.engines import read_shards
+from tfshards.prep.records import frames
+from tfshards.prep.records.frames import RecordError
+from tfshards.prep.sources.elements import stored
+from tfshards.prep.sources.elements.stored import Element, StoredElements
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
+from tfshards.schemas.companions import read_index
+from tfshards.schemas.index import index_path
+
+from .exported import write_dataset, write_everything
+
+NUMBER = Feature("number", "int", "int64")
+KEY = Feature("key", "bytes", "bytes")
+# bytes of the frame of an example with both
+FRAME = 51
+
+
+def read(transform: prep.ReadShards, *arguments: str, check: Callable[[list[Element]], None]) -> None:
+    """Run a pipeline on Beam's local runner, and check its elements."""
+    with beam.Pipeline(FnApiRunner(), PipelineOptions(list(arguments))) as pipeline:
+        assert_that(pipeline | transform, check)
+
+
+def all_of(dataset: Path, split: str = "train", select=None, num_bytes: int = 1 << 20) -> list[Element]:
+    """Return the elements in stored order, without a runner."""
+    opened = StoredElements.open(dataset, split, select)
+    runs = opened.runs(lambda _: num_bytes)
+    return [element for run in runs for _, element in opened.read(run, run.start, run.stop)]
+
+
+def assert_same(found: list[Element], expected: list[Element]) -> None:
+    assert sorted(key for key, _ in found) == sorted(key for key, _ in expected)
+    by_key = dict(expected)
+    for key, features in found:
+        assert [*features] == [*by_key[key]]
+        for name, value in features.items():
+            assert_same_value(value, by_key[key][name], f"{key}: {name}")
+
+
+def assert_same_value(value: Any, expected: Any, what: str) -> None:
+    assert type(value) is type(expected), what
+    if isinstance(value, np.ndarray):
+        assert (value.dtype, value.shape) == (expected.dtype, expected.shape), what
+        assert value.flags.writeable, what
+    np.testing.assert_array_equal(value, expected, what)
+
+
+@pytest.fixture
+def numbers(tmp_path) -> Path:
+    """A dataset of 40 numbers in one shard, with keys."""
+    return write_numbers(tmp_path / "numbers", [40])
+
+
+def write_numbers(root: Path, sizes: list[int], features=(NUMBER, KEY)) -> Path:
+    starts = np.cumsum([0, *sizes]).tolist()
+    shards = [
+        [{"number": number, "key": b"%03d" % number} for number in range(start, stop)]
+        for start, stop in pairwise(starts)
+    ]
+    write_dataset(root, Schema(features), {"train": shards})
+    return root
+
+
+def numbered(count: int) -> list[Element]:
+    return [(f"{number:03}", {"number": np.int64(number)}) for number in range(count)]
+
+
+def test_elements_are_the_examples_as_records_deliver_them(tmp_path):
+    given = write_everything(tmp_path / "data")
+    records = [*Records(tmp_path / "data", "train")]
+    expected = [(each.pop("key").decode(), each) for each in map(dict, records)]
+    assert [key for key, _ in expected] == [values["key"].decode() for values in given]
+    read(prep.ReadShards(tmp_path / "data"), check=lambda found: assert_same(found, expected))
+    assert {each.dtype.name: each.shape for _, found in expected for each in [found["grid"], found["half"]]}
+    assert all_of(tmp_path / "data", "val")[0][0] == "photos/ä 7.jpeg"
+
+
+LABELED = prep.Elements(
+    images=["image"],
+    masks=["mask"],
+    label="label",
+    lists=["boxes", "points", "words"],
+    class_names=["cat", "dog", "owl"],
+)
+
+
+def labeled(number: int) -> Element:
+    """Return an element with features of every kind that ``WriteShards`` takes."""
+    pixels = np.random.default_rng(number).integers(0, 256, (4 + number % 3, 5, 3), dtype=np.uint8)
+    return f"{number:02}.png", {
+        "boxes": np.arange(4 * (number % 3), dtype=np.float32).reshape(-1, 4),
+        "brain": np.arange(3).astype(ml_dtypes.bfloat16),
+        "complex": np.complex64(1j * number),
+        "empty": np.zeros((2, 0), np.int32),
+        "half": np.array([0.5, number], np.float16),
+        "image": image_file(pixels),
+        "is_even": number % 2 == 0,
+        "label": number % 3,
+        "mask": image_file(pixels[..., 0]),
+        "pixels": np.full((8, 8, 3), number, np.uint8),
+        "points": np.arange(number % 4),
+        "small": np.int8(-number),
+        "text": "é" * (number % 5),
+        "unsigned": np.uint64(2**64 - 1 - number),
+        "words": np.array(["é", "b"][: number % 3], object),
+    }
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_what_is_read_and_written_again_is_the_same_dataset(compression, tmp_path, contents):
+    options = prep.Options(compression=compression)
+    write = partial(prep.WriteShards, elements=LABELED, shards=3, seed=5, options=options)
+    one, other = tmp_path / "one" / "pets", tmp_path / "other" / "pets"
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        _ = pipeline | beam.Create([labeled(number) for number in range(20)]) | write(one)
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        _ = pipeline | prep.ReadShards(one) | write(other)
+    assert read_manifest(other).num_examples == 20
+    assert contents(one) == contents(other)
+    elements = dict(all_of(other))
+    assert elements["07.png"].keys() == labeled(7)[1].keys()
+    for name in ("brain", "half", "pixels", "boxes", "points", "unsigned"):
+        np.testing.assert_array_equal(elements["07.png"][name], labeled(7)[1][name], name)
+    assert elements["07.png"]["words"].tolist() == ["é".encode()]
+
+
+def test_only_selected_features_are_read(tmp_path):
+    write_everything(tmp_path / "data")
+    select = ["grid", "label", "key"]
+    found = all_of(tmp_path / "data", select=select)
+    assert [{*features} for _, features in found] == [{"grid", "label"}] * 7
+    # only the keys
+    read(
+        prep.ReadShards(tmp_path / "data", select=["key"]),
+        check=lambda found: assert_same(found, [(key, {}) for key, _ in all_of(tmp_path / "data")]),
+    )
+
+
+def test_the_key_of_an_example_without_one_is_its_number_in_the_split(tmp_path):
+    write_numbers(tmp_path / "data", [3, 0, 4], features=(NUMBER,))
+    found = [(f"{number:010}", {"number": np.int64(number)}) for number in range(7)]
+    assert_same(all_of(tmp_path / "data", num_bytes=60), found)
+    assert [key for key, _ in all_of(tmp_path / "data", num_bytes=60)] == [key for key, _ in found]
+
+
+def test_a_row_of_an_array_does_not_hold_the_rows_that_were_read_with_it(tmp_path):
+    shape = Feature("x", "raw", "uint8", (5,))
+    examples = [{"x": bytes([number] * 5)} for number in range(20)]
+    write_dataset(tmp_path / "data", Schema((shape,)), {"train": [examples]})
+    assert all(features["x"].base is None for _, features in all_of(tmp_path / "data"))
+
+
+ARGUMENTS = {
+    "split": ({"split": "test"}, InputError, "split-not-shown"),
+    "feature": ({"select": ["numbr"]}, OptionsError, "select-unknown"),
+    "nothing": ({"select": []}, OptionsError, "select-unknown"),
+    "one name": ({"select": "number"}, OptionsError, "not-strings"),
+    "no dataset": ({"dataset": "missing"}, InputError, "path-missing"),
+    "a store": ({"dataset": "ftp://bucket/data"}, OptionsError, "url-scheme-unknown"),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_wrong_arguments_are_refused_when_the_transform_is_made(name, numbers):
+    arguments, kind, code = ARGUMENTS[name]
+    with raises(kind, code):
+        prep.ReadShards(**{"dataset": numbers, **arguments})
+
+
+def test_a_damaged_manifest_is_refused_when_the_transform_is_made(numbers):
+    path = numbers / "dataset.json"
+    path.write_text(path.read_text().replace('"every"', '"other"'))
+    with raises(FormatError, "format"):
+        prep.ReadShards(numbers)
+
+
+def test_it_begins_a_pipeline(numbers):
+    with pytest.raises(TypeError, match="must be a PBegin"):
+        beam.Pipeline(FnApiRunner()) | beam.Create([1]) | prep.ReadShards(numbers)
+
+
+def test_types_and_display_data_are_stated(numbers):
+    transform = prep.ReadShards(numbers, select=["number"])
+    assert (beam.Pipeline(FnApiRunner()) | transform).element_type == beam.typehints.Tuple[
+        str, beam.typehints.Dict[str, Any]
+    ]
+    shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    build_id = read_manifest(numbers).build_id
+    assert shown == {
+        "dataset": str(numbers),
+        "build_id": build_id,
+        "split": "train",
+        "features": "number",
+    }
+
+
+# Runs
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "sizes"),
+    [
+        (1 << 20, [20, 40, 10]),
+        (20 * FRAME, [20, 20, 20, 10]),
+        (15 * FRAME, [10, 10, 13, 13, 14, 10]),
+        (1, [1] * 70),
+    ],
+)
+def test_runs_have_about_the_size_that_is_asked_for(num_bytes, sizes, tmp_path):
+    root = write_numbers(tmp_path / "data", [20, 40, 0, 10])
+    assert {length for shard in read_manifest(root).shards[:1] for length in index_of(root, shard)} == {FRAME}
+    runs = [*StoredElements.open(root, "train", None).runs(lambda total: num_bytes + 0 * total)]
+    assert [run.stop - run.start for run in runs] == sizes
+    assert [key for key, _ in all_of(root, num_bytes=num_bytes)] == [f"{n:03}" for n in range(70)]
+
+
+def index_of(root: Path, shard) -> list[int]:
+    found, _ = read_index(root, shard)
+    return found.lengths.tolist()
+
+
+def test_a_compressed_shard_is_one_run(tmp_path, quiet_build):
+    source = prep.Arrays({"x": np.arange(50)})
+    quiet_build(source, tmp_path / "data", shards=2, options=prep.Options(compression="gzip"))
+    runs = [*StoredElements.open(tmp_path / "data", "train", None).runs(lambda _: 1)]
+    assert [(run.start, run.stop) for run in runs] == [(0, 25), (0, 25)]
+    assert sorted(int(each["x"]) for _, each in all_of(tmp_path / "data")) == [*range(50)]
+
+
+@pytest.mark.parametrize("name", ["_PART_BYTES", "_PART_RECORDS"])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_parts_that_are_read_together_do_not_change_what_is_read(name, limit, numbers, monkeypatch):
+    monkeypatch.setattr(frames, name, limit)
+    assert_same(all_of(numbers), numbered(40))
+
+
+# Splits by the runner
+
+
+def process(dataset: Path, tracker: OffsetRestrictionTracker) -> Iterator[Element]:
+    """Process what a tracker restricts the only run to."""
+    opened = StoredElements.open(dataset, "train", None)
+    (run,) = opened.runs(lambda total: total)
+    do_fn = read_shards._Read(opened)
+    do_fn.setup()
+    return do_fn.process(run, tracker)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_run_that_is_split_anywhere_at_any_time_gives_each_record_once(compression, tmp_path, quiet_build):
+    count = 12
+    source = prep.Arrays({"x": np.arange(count)})
+    dataset = tmp_path / "data"
+    quiet_build(source, dataset, shards=1, options=prep.Options(compression=compression))
+    expected = [key for key, _ in all_of(dataset)]
+    assert len(expected) == count
+    num_splits = 0
+    for claimed in range(count + 1):
+        for fraction in (0, 0.01, 0.2, 0.5, 0.9, 1):
+            tracker = OffsetRestrictionTracker(OffsetRange(0, count))
+            elements = process(dataset, tracker)
+            primary = [next(elements)[0] for _ in range(claimed)]
+            split = tracker.try_split(fraction)
+            primary += [key for key, _ in elements]
+            tracker.check_done()
+            residual = []
+            if split:
+                num_splits += 1
+                rest = OffsetRestrictionTracker(split[1])
+                residual = [key for key, _ in process(dataset, rest)]
+                rest.check_done()
+            assert primary + residual == expected, (claimed, fraction)
+    assert num_splits > count * 4
+
+
+REACHED, CONTINUED = threading.Event(), threading.Event()
+
+
+def wait_at_the_fifth(element: Element) -> Element:
+    if element[0] == "005":
+        REACHED.set()
+        assert CONTINUED.wait(20)
+    return element
+
+
+@pytest.mark.parametrize("fractions", [[0.0], [0.5], [0.5, 0.5, 0.0]])
+def test_the_runner_splits_a_run_while_it_is_read(fractions, numbers):
+    results: list[Any] = []
+    REACHED.clear()
+    CONTINUED.clear()
+
+    def split(_: int) -> Iterator[float | None]:
+        # the input is sent after the first value
+        yield None
+        if not results:
+            assert REACHED.wait(20)
+            for fraction in fractions:
+                results.append((yield fraction))
+            CONTINUED.set()
+
+    with (
+        split_manager("ReadShards/Read", split),
+        # splits need a worker in a thread of its own
+        beam.Pipeline(FnApiRunner(), PipelineOptions(["--direct_running_mode=multi_threading"])) as pipeline,
+    ):
+        read = pipeline | prep.ReadShards(numbers) | beam.Map(wait_at_the_fifth)
+        assert_that(read, lambda found: assert_same(found, numbered(40)))
+    assert [len(result.residual_roots) for result in results] == [1] * len(fractions)
+
+
+def test_the_size_of_a_restriction_is_its_share_of_the_bytes(numbers):
+    (run,) = StoredElements.open(numbers, "train", None).runs(lambda total: total)
+    provider = read_shards._Records()
+    assert provider.initial_restriction(run) == OffsetRange(0, 40)
+    assert provider.restriction_size(run, OffsetRange(10, 20)) == FRAME * 10
+
+
+WORKERS = {
+    "threads": ["--direct_num_workers=3", "--direct_running_mode=multi_threading"],
+    "processes": ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
+}
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_several_workers_read_each_record_once(name, tmp_path):
+    root = write_numbers(tmp_path / "data", [20, 40, 0, 10])
+    read(prep.ReadShards(root), *WORKERS[name], check=lambda found: assert_same(found, numbered(70)))
+
+
+# Damage
+
+
+def flip(path: Path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def shard(numbers) -> Path:
+    return numbers / read_manifest(numbers).shards[0].path
+
+
+@pytest.mark.parametrize("offset", [0, 9, 15, 50], ids=["length", "its checksum", "data", "checksum"])
+def test_a_damaged_record_is_named(offset, numbers, shard):
+    flip(shard, 7 * FRAME + offset)
+    fault = "a checksum of its frame does not match"
+    with raises(RecordError, "record-damaged", path=str(shard), record=7, offset=7 * FRAME, fault=fault):
+        all_of(numbers)
+    where = f"{shard}: record 7 at byte 357: {fault}"
+    with pytest.raises(Exception, match=where):
+        read(prep.ReadShards(numbers), check=lambda _: None)
+
+
+def test_records_before_and_after_a_damaged_one_can_be_read(numbers, shard):
+    flip(shard, 7 * FRAME + 15)
+    opened = StoredElements.open(numbers, "train", None)
+    (run,) = opened.runs(lambda total: total)
+    for start, stop in ((0, 7), (8, 40)):
+        assert [number for number, _ in opened.read(run, start, stop)] == [*range(start, stop)]
+
+
+def test_a_truncated_shard_is_named_with_its_record(numbers, shard):
+    shard.write_bytes(shard.read_bytes()[: 9 * FRAME + 20])
+    with raises(RecordError, "record-damaged", path=str(shard), record=9, offset=9 * FRAME):
+        all_of(numbers)
+
+
+def test_a_missing_shard_is_named(numbers, shard):
+    shard.unlink()
+    with pytest.raises(FileNotFoundError, match=shard.name):
+        all_of(numbers)
+
+
+def test_damage_of_a_compressed_shard_is_named(tmp_path, quiet_build):
+    source = prep.Arrays({"x": np.random.default_rng(0).integers(0, 1 << 60, 400)})
+    quiet_build(source, tmp_path / "data", shards=1, options=prep.Options(compression="gzip"))
+    path = tmp_path / "data" / read_manifest(tmp_path / "data").shards[0].path
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with raises(RecordError, "record-damaged", path=str(path)) as caught:
+        all_of(tmp_path / "data")
+    assert 100 < caught.value.record < 300
+    assert "the compressed data are damaged" in str(caught.value)
+
+
+def test_what_is_damaged_only_once_is_read(tmp_path, quiet_build, monkeypatch):
+    source = prep.Arrays({"x": np.arange(50)})
+    quiet_build(source, tmp_path / "data", shards=1, options=prep.Options(compression="gzip"))
+    read_gradually, faults = frames.read_gradually, [b""]
+    monkeypatch.setattr(
+        frames, "read_gradually", lambda *given: faults.pop() if faults else read_gradually(*given)
+    )
+    assert sorted(int(each["x"]) for _, each in all_of(tmp_path / "data")) == [*range(50)]
+    assert not faults
+
+
+def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
+    root = tmp_path / "data"
+    lists = Schema((Feature("number", "int", "int64", (None,)), KEY))
+    manifest = write_dataset(
+        root,
+        lists,
+        {"train": [[{"number": [n] * (2 if n == 5 else 1), "key": b"%03d" % n} for n in range(8)]]},
+    )
+    scalars = replace(manifest, schema=Schema((NUMBER, KEY)))
+    (root / "dataset.json").write_text(scalars.to_text())
+    path = root / manifest.shards[0].path
+    offset = sum(index_of(root, manifest.shards[0])[:5])
+    with raises(RecordError, "record-damaged", path=str(path), record=5, offset=offset):
+        all_of(root)
+
+
+def test_a_damaged_index_is_named(numbers, shard):
+    flip(numbers / index_path(shard.name), 3)
+    stored._index.cache_clear()
+    with raises(FormatError, "format") as caught:
+        all_of(numbers)
+    assert index_path(shard.name) in str(caught.value)
+
+
+# What may have changed between the construction of the pipeline and its run
+
+
+def test_a_dataset_that_was_replaced_is_read_as_long_as_its_files_are_kept(tmp_path, quiet_build):
+    root = tmp_path / "data"
+    quiet_build(prep.Arrays({"x": np.arange(6)}), root)
+    transform = prep.ReadShards(root)
+    quiet_build(prep.Arrays({"x": np.arange(9)}), root, overwrite=True)
+    found: list[int] = []
+
+    def check(elements: list[Element]) -> None:
+        assert sorted(int(features["x"]) for _, features in elements) == found
+
+    found = [*range(6)]
+    read(transform, check=check)
+    prep.prune(root)
+    values = {"found": read_manifest(root).build_id, "wanted": transform._stored.build_id}
+    with raises(InputError, "records-other-build", root=str(root), **values):
+        [*transform._stored.runs(lambda total: total)]
+
+
+def test_a_dataset_is_read_and_replaced_in_one_pipeline(tmp_path, quiet_build):
+    root = tmp_path / "data"
+    quiet_build(prep.Arrays({"x": np.arange(9)}), root, shards=3)
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        _ = (
+            pipeline
+            | prep.ReadShards(root)
+            | beam.Filter(lambda element: element[1]["x"] % 2)
+            | prep.WriteShards(root, shards=2, overwrite=True)
+        )
+    assert sorted(int(features["x"]) for _, features in all_of(root)) == [1, 3, 5, 7]
+    assert prep.verify(root, deep=True)
+
+
+def test_a_worker_with_other_versions_is_refused(numbers, monkeypatch):
+    monkeypatch.setattr(read_shards, "own_versions", lambda: {"tfshards": "0.0"})
+    with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
+        read(prep.ReadShards(numbers), check=lambda _: None)
