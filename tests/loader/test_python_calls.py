@@ -40,7 +40,9 @@ def test_a_method_of_an_object_that_nobody_keeps_is_an_error():
             return np.int64(7)
 
     numbers = [Number()]
-    data = tf.data.Dataset.range(1).map(lambda _: python_calls.call_method(numbers[0].get, [], [tf.int64])[0])
+    data = tf.data.Dataset.range(1).map(
+        lambda _: python_calls.call_method(numbers[0].get, [], [tf.TensorSpec([], tf.int64)])[0]
+    )
     assert [int(found) for found in data] == [7]
     numbers.clear()
     gc.collect()

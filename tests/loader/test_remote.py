@@ -69,14 +69,14 @@ OPTIONS = [
 @pytest.mark.parametrize("options", mostly_nightly(OPTIONS, OPTIONS[1:3]), ids=str)
 def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, remote, options, monkeypatch):
     fetched = []
-    read_range = files.read_range
+    read_range = files.view_range
 
     def noted(path, start, end, version):
         assert version
         fetched.append(end - start)
         return read_range(path, start, end, version)
 
-    monkeypatch.setattr(files, "read_range", noted)
+    monkeypatch.setattr(files, "view_range", noted)
     found = batches(remote, **options)
     assert found == batches(local, **options)
     epochs = options.get("epochs", 1)
@@ -85,8 +85,8 @@ def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, r
 
 def test_without_a_cache_a_run_is_one_request(remote, monkeypatch):
     fetched = []
-    read_range = files.read_range
-    monkeypatch.setattr(files, "read_range", lambda *each: fetched.append(each) or read_range(*each))
+    read_range = files.view_range
+    monkeypatch.setattr(files, "view_range", lambda *each: fetched.append(each) or read_range(*each))
     batches(remote, remainder="keep")
     runs = COUNT // SHUFFLE.run
     # runs are cut only where lanes and shards begin
