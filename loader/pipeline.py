@@ -109,8 +109,8 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     if assignment.num_steps == 0:
         warnings.warn(no_steps(source, assignment), stacklevel=4)
     shards = open_shards(source, options)
-    ahead, sizes = Ahead(), None
-    if options.budget_bytes is not None:
+    budget, sizes = options.budget_bytes, None
+    if budget is not None:
         example = example_spec(content)
         spec: object = example
         if content.user_map is not None:
@@ -122,11 +122,12 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
         # shorter streams by steps, so that fewer blocks are read at the same time
         chunk = min(1, plan.assignment.chunk)
         plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
-        most_bytes = None if sizes is None else options.budget_bytes - sizes.least
+        most_bytes = None if budget is None or sizes is None else budget - sizes.least
         shards = fetched_shards(shards, plan, source, options, most_bytes)
-    if sizes is not None:
+    ahead = Ahead()
+    if budget is not None and sizes is not None:
         fetched = 0 if shards.fetcher is None else shards.fetcher.memory_bytes
-        ahead = ahead_within(replace(sizes, fetched=fetched), options.budget_bytes, ahead)
+        ahead = ahead_within(replace(sizes, fetched=fetched), budget, ahead)
     reader = RecordReader(shards, on_graph(plan))
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"

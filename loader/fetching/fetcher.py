@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.fetching.blocks import BlockTable, Piece
+from tfshards.loader.fetching.blocks import BlockTable
 from tfshards.loader.fetching.files import BlockFiles, Fetch
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import Pass, epoch_after, schedule

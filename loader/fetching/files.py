@@ -19,8 +19,7 @@ from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
 from tfshards.loader.records.intervals import REMEDY
-from tfshards.loader.stored.frames import REMOTE_REMEDY, data_checksum
-from tfshards.schemas.digests import masked_crc32c_of_rows
+from tfshards.loader.stored.frames import REMOTE_REMEDY, data_checksums, header_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES
 from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, view_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
@@ -73,8 +72,9 @@ def sound_records(data: bytes | memoryview, known: npt.NDArray[np.int64]) -> tup
     headers = flat[starts[:, np.newaxis] + np.arange(HEADER_BYTES)]
     footers = flat[(ends - FOOTER_BYTES)[:, np.newaxis] + np.arange(FOOTER_BYTES)]
     # A wrong length leads to a wrong place, from which nothing is read.
-    wrong = headers[:, 8:].view("<u4")[:, 0] != masked_crc32c_of_rows(headers[:, :8])
-    wrong |= footers.view("<u4")[:, 0] != np.array(list(map(data_checksum, records)), np.uint32)
+    right = b"".join(header_of(size) for size in (ends - starts - FRAME_OVERHEAD).tolist())
+    wrong = (headers != np.frombuffer(right, np.uint8).reshape(headers.shape)).any(axis=1)
+    wrong |= footers.view("<u4")[:, 0] != data_checksums(records)
     faults = np.flatnonzero(wrong)
     num_sound = int(faults[0]) if len(faults) else len(records)
     # The record before a known offset at which none starts has a length that differs from the index.
@@ -187,10 +187,9 @@ class BlockFiles:
     def release(self, fetch: Fetch) -> None:
         """End one use of a piece; after the last one it leaves the memory."""
         fetch.num_users -= 1
-        if fetch.num_users == 0 and fetch.is_loaded and fetch.block is not None:
-            # what has failed is gone
-            if self.fetches.get(fetch.block) is fetch:
-                del self.fetches[fetch.block]
+        # a block that has failed is gone, and may be fetched again
+        if not fetch.num_users and fetch.is_loaded and not fetch.is_failed and fetch.block is not None:
+            del self.fetches[fetch.block]
 
     def _no_longer_keep(self, block: int) -> None:
         fetch = self.fetches.get(block)

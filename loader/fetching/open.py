@@ -24,8 +24,10 @@ from tfshards.schemas.storage import RemotePath
 _BLOCKS = "blocks"
 # Blocks are made smaller for a memory budget, down to a size at which round trips take most of the time.
 _LEAST_BLOCK = 64 << 10
-# While each thread fetches a block, so many are ready.
+# While each thread fetches a block, half as many are ready.
 _AHEAD = NUM_THREADS + NUM_THREADS // 2
+# What a record in memory takes in addition to its bytes.
+_RECORD_BYTES = 64
 
 
 def is_fetched(options: LoadOptions, source: OpenSplit, shards: Shards, plan: ReadPlan) -> bool:
@@ -77,7 +79,7 @@ def fetched_shards(
         [source.root / shard.path for shard in listed],
         folder,
         ahead=_AHEAD * block,
-        memory_bytes=_memory_bytes(plan, listed, block),
+        memory_bytes=_memory_bytes(plan, listed, unit, block),
     )
     return replace(shards, fetcher=fetcher)
 
@@ -91,7 +93,7 @@ def _unit(
         # Nothing is kept, so that blocks need not be the same in each epoch: a run is one request.
         whole = int(shards.sizes.max(initial=1))
         block = BlockTable(replace(shards, unit=whole), listed).most_bytes(run)
-        if most_bytes is None or _memory_bytes(plan, listed, block) <= most_bytes:
+        if most_bytes is None or _memory_bytes(plan, listed, run, block) <= most_bytes:
             return whole, block
     unit = max(shards.stride, run // shards.stride * shards.stride)
     while True:
@@ -99,14 +101,16 @@ def _unit(
         block = int(BlockTable(replace(shards, unit=unit), listed).sizes.max(initial=1))
         smaller = unit // 2 // shards.stride * shards.stride
         is_least = not smaller or smaller * plan.record_bytes < _LEAST_BLOCK
-        if is_least or most_bytes is None or _memory_bytes(plan, listed, block) <= most_bytes:
+        if is_least or most_bytes is None or _memory_bytes(plan, listed, unit, block) <= most_bytes:
             return unit, block
         unit = smaller
 
 
-def _memory_bytes(plan: ReadPlan, listed: Sequence[Shard], block: int) -> int:
-    """Return the most bytes of blocks in memory: read now, fetched ahead, and copied by a thread."""
-    assignment = plan.assignment
+def _memory_bytes(plan: ReadPlan, listed: Sequence[Shard], count: int, block: int) -> int:
+    """Return the most memory for blocks of ``count`` records: read now, fetched ahead, and being checked."""
+    assignment, run = plan.assignment, plan.order.run
+    # without cuts at blocks, a run is read together
+    block += _RECORD_BYTES * (min(count, run) if run else count)
     if assignment.lanes:
         reading = (assignment.worker_lanes + assignment.num_readers) * block
     else:

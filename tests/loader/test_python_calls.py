@@ -20,7 +20,11 @@ def test_a_method_is_called_in_the_graph_and_does_not_keep_its_object():
     adders = [Adder()]
     seen = weakref.ref(adders[0])
     data = tf.data.Dataset.range(3).map(
-        lambda number: tuple(python_calls.call_method(adders[0].add, [number, number], [tf.int64, tf.string]))
+        lambda number: tuple(
+            python_calls.call_method(
+                adders[0].add, [number, number], [tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string)]
+            )
+        )
     )
     assert data.element_spec == (NUMBER, tf.TensorSpec([], tf.string))
     kept = python_calls.keep_alive(data, adders[0])
