@@ -27,6 +27,9 @@ from tfshards.schemas.storage.untrusted import Limit, read_whole
 # A request that is answered after 50 ms brings 1 MiB: 64 of them are 1.3 GB/s.
 NUM_THREADS = 64
 
+# How long a block waits for those that it replaces in the cache.
+_SECONDS_TO_READ = 0.1
+
 _numbers = itertools.count()
 _lock = threading.Lock()
 _queues: dict[int, queue.PriorityQueue[tuple[int, int, Callable[[], None]]]] = {}
@@ -149,6 +152,7 @@ class BlockFiles:
         # the blocks in the folder, and those that are being written
         self._stored: set[int] = set()
         self._used = 0
+        self._removed = threading.Condition(self.lock)
 
     def refresh(self) -> None:
         """Keep fewer blocks if other pipelines have begun, or more if some have ended."""
@@ -208,6 +212,7 @@ class BlockFiles:
         self.names.remove(self._name(block))
         self._used -= int(self._table.sizes[block])
         self._folder.remove(self._name(block))
+        self._removed.notify_all()
 
     def _name(self, block: int) -> str:
         return self._table.name(self._table.block(block))
@@ -319,10 +324,13 @@ class BlockFiles:
         return is_linked
 
     def _store(self, block: int, data: bytes | memoryview) -> None:
+        assert self._folder is not None
         with self.lock:
+            # the blocks that it replaces are removed as soon as they have been read
+            if not self._removed.wait_for(lambda: self._fits(block), _SECONDS_TO_READ):
+                self.kept.drop(block)
             if not self._reserve(block):
                 return
-        assert self._folder is not None
         try:
             self._folder.write(self._name(block), data)
         except BaseException:
@@ -331,13 +339,12 @@ class BlockFiles:
             raise
 
     def _reserve(self, block: int) -> bool:
-        """Count a block as one of the folder, if it is kept and fits; else it is not kept."""
-        if block not in self.kept:
-            return False
-        assert self._folder is not None
-        if self._used + int(self._table.sizes[block]) > self._folder.share:
-            # files that others have replaced are still read
-            self.kept.drop(block)
+        """Count a block as one of the folder, if it is kept and fits."""
+        if block not in self.kept or not self._fits(block):
             return False
         self._count(block)
         return True
+
+    def _fits(self, block: int) -> bool:
+        assert self._folder is not None
+        return self._used + int(self._table.sizes[block]) <= self._folder.share

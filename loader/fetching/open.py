@@ -22,7 +22,9 @@ from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import RemotePath
 
 _BLOCKS = "blocks"
-# Blocks are made smaller for a memory budget, down to a size at which round trips take most of the time.
+# Blocks are made smaller for a small cache, in which those that lanes read would take more than this part, and
+# for a memory budget, down to a size at which round trips take most of the time.
+_READING_PART = 8
 _LEAST_BLOCK = 64 << 10
 # While each thread fetches a block, half as many are ready.
 _AHEAD = NUM_THREADS + NUM_THREADS // 2
@@ -101,20 +103,25 @@ def _unit(
         block = int(BlockTable(replace(shards, unit=unit), listed).sizes.max(initial=1))
         smaller = unit // 2 // shards.stride * shards.stride
         is_least = not smaller or smaller * plan.record_bytes < _LEAST_BLOCK
-        if is_least or most_bytes is None or _memory_bytes(plan, listed, unit, block) <= most_bytes:
+        bound = options.cache_bytes
+        fits_cache = bound is None or _reading_bytes(plan, listed, block) * _READING_PART <= bound
+        fits_memory = most_bytes is None or _memory_bytes(plan, listed, unit, block) <= most_bytes
+        if is_least or (fits_cache and fits_memory):
             return unit, block
         unit = smaller
 
 
 def _memory_bytes(plan: ReadPlan, listed: Sequence[Shard], count: int, block: int) -> int:
     """Return the most memory for blocks of ``count`` records: read now, fetched ahead, and being checked."""
-    assignment, run = plan.assignment, plan.order.run
     # without cuts at blocks, a run is read together
-    block += _RECORD_BYTES * (min(count, run) if run else count)
+    block += _RECORD_BYTES * min(count, plan.order.run or count)
+    return _reading_bytes(plan, listed, block) + (_AHEAD + NUM_THREADS) * block
+
+
+def _reading_bytes(plan: ReadPlan, listed: Sequence[Shard], block: int) -> int:
+    assignment = plan.assignment
     if assignment.lanes:
-        reading = (assignment.worker_lanes + assignment.num_readers) * block
-    else:
-        stream = assignment.chunk * assignment.group * assignment.global_batch_size * plan.record_bytes
-        whole = sum(shard.num_bytes for shard in listed) + block
-        reading = min(whole, int(2 * STREAMS_OPEN * (stream + 2 * block)))
-    return reading + (_AHEAD + NUM_THREADS) * block
+        return (assignment.worker_lanes + assignment.num_readers) * block
+    stream = assignment.chunk * assignment.group * assignment.global_batch_size * plan.record_bytes
+    whole = sum(shard.num_bytes for shard in listed) + block
+    return min(whole, int(2 * STREAMS_OPEN * (stream + 2 * block)))

@@ -1,6 +1,5 @@
 """Datasets in an object store give the batches of their local copies, and name what is wrong with them."""
 
-import gc
 import itertools
 
 import numpy as np
