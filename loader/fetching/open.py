@@ -22,8 +22,8 @@ from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import RemotePath
 
 _BLOCKS = "blocks"
-# Blocks are made smaller for a small cache, in which those that lanes read would take more than this part, and
-# for a memory budget, down to a size at which round trips take most of the time.
+# Blocks are made smaller for a cache of which those that lanes read are more than this part, and for a memory
+# budget, down to a size at which round trips take most of the time.
 _READING_PART = 8
 _LEAST_BLOCK = 64 << 10
 # While each thread fetches a block, half as many are ready.
