@@ -11,7 +11,7 @@ def simulate(fetcher, epochs: int, capacities: Sequence[int]) -> list[list[float
 
     table, blocks, pieces = fetcher._table, [], []
     for epoch in range(epochs):
-        uses = schedule(fetcher._reader, epoch)
+        uses = schedule(table.shards, fetcher._plan, epoch)
         blocks += table.block_of(uses.shards, uses.firsts).tolist()
         rows = zip(uses.shards.tolist(), uses.firsts.tolist(), uses.ends.tolist(), strict=True)
         pieces += [table.piece(*row).num_bytes for row in rows]

@@ -109,21 +109,26 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     if assignment.num_steps == 0:
         warnings.warn(no_steps(source, assignment), stacklevel=4)
     shards = open_shards(source, options)
-    fetches = is_fetched(options, source, shards, plan)
-    if fetches:
-        # shorter streams by steps, so that fewer blocks are read at the same time
-        chunk = min(1, plan.assignment.chunk)
-        plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
-        shards = fetched_shards(shards, plan, source, options)
-    reader = RecordReader(shards, on_graph(plan))
-    ahead = Ahead()
-    if options.budget_bytes is not None:
+    budget, sizes = options.budget_bytes, None
+    if budget is not None:
         example = example_spec(content)
         spec: object = example
         if content.user_map is not None:
             user_map, spec = traced(content.user_map, example)
             content = replace(content, user_map=user_map)
-        ahead = ahead_within(forecast(source, reader, content, spec), options.budget_bytes, ahead)
+        sizes = forecast(source, RecordReader(shards, plan), content, spec)
+    fetches = is_fetched(options, source, shards, plan)
+    if fetches:
+        # shorter streams by steps, so that fewer blocks are read at the same time
+        chunk = min(1, plan.assignment.chunk)
+        plan = replace(plan, assignment=replace(plan.assignment, chunk=chunk))
+        most_bytes = None if budget is None or sizes is None else budget - sizes.least
+        shards = fetched_shards(shards, plan, source, options, most_bytes)
+    ahead = Ahead()
+    if budget is not None and sizes is not None:
+        fetched = 0 if shards.fetcher is None else shards.fetcher.memory_bytes
+        ahead = ahead_within(replace(sizes, fetched=fetched), budget, ahead)
+    reader = RecordReader(shards, on_graph(plan))
     if options.cache_folder is not None and not fetches:
         strict = options.on_damage == "raise"
         paths = copied_shards(source, options.cache_folder, strict=strict)

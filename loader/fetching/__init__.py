@@ -1,1 +1,1 @@
-"""Blocks of a dataset in an object store, fetched into a local folder before the order needs them."""
+"""Blocks of a dataset in an object store, fetched before the order needs them."""

@@ -1,4 +1,4 @@
-"""The files of a pipeline's blocks: fetched by threads, checked, counted, and removed."""
+"""The blocks of a pipeline: fetched by threads, checked, held in memory, and kept in files of the cache."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +19,16 @@ from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
 from tfshards.loader.records.intervals import REMEDY
-from tfshards.loader.stored.frames import REMOTE_REMEDY, data_checksum
-from tfshards.schemas.digests import masked_crc32c_of_rows
-from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
-from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, read_range
+from tfshards.loader.stored.frames import REMOTE_REMEDY, data_checksums, header_of
+from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES
+from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, view_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
 
-NUM_THREADS = 32
+# A request that is answered after 50 ms brings 1 MiB: 64 of them are 1.3 GB/s.
+NUM_THREADS = 64
+
+# How long a block waits for those that it replaces in the cache.
+_SECONDS_TO_READ = 0.1
 
 _numbers = itertools.count()
 _lock = threading.Lock()
@@ -56,104 +57,108 @@ def _work(waiting: queue.PriorityQueue[tuple[int, int, Callable[[], None]]]) -> 
 
 
 _LENGTH = struct.Struct("<Q")
-_CHECKSUM = struct.Struct("<I")
 
 
-def sound_records(data: bytes, known: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Return how many records are sound at the start of ``data``, and their bytes; all bytes if all are.
+def sound_records(data: bytes | memoryview, known: npt.NDArray[np.int64]) -> tuple[list[bytes], int]:
+    """Return the sound records at the start of ``data``, and their bytes in it; all bytes if all are sound.
 
     Args:
+        data: the records with their frames.
         known: int64, ascending: offsets in ``data`` at which records must start.
     """
-    starts, at, is_sound = [], 0, True
-    while is_sound and at + HEADER_BYTES + FOOTER_BYTES <= len(data):
-        end = at + HEADER_BYTES + _LENGTH.unpack_from(data, at)[0]
-        if end + FOOTER_BYTES > len(data):
-            break
-        is_sound = data_checksum(data[at + HEADER_BYTES : end]) == _CHECKSUM.unpack_from(data, end)[0]
-        starts.append(at)
-        at = end + FOOTER_BYTES
-    found = np.array(starts, np.int64)
-    num_sound = len(starts) - (not is_sound)
+    view = memoryview(data)
+    flat = np.frombuffer(view, np.uint8)
+    edges = _edges(view, flat, known)
+    starts, ends = edges[:-1], edges[1:]
+    rows = zip((starts + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist(), strict=True)
+    records = [bytes(view[low:high]) for low, high in rows]
+    headers = flat[starts[:, np.newaxis] + np.arange(HEADER_BYTES)]
+    footers = flat[(ends - FOOTER_BYTES)[:, np.newaxis] + np.arange(FOOTER_BYTES)]
     # A wrong length leads to a wrong place, from which nothing is read.
-    rows = np.frombuffer(data, np.uint8)[found[:, np.newaxis] + np.arange(HEADER_BYTES)]
-    stated = np.ascontiguousarray(rows[:, 8:]).view("<u4")[:, 0]
-    wrong = np.flatnonzero(stated != masked_crc32c_of_rows(rows[:, :8]))
-    num_sound = min(num_sound, int(wrong[0])) if len(wrong) else num_sound
+    right = b"".join(header_of(size) for size in (ends - starts - FRAME_OVERHEAD).tolist())
+    wrong = (headers != np.frombuffer(right, np.uint8).reshape(headers.shape)).any(axis=1)
+    wrong |= footers.view("<u4")[:, 0] != data_checksums(records)
+    faults = np.flatnonzero(wrong)
+    num_sound = int(faults[0]) if len(faults) else len(records)
     # The record before a known offset at which none starts has a length that differs from the index.
-    reached = known[known < at]
-    missed = reached[found[np.searchsorted(found, reached, side="right") - 1] != reached]
+    reached = known[known < edges[-1]]
+    missed = reached[edges[np.searchsorted(edges, reached, side="right") - 1] != reached]
     if len(missed):
-        num_sound = min(num_sound, max(0, int(np.searchsorted(found, missed[0])) - 1))
-    if num_sound == len(starts):
-        return num_sound, at
-    return num_sound, int(found[num_sound])
+        num_sound = min(num_sound, max(0, int(np.searchsorted(starts, missed[0])) - 1))
+    return records[:num_sound], int(edges[num_sound])
+
+
+def _edges(
+    view: memoryview, flat: npt.NDArray[np.uint8], known: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return where records start according to their lengths, and where the last whole one ends."""
+    # Records of one size, and those whose offsets are all known, need no loop.
+    size = FRAME_OVERHEAD + _LENGTH.unpack_from(view)[0] if len(view) >= FRAME_OVERHEAD else 0
+    for edges in (np.append(known, len(view)), np.arange(0, len(view) + 1, size or 1)):
+        sizes = np.diff(edges)
+        if size and edges[-1] == len(view) and (sizes >= FRAME_OVERHEAD).all():
+            lengths = flat[edges[:-1, np.newaxis] + np.arange(_LENGTH.size)].view("<u8")[:, 0]
+            if (lengths == sizes - FRAME_OVERHEAD).all():
+                return edges
+    found, at = [0], 0
+    while at + FRAME_OVERHEAD <= len(view):
+        at += FRAME_OVERHEAD + _LENGTH.unpack_from(view, at)[0]
+        if at > len(view):
+            break
+        found.append(at)
+    return np.array(found, np.int64)
 
 
 @dataclass(eq=False)
-class BlockFile:
-    """A file of the folder, or one that is fetched.
+class Fetch:
+    """A piece in memory, or on its way there.
 
     Attributes:
         block: the number of the block; None for a piece that is fetched for one use.
-        is_kept: whether it stays after its uses.
         num_users: the planned uses that have not ended.
-        path: its path when it is there; None if it could not be fetched, or is damaged.
-        is_started: whether it is fetched or checked, or was.
-        is_damaged: whether records of a block are damaged, so that each use fetches its own.
-        is_removed: whether it counts no longer.
+        records: its records up to the first damaged one; None if it could not be fetched, or ``is_damaged``.
+        is_loaded: whether files of the cache are no longer read or written for it.
+        is_failed: whether it has no records.
+        is_damaged: whether that is because some of a block are damaged, so that each use fetches its own.
     """
 
     piece: Piece
-    name: str
     block: int | None = None
-    is_kept: bool = False
     num_users: int = 0
-    path: Future[Path | None] = field(default_factory=Future)
-    is_started: bool = False
+    records: Future[list[bytes] | None] = field(default_factory=Future)
+    is_loaded: bool = False
+    is_failed: bool = False
     is_damaged: bool = False
-    is_removed: bool = False
 
 
 class BlockFiles:
-    """The files of one pipeline. Whoever calls a method without an underscore holds ``lock``.
+    """What one pipeline has fetched. Whoever calls a method without an underscore holds ``lock``.
 
     Attributes:
-        blocks: the files of whole blocks that are in the folder, or fetched for it.
+        fetches: the blocks in memory, by number.
+        names: the names of the blocks in the folder.
     """
 
-    def __init__(
-        self, table: BlockTable, paths: Sequence[AnyPath], folder: BlockFolder, *, reserve: int, most: int
-    ) -> None:
-        """Prepare to fetch."""
+    def __init__(self, table: BlockTable, paths: Sequence[AnyPath], folder: BlockFolder | None) -> None:
+        """Prepare to fetch; without a folder, nothing is kept."""
         self.lock: threading.RLock = threading.RLock()
         # by shard: the damaged records with the bytes at which they start, and what could not be fetched
         self._damage: dict[int, dict[int, int]] = {}
         self._failures: dict[int, OSError] = {}
-        self.kept: Kept = Kept(max(0, folder.share - reserve))
-        self.blocks: dict[int, BlockFile] = {}
+        self.kept: Kept = Kept(0 if folder is None else folder.share)
+        self.fetches: dict[int, Fetch] = {}
         self.names: set[str] = set()
         self._table, self._paths, self._folder = table, paths, folder
-        self._reserve, self._most = reserve, most
+        # the blocks in the folder, and those that are being written
+        self._stored: set[int] = set()
         self._used = 0
-        self._numbers = itertools.count()
-
-    def has_room(self, num_bytes: int) -> bool:
-        """Return whether a file of this size fits the folder's share."""
-        return self._used + num_bytes <= self._folder.share
+        self._removed = threading.Condition(self.lock)
 
     def refresh(self) -> None:
         """Keep fewer blocks if other pipelines have begun, or more if some have ended."""
-        if self._folder.refresh():
-            self._keep_less()
-
-    def reserve_more(self, num_bytes: int, *, urgently: bool) -> None:
-        """Keep fewer blocks, because a file of this size that is not kept has no room."""
-        while True:
-            self._reserve = min(self._reserve + num_bytes, self._most)
-            self._keep_less()
-            if not urgently or self.has_room(num_bytes) or self._reserve == self._most:
-                return
+        if self._folder is not None and self._folder.refresh():
+            for block in self.kept.shrink(self._folder.share):
+                self._no_longer_keep(block)
 
     def keep(self, block: int, next_use: int) -> bool:
         """Note that a block is used, and return whether it is kept."""
@@ -165,66 +170,52 @@ class BlockFiles:
     def adopt(self, next_uses: dict[int, int]) -> None:
         """Keep the blocks of ended pipelines that are used first; they are checked before they are read."""
         self.kept.replan(next_uses)
-        for name, num_bytes in self._folder.found.items():
+        if self._folder is None:
+            return
+        for name in self._folder.found:
             block = self._table.find(name)
             if block is not None and self.keep(block, next_uses.get(block, NEVER)):
-                self.blocks[block] = BlockFile(self._table.block(block), name, block, is_kept=True)
-                self.names.add(name)
-                self._used += num_bytes
+                self._count(block)
             else:
                 self._folder.remove(name)
         self._folder.found.clear()
 
-    def start(self, piece: Piece, block: int | None, urgency: int) -> BlockFile:
-        """Fetch a piece, or the block of this number; the lowest ``urgency`` first."""
-        name = self._table.name(piece) if block is not None else f"piece-{next(self._numbers)}"
-        file = BlockFile(piece, name, block)
-        self._used += piece.num_bytes
+    def start(self, piece: Piece, block: int | None, urgency: int) -> Fetch:
+        """Fetch a piece, which is the block of this number; the lowest ``urgency`` first."""
+        fetch = Fetch(piece, block)
         if block is not None:
-            self.blocks[block] = file
-            self.names.add(name)
-        self.begin(file, urgency)
-        return file
+            self.fetches[block] = fetch
+        start(urgency, partial(self._fetch, fetch))
+        return fetch
 
-    def begin(self, file: BlockFile, urgency: int) -> None:
-        """Fetch a file, or check the one of an ended pipeline."""
-        file.is_started = True
-        start(urgency, partial(self._fetch, file))
-
-    def release(self, file: BlockFile) -> None:
-        """End one use of a file."""
-        file.num_users -= 1
-        if file.num_users == 0 and not file.is_kept:
-            self._discard(file)
-
-    def _keep_less(self) -> None:
-        for block in self.kept.shrink(max(0, self._folder.share - self._reserve)):
-            self._no_longer_keep(block)
+    def release(self, fetch: Fetch) -> None:
+        """End one use of a piece; after the last one it leaves the memory."""
+        fetch.num_users -= 1
+        # a block that has failed is gone, and may be fetched again
+        if not fetch.num_users and fetch.is_loaded and not fetch.is_failed and fetch.block is not None:
+            del self.fetches[fetch.block]
 
     def _no_longer_keep(self, block: int) -> None:
-        file = self.blocks.get(block)
-        if file is not None:
-            file.is_kept = False
-            if file.num_users == 0:
-                self._discard(file)
+        fetch = self.fetches.get(block)
+        # otherwise it is removed when it has been read
+        if block in self._stored and (fetch is None or fetch.is_loaded):
+            self._remove(block)
 
-    def _discard(self, file: BlockFile) -> None:
-        """Remove a file that nobody uses."""
-        if file.block is not None and self.blocks.get(file.block) is file:
-            del self.blocks[file.block]
-            self.names.discard(file.name)
-        if file.is_removed:
-            return
-        # what is being fetched is removed then
-        if file.path.done() or not file.is_started:
-            self._remove(file)
+    def _count(self, block: int) -> None:
+        self._stored.add(block)
+        self.names.add(self._name(block))
+        self._used += int(self._table.sizes[block])
 
-    def _remove(self, file: BlockFile) -> None:
-        self._used -= file.piece.num_bytes
-        file.is_removed = True
-        # the same block may have been fetched again
-        if file.block is None or file.block not in self.blocks:
-            self._folder.remove(file.name)
+    def _remove(self, block: int) -> None:
+        assert self._folder is not None
+        self._stored.remove(block)
+        self.names.remove(self._name(block))
+        self._used -= int(self._table.sizes[block])
+        self._folder.remove(self._name(block))
+        self._removed.notify_all()
+
+    def _name(self, block: int) -> str:
+        return self._table.name(self._table.block(block))
 
     def explain(self, number: int) -> str:
         """Return the message about the first fault at the example ``number`` or after it, in its shard."""
@@ -252,58 +243,108 @@ class BlockFiles:
                 "resumed from its position"
             )
         else:
-            why = (
-                "cannot be read: its blocks in the cache were removed or damaged while they were read; load "
-                "the dataset again"
-            )
+            why = "has fewer records than its index; load the dataset again"
         return f"shard {path} {why}"
 
     # In a thread of its own
 
-    def _fetch(self, file: BlockFile) -> None:
-        """Fetch a file, and set its path."""
-        path: Path | None = None
+    def _fetch(self, fetch: Fetch) -> None:
+        """Fetch a piece, and set its records."""
+        records: list[bytes] | None = None
+        error: BaseException | None = None
         try:
-            path = self._obtain(file)
-        except OSError as error:
+            records = self._obtain(fetch)
+        except OSError as fault:
             with self.lock:
-                self._failures[file.piece.shard] = error
-        except BaseException as error:
-            file.path.set_exception(error)
-            return
+                self._failures[fetch.piece.shard] = fault
+        except BaseException as fault:
+            error = fault
         with self.lock:
-            if path is None:
-                if file.block is not None and self.blocks.get(file.block) is file:
-                    del self.blocks[file.block]
-                    self.names.discard(file.name)
-                    self.kept.drop(file.block)
-                self._used -= file.piece.num_bytes
-                file.is_removed = True
-            elif not file.num_users and not file.is_kept:
-                self._remove(file)
-            file.path.set_result(path)
+            fetch.is_loaded, fetch.is_failed = True, records is None
+            if fetch.block is not None:
+                self._settle(fetch, fetch.block)
+        if error is None:
+            fetch.records.set_result(records)
+        else:
+            fetch.records.set_exception(error)
 
-    def _obtain(self, file: BlockFile) -> Path | None:
-        """Return the path of a file after checking its records; None if a block is damaged."""
-        piece, path = file.piece, self._folder.path / file.name
-        if file.block is not None and (path.exists() or self._folder.link(file.name, piece.num_bytes)):
-            with suppress(OSError):
-                data = read_whole(path, Limit("a block", piece.num_bytes))
-                if sound_records(data, piece.known)[1] == piece.num_bytes:
-                    return path
-            self._folder.remove(file.name)
+    def _settle(self, fetch: Fetch, block: int) -> None:
+        if fetch.is_failed:
+            self.kept.drop(block)
+        if block in self._stored and block not in self.kept:
+            self._remove(block)
+        if fetch.is_failed or not fetch.num_users:
+            del self.fetches[block]
+
+    def _obtain(self, fetch: Fetch) -> list[bytes] | None:
+        """Return the records of a piece after checking them; None if a block is damaged."""
+        piece, block = fetch.piece, fetch.block
+        if block is not None and self._is_stored(block, piece):
+            records, num_bytes = self._read_stored(block, piece)
+            if num_bytes == piece.num_bytes:
+                return records
+            with self.lock:
+                self._remove(block)
         versions = self._table.shards.versions
         version = versions[piece.shard] or None if versions else None
         # what was damaged on its way is sound the second time
         for _ in range(2):
-            data = read_range(self._paths[piece.shard], piece.start, piece.end, version)
-            num_sound, sound_bytes = sound_records(data, piece.known)
-            if sound_bytes == len(data):
-                return self._folder.write(file.name, data)
-        if file.block is not None:
-            file.is_damaged = True
+            data = view_range(self._paths[piece.shard], piece.start, piece.end, version)
+            records, num_bytes = sound_records(data, piece.known)
+            if num_bytes == piece.num_bytes:
+                if block is not None:
+                    self._store(block, data)
+                return records
+        if block is not None:
+            fetch.is_damaged = True
             return None
         with self.lock:
             damage = self._damage.setdefault(piece.shard, {})
-            damage[piece.first + num_sound] = piece.start + sound_bytes
-        return self._folder.write(file.name, data[:sound_bytes])
+            damage[piece.first + len(records)] = piece.start + num_bytes
+        return records
+
+    def _read_stored(self, block: int, piece: Piece) -> tuple[list[bytes], int]:
+        assert self._folder is not None
+        try:
+            data = read_whole(self._folder.path / self._name(block), Limit("a block", piece.num_bytes))
+        except OSError:
+            return [], 0
+        return sound_records(data, piece.known)
+
+    def _is_stored(self, block: int, piece: Piece) -> bool:
+        """Return whether a block is in the folder, also after taking the one of another pipeline."""
+        with self.lock:
+            if block in self._stored or not self._reserve(block):
+                return block in self._stored
+        assert self._folder is not None
+        is_linked = self._folder.link(self._name(block), piece.num_bytes)
+        if not is_linked:
+            with self.lock:
+                self._remove(block)
+        return is_linked
+
+    def _store(self, block: int, data: bytes | memoryview) -> None:
+        assert self._folder is not None
+        with self.lock:
+            # the blocks that it replaces are removed as soon as they have been read
+            if not self._removed.wait_for(lambda: self._fits(block), _SECONDS_TO_READ):
+                self.kept.drop(block)
+            if not self._reserve(block):
+                return
+        try:
+            self._folder.write(self._name(block), data)
+        except BaseException:
+            with self.lock:
+                self._remove(block)
+            raise
+
+    def _reserve(self, block: int) -> bool:
+        """Count a block as one of the folder, if it is kept and fits."""
+        if block not in self.kept or not self._fits(block):
+            return False
+        self._count(block)
+        return True
+
+    def _fits(self, block: int) -> bool:
+        assert self._folder is not None
+        return self._used + int(self._table.sizes[block]) <= self._folder.share

@@ -95,7 +95,7 @@ class BlockFolder:
             (self.path / name).unlink()
         return False
 
-    def write(self, name: str, data: bytes) -> Path:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         """Write a block, which then exists as a whole or not at all."""
         path, temporary = self.path / name, self.path / f".{secrets.token_hex(4)}.tmp"
         try:
@@ -105,7 +105,6 @@ class BlockFolder:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        return path
 
     def remove(self, name: str) -> None:
         """Remove a block; whoever has opened it can read on."""

@@ -20,7 +20,7 @@ _SECONDS_QUIET = 0.1
 
 
 def call_method(
-    method: Callable[..., object], inputs: Sequence[tf.Tensor], dtypes: Sequence[tf.DType]
+    method: Callable[..., object], inputs: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec]
 ) -> list[tf.Tensor]:
     """Return the results of a Python method, called in the thread that runs the graph.
 
@@ -28,7 +28,7 @@ def call_method(
     holds. Here whoever runs the graph must keep the object of the method; see ``keep_alive``.
 
     Args:
-        dtypes: the dtypes of its results, which are scalars.
+        specs: those of its results.
     """
     weak = weakref.WeakMethod(method)
 
@@ -47,9 +47,9 @@ def call_method(
         finally:
             _calls.discard(running)
 
-    results = tf.numpy_function(call, list(inputs), list(dtypes))
-    for result in results:
-        result.set_shape([])
+    results = tf.numpy_function(call, list(inputs), [spec.dtype for spec in specs])
+    for result, spec in zip(results, specs, strict=True):
+        result.set_shape(spec.shape)
     return list(results)
 
 
@@ -98,14 +98,22 @@ _A_DATASET = tf.TensorSpec([], tf.variant)
 
 
 def mapped(
-    dataset: tf.data.Dataset, function: Callable[..., object], num_parallel_calls: int | None = None
+    dataset: tf.data.Dataset,
+    function: Callable[..., object],
+    num_parallel_calls: int | None = None,
+    *,
+    in_calling_thread: bool = False,
 ) -> tf.data.Dataset:
-    """Return ``dataset.map(function)``, in order, for a function of TensorFlow operations only."""
+    """Return ``dataset.map(function)``, in order, for a function of TensorFlow operations only.
+
+    ``in_calling_thread``: see ``raw_ops.map_dataset``.
+    """
     stage = _Stage(dataset, function) if _is_plain(dataset.element_spec) else None
     if stage is None or not _is_plain(stage.spec):
         # Only tf.data knows how a ragged tensor is represented.
         return dataset.map(raw_ops.without_autograph(function), num_parallel_calls)
-    return stage.result(raw_ops.map_dataset(stage.call(tf.nest.flatten(stage.spec)), num_parallel_calls))
+    call = stage.call(tf.nest.flatten(stage.spec))
+    return stage.result(raw_ops.map_dataset(call, num_parallel_calls, in_calling_thread=in_calling_thread))
 
 
 def flat_mapped(dataset: tf.data.Dataset, function: Callable[..., tf.data.Dataset]) -> tf.data.Dataset:

@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.stored.frames import data_checksum
+from tfshards.loader.stored.frames import data_checksums
 from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
@@ -196,7 +196,7 @@ def _frames(
             rows = np.frombuffer(data, np.uint8)[np.concatenate([heads, tails], axis=1)]
             if deep:
                 bounds = zip((starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist(), strict=True)
-                found = np.array([data_checksum(data[low:high]) for low, high in bounds], np.uint32)
+                found = data_checksums([data[low:high] for low, high in bounds])
         yield first, rows[:, :HEADER_BYTES], rows[:, HEADER_BYTES:], found
         first = last
 

@@ -90,8 +90,8 @@ class ReadOptions(OrderOptions):
             other processes find the copies. Stored bytes are copied: order, decoding and augmentation do not
             change. "disk:PATH, 200GiB" has at most that many bytes of blocks, about 1 MiB each, which are
             fetched in the order of the run, checked, and kept by when that order needs them next; processes
-            that use it at the same time divide the bytes. None reads local files as they are; from a
-            bucket, blocks go to a temporary folder until they are read.
+            that use it at the same time divide the bytes. None reads local files as they are; blocks of a
+            bucket are then in memory only, until they are read.
         memory_budget: the memory that reading, decoding and batches ahead may use in addition to TensorFlow
             and the model, as "2GiB" or in bytes. It decides how far ahead is worked, never the order, and
             is an error where the least does not fit.

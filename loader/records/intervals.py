@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from tfshards.loader.graph.ops import first_after
 from tfshards.loader.graph.raw_ops import fail, gather, not_inlined, tfrecord_dataset, without_autograph
-from tfshards.loader.graph.stages import call_method, flat_mapped, mapped
+from tfshards.loader.graph.stages import call_method, flat_mapped, mapped, unbatched
 from tfshards.loader.records.located import RecordIntervals
-from tfshards.loader.records.shards import BUFFER_BYTES, Shards
+from tfshards.loader.records.shards import BUFFER_BYTES, Fetcher, Shards
 from tfshards.schemas.index import FRAME_OVERHEAD
 
 # This number minus that of an interval's first example means a record of it that could not be read.
-_MISSING = -3
+MISSING_NUMBER = -3
 # Takes the place of a record that is not there: no ``tf.train.Example`` consists of a single byte.
 MISSING = b"\xff"
 
@@ -30,7 +30,7 @@ def read_intervals(
     """Return the records of ``intervals``, as ``(number, record)``, int64 and string, or only the strings.
 
     With numbers, a record that cannot be read, and all after it in its interval, are empty strings with a
-    number up to ``_MISSING``, because TensorFlow's own error would not name the file.
+    number up to ``MISSING_NUMBER``, because TensorFlow's own error would not name the file.
 
     Without numbers, which take an eighth of the time of small records, an error of TensorFlow takes the place
     of such a record, and ``MISSING`` the place of all records after it or after the end of a file.
@@ -38,24 +38,18 @@ def read_intervals(
     Args:
         epoch: the number of the epoch that is read, a scalar int64.
     """
+    if shards.fetcher is not None:
+        return _fetched(shards.fetcher, intervals, epoch)
     firsts, known = intervals.firsts, gather(shards.first_offsets, intervals.shards)
     offsets = gather(shards.offsets, known + (firsts if shards.stride == 1 else firsts // shards.stride))
     columns = [intervals.shards, offsets, intervals.counts, intervals.numbers]
     columns += [] if shards.stride == 1 else [firsts % shards.stride]
-    columns += [] if shards.fetcher is None else [firsts]
     none = None if numbered else tf.data.Dataset.from_tensors(MISSING).repeat()
 
     def read_one(
         shard: tf.Tensor, offset: tf.Tensor, count: tf.Tensor, number: tf.Tensor, *more: tf.Tensor
     ) -> tf.data.Dataset:
-        if shards.fetcher is None:
-            path = gather(shards.paths, shard)
-        else:
-            # This waits in the thread that requests the records, as reading a slow file would; the threads of
-            # the fetcher are not TensorFlow's, so it never waits for itself.
-            wanted = [epoch, shard, more[-1], count, number]
-            path, start = call_method(shards.fetcher.locate, wanted, [tf.string, tf.int64])
-            offset -= start
+        path = gather(shards.paths, shard)
         records = tfrecord_dataset(path, shards.compression, shards.buffer_bytes, offset)
         if shards.stride > 1:
             records = records.skip(more[0])
@@ -65,10 +59,24 @@ def read_intervals(
         numbers = tf.data.Dataset.range(number, number + count)
         read = tf.data.Dataset.zip(numbers, records).ignore_errors()
         # TensorFlow's reader does not detect a file that ends early between two records.
-        missing = (_MISSING - tf.maximum(number, 0), tf.constant(""))
+        missing = (MISSING_NUMBER - tf.maximum(number, 0), tf.constant(""))
         return read.concatenate(tf.data.Dataset.from_tensors(missing).repeat()).take(count)
 
     return flat_mapped(tf.data.Dataset.from_tensor_slices(tuple(columns)), read_one)
+
+
+def _fetched(fetcher: Fetcher, intervals: RecordIntervals, epoch: tf.Tensor) -> tf.data.Dataset:
+    specs = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.string)]
+
+    def read_one(
+        shard: tf.Tensor, first: tf.Tensor, count: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        return tuple(call_method(fetcher.read, [epoch, shard, first, count, number], specs))
+
+    columns = (intervals.shards, intervals.firsts, intervals.counts, intervals.numbers)
+    # This waits in the thread that requests the records, as reading a slow file would; the threads of the
+    # fetcher are not TensorFlow's, so it never waits for itself.
+    return unbatched(mapped(tf.data.Dataset.from_tensor_slices(columns), read_one, in_calling_thread=True))
 
 
 # The length that marks the end of a shard.
@@ -88,7 +96,7 @@ _AGAIN = (
 
 def check_rows(shards: Shards, numbers: tf.Tensor) -> tf.Operation:
     """Return an operation that fails, naming file, record and offset, if records could not be read."""
-    return fail_unless(tf.reduce_all(numbers > _MISSING), lambda: explained(shards, numbers))
+    return fail_unless(tf.reduce_all(numbers > MISSING_NUMBER), lambda: explained(shards, numbers))
 
 
 def fail_unless(condition: tf.Tensor, explain: Callable[[], tf.Tensor]) -> tf.Operation:
@@ -106,12 +114,14 @@ def explained(shards: Shards, numbers: tf.Tensor) -> tf.Tensor:
 
     Records without numbers are read a second time for them, by which none may be missing.
     """
-    missing = numbers <= _MISSING
+    missing = numbers <= MISSING_NUMBER
     first = gather(numbers, tf.argmax(tf.cast(missing, tf.int32)))
     if shards.fetcher is not None:
-        return call_method(shards.fetcher.explain, [_MISSING - first], [tf.string])[0]
+        return call_method(shards.fetcher.explain, [MISSING_NUMBER - first], [tf.TensorSpec([], tf.string)])[
+            0
+        ]
     some = tf.reduce_any(missing)
-    number = tf.where(some, _MISSING - first, first)
+    number = tf.where(some, MISSING_NUMBER - first, first)
     text = _EXPLAINED(shards.paths, shards.sizes, shards.compression, number)
     # the shard of the first record need not be the one that could not be read
     return tf.where(some, text, f"one of the shards {shards.paths[0]} to {shards.paths[-1]}{_AGAIN}{REMEDY}")

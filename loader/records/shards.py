@@ -24,19 +24,22 @@ _BUFFERED_BYTES = 16 << 10
 
 
 class Fetcher(Protocol):
-    """Fetches blocks of shards into local files, from which TensorFlow reads them."""
+    """Fetches records of shards, and keeps blocks of them in local files.
 
-    def locate(
+    Attributes:
+        memory_bytes: the maximum size of what is fetched, or passed on and not yet read, in memory.
+    """
+
+    memory_bytes: int
+
+    def read(
         self, epoch: np.int64, shard: np.int64, first: np.int64, count: np.int64, number: np.int64
-    ) -> tuple[bytes, np.int64]:
-        """Return a local file with these records of a block, and the byte of the shard with which it starts.
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+        """Return the numbers and the records of an interval in a block, both of shape ``(count,)``.
 
-        ``number`` is that of the first example, or ``PADDING``.
+        ``number`` is that of the first example, or ``PADDING``. Records that cannot be read are as in
+        ``read_intervals``.
         """
-
-    @property
-    def memory_bytes(self) -> int:
-        """The maximum size of what is being fetched, in memory."""
 
     def explain(self, number: np.int64) -> bytes:
         """Return a message about why the example ``number``, or one after it, could not be read."""
@@ -57,7 +60,7 @@ class Shards:
         bad_ends: int64: where these intervals end.
         versions: the version of each file, see ``schemas.storage.version_of``; empty for local files.
         unit: the number of records of a block, counted from the start of each shard; 0 without a fetcher.
-        fetcher: gives the local files from which blocks are read; None reads ``paths``.
+        fetcher: reads the records; None reads ``paths``.
     """
 
     paths: tuple[str, ...]

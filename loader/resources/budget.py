@@ -127,6 +127,7 @@ class Sizes:
         decoding: additional size of one example while its images are decoded; 0 if none are.
         example: size of one example as it is delivered.
         by_example: whether examples are processed one by one and then batched.
+        fetched: size of the blocks of a bucket, see ``records.shards.Fetcher``.
     """
 
     batch_size: int
@@ -136,6 +137,12 @@ class Sizes:
     example: int
     by_example: bool = False
     num_steps: int | None = None
+    fetched: int = 0
+
+    @property
+    def least(self) -> int:
+        """The smallest budget."""
+        return min(self.held(each) for each in _ever_less(Ahead()))
 
     def held(self, ahead: Ahead) -> int:
         """Return the maximum number of bytes in memory."""
@@ -151,7 +158,7 @@ class Sizes:
             # the examples of a batch, before they are copied into it
             whole += batch * _slack(self.example)
         examples = ahead.decoded * (self.decoding + self.example)
-        return int(_SLACK * (groups + examples + self.open_streams) + whole + _BUFFERS)
+        return int(_SLACK * (groups + examples + self.open_streams) + self.fetched + whole + _BUFFERS)
 
 
 def _slack(block: int) -> int:
@@ -191,12 +198,11 @@ def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: ob
     # By lanes the next group is read ahead; by steps, the open streams and the next ones.
     stream = min(STREAM_BYTES, source.split.record_bytes)
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * stream
-    fetched = 0 if shards.fetcher is None else shards.fetcher.memory_bytes
     longest = int(lengths.max(initial=0))
     return Sizes(
         batch_size=assignment.batch_size,
         group=group,
-        open_streams=buffers + ahead + fetched + _RUN_BYTES * plan.order.num_runs,
+        open_streams=buffers + ahead + _RUN_BYTES * plan.order.num_runs,
         decoding=sum(
             decoding_bytes(content.images[feature.name], pixels[feature.name], ITEM_SIZES[feature.dtype])
             for feature in content.features

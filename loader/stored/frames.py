@@ -217,7 +217,7 @@ class Frames:
         )
         masked = ((checksums >> 15) | (checksums << 17)) + np.uint32(MASK_DELTA)
         right = masked == np.ascontiguousarray(footers).view("<u4")[:, 0]
-        expected = [*map(_header, map(len, block.records if block.data is None else block.records[:1]))]
+        expected = [*map(header_of, map(len, block.records if block.data is None else block.records[:1]))]
         if expected:
             joined = np.frombuffer(b"".join(expected), np.uint8).reshape(-1, HEADER_BYTES)
             right &= (headers == joined).all(axis=1)
@@ -292,7 +292,7 @@ def _alone(rows: IntArray, frames: Sequence[tuple[memoryview, int, int]]) -> tup
 
 
 @lru_cache(maxsize=1 << 16)
-def _header(length: int) -> bytes:
+def header_of(length: int) -> bytes:
     """Return the header of a record of this length: its length, and the checksum of that."""
     data = length.to_bytes(8, "little")
     return data + data_checksum(data).to_bytes(4, "little")
@@ -302,6 +302,13 @@ def data_checksum(data: bytes | memoryview) -> int:
     """Return the masked CRC-32C of a record's data, as in its frame."""
     crc = google_crc32c.value(data)
     return int((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
+
+
+def data_checksums(records: Sequence[bytes]) -> npt.NDArray[np.uint32]:
+    """Return the masked CRC-32C of each record's data."""
+    crc = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
+    masked: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(MASK_DELTA)
+    return masked
 
 
 def _requests(

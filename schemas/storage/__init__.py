@@ -16,7 +16,7 @@ from tfshards.schemas.storage.faults import ChangedError
 from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.untrusted import read_range, version_of
+from tfshards.schemas.storage.untrusted import read_range, version_of, view_range
 from tfshards.schemas.storage.writing import copy_file, link_file, open_sink, write_new
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "open_sink",
     "read_range",
     "version_of",
+    "view_range",
     "without_user",
     "write_new",
 ]

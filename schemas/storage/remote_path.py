@@ -258,13 +258,17 @@ class RemotePath:
 
     def read_range(self, start: int, end: int, version: str | None = None) -> bytes:
         """Return the bytes ``[start, end)`` of the object, or of one version of it only; see ``reading``."""
+        return bytes(self.view_range(start, end, version))
+
+    def view_range(self, start: int, end: int, version: str | None = None) -> memoryview:
+        """Return what ``read_range`` returns, without a copy."""
         options: GetOptions = {"range": (start, end)}
         if version:
             options["if_match"] = version
-        data = b""
+        data = memoryview(b"")
         if start < end:
             with as_os_errors(self):
-                data = bytes(self.store.get(self.key, options=options).bytes())
+                data = memoryview(self.store.get(self.key, options=options).bytes())
         if len(data) != end - start:
             raise too_short(self, start + len(data), end)
         return data

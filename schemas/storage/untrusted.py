@@ -98,6 +98,13 @@ def read_range(path: AnyPath, start: int, end: int, version: str | None = None) 
     return data
 
 
+def view_range(path: AnyPath, start: int, end: int, version: str | None = None) -> bytes | memoryview:
+    """Return what ``read_range`` returns, without copying what a store has answered."""
+    if isinstance(path, RemotePath):
+        return path.view_range(start, end, version)
+    return read_range(path, start, end, version)
+
+
 def open_unpacked(path: AnyPath, compression: str, buffering: int = -1) -> tuple[BinaryIO, int]:
     """Open a file for reading uncompressed bytes, and return it with the most bytes that it can hold."""
     file = open_regular(path, buffering)

@@ -20,7 +20,11 @@ def test_a_method_is_called_in_the_graph_and_does_not_keep_its_object():
     adders = [Adder()]
     seen = weakref.ref(adders[0])
     data = tf.data.Dataset.range(3).map(
-        lambda number: tuple(python_calls.call_method(adders[0].add, [number, number], [tf.int64, tf.string]))
+        lambda number: tuple(
+            python_calls.call_method(
+                adders[0].add, [number, number], [tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.string)]
+            )
+        )
     )
     assert data.element_spec == (NUMBER, tf.TensorSpec([], tf.string))
     kept = python_calls.keep_alive(data, adders[0])
@@ -40,7 +44,9 @@ def test_a_method_of_an_object_that_nobody_keeps_is_an_error():
             return np.int64(7)
 
     numbers = [Number()]
-    data = tf.data.Dataset.range(1).map(lambda _: python_calls.call_method(numbers[0].get, [], [tf.int64])[0])
+    data = tf.data.Dataset.range(1).map(
+        lambda _: python_calls.call_method(numbers[0].get, [], [tf.TensorSpec([], tf.int64)])[0]
+    )
     assert [int(found) for found in data] == [7]
     numbers.clear()
     gc.collect()
