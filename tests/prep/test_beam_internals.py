@@ -17,7 +17,10 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from tfshards.prep.engines import beam
 from tfshards.prep.engines.beam_log import WORKER_THREADS
+from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import check_versions
+from tfshards.prep.progress.lines import WorkProgress
+from tfshards.prep.writing.area import BuildArea
 
 from ..engines.processes import free_port
 
@@ -63,6 +66,15 @@ def test_the_command_of_the_server_that_a_runner_starts_is_available(name, optio
     assert endpoint == "localhost:4321"
     assert "4321" in map(str, command)
     assert any("/bin/true" in str(word) for word in command)
+
+
+def test_a_runner_that_submits_the_job_itself_has_no_server(tmp_path):
+    area = BuildArea(tmp_path, "0123abcd")
+    area.open()
+    work = Work(print, [], WorkProgress("x", 0), stop=print, area=area)
+    options = ["--flink_submit_uber_jar", "--flink_master=localhost:1", "--flink_job_server_jar=/bin/true"]
+    with beam._prepared(work, "FlinkRunner", PipelineOptions(options)) as (_, job):
+        assert (job.endpoint, job.is_local, job.log_path) == ("", False, None)
 
 
 def test_each_pipeline_has_a_prism_server_of_its_own():

@@ -161,8 +161,10 @@ def test_what_a_worker_is_sent_does_not_grow_with_the_dataset(folder, tmp_path, 
 
 
 def test_a_repeated_task_of_an_export_does_nothing_and_another_release_of_the_format_is_refused(
-    folder, tmp_path, works
+    folder, tmp_path, works, monkeypatch
 ):
+    # progress is reported after each
+    monkeypatch.setattr(write_parts, "_EXAMPLES", 1)
     with pytest.raises(NotRunError):
         prep.export(folder / "every", tmp_path / "out", to="parquet", log=quiet)
     work, task = works[0], works[0].function.args[0]
