@@ -269,6 +269,38 @@ def test_a_store_that_fails_ends_the_run_with_its_error(dataset, tmp_path, monke
     assert sum(1 for _ in data) == COUNT // 32
 
 
+def test_a_cache_on_a_full_disk_ends_the_run_with_its_error(dataset, tmp_path, monkeypatch):
+    def failing(folder, name, data):
+        raise OSError(28, "No space left on device", str(folder.path / name))
+
+    monkeypatch.setattr(BlockFolder, "write", failing)
+    message = r"shard .*tfrecord-0000\d-of-00005 cannot be read: .*@\d+-\d+: No space left on device"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        batches(dataset, cache=disk(tmp_path, "20MB"))
+    assert not blocks_in(tmp_path)
+
+
+def test_a_block_that_finds_no_space_in_time_is_delivered_and_not_kept(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_SECONDS_TO_READ", 0)
+    monkeypatch.setattr(files.BlockFiles, "_fits", lambda self, block: block % 2 == 0)
+    data = loader.load(
+        dataset, batch_size=80, shuffle=SHUFFLE, select=("number",), cache=disk(tmp_path, "20MB")
+    )
+    assert [batch[0].numpy().tolist() for batch in data] == batches(dataset)
+    stored = data.kept_alive.kept[0]._files
+    assert stored._stored == {each for each in stored.kept._blocks if each % 2 == 0}
+    assert len(blocks_in(tmp_path)) == len(stored.names) == len(stored._stored) > 10
+
+
+def test_a_block_with_fewer_records_than_the_index_is_an_error(dataset, tmp_path, monkeypatch):
+    found = files.sound_records
+    monkeypatch.setattr(files, "sound_records", lambda *each: (found(*each)[0][:-1], found(*each)[1]))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="has fewer records than its index; load the dataset"
+    ):
+        batches(dataset, cache=disk(tmp_path, "20MB"))
+
+
 def test_a_mistake_of_ours_is_raised_and_does_not_hang(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "view_range", lambda *_: 1 / 0)
     with pytest.raises(tf.errors.OpError, match="division by zero"):
