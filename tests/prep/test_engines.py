@@ -1,6 +1,7 @@
 """Engines: every item is processed, the first failure stops the others, all write the same bytes."""
 
 import _thread
+import gc
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options
-from tfshards.prep.engines.table import Work, run_on_threads
+from tfshards.prep.engines.table import Work, find_engine, run_on_threads
 from tfshards.prep.progress.lines import WorkProgress
 from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import BuildError, OptionsError
@@ -74,6 +75,18 @@ def test_the_bytes_are_the_same_with_each_engine(balance, image_folder, tmp_path
         out = tmp_path / engine / "out"
         quiet_build(ImageFolder(root), out, shards=4, options=options, engine=engine)
     assert contents(tmp_path / "beam" / "out") == contents(tmp_path / "local" / "out")
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_collected_after_an_engine_was_imported_if_it_was_before(collects):
+    assert gc.isenabled()
+    try:
+        if not collects:
+            gc.disable()
+        find_engine("beam", [])
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
 
 
 def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
