@@ -111,7 +111,7 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
     """Call the function with every item, on as many threads as should write shards by default.
 
     Raises:
-        Exception: the first failure; no call starts after it.
+        Exception: the first failure that did not follow from another; no call starts after it.
     """
     if num_threads is None:
         num_threads = num_writers(is_remote=work.area is not None and work.area.is_remote)
@@ -146,4 +146,5 @@ def run_on_threads(work: Work, num_threads: int | None = None) -> None:
             thread.join(timeout=10)
         raise
     if failures:
-        raise failures[0]
+        # a call that was stopped can end before the one whose failure stopped it
+        raise next((each for each in failures if getattr(each, "code", None) != "build-stopped"), failures[0])

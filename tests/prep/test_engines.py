@@ -52,6 +52,25 @@ def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
     assert len(started) == num_writers() - 1
 
 
+def test_a_failure_is_raised_rather_than_that_another_call_was_stopped_because_of_it(stop):
+    stopped = threading.Event()
+
+    def call(item: str) -> None:
+        # as a shard does, which ends the others before it has ended itself
+        stop.set()
+        if item == "stopped":
+            stopped.set()
+            raise BuildError("build-stopped")
+        assert stopped.wait(100)
+        raise BuildError("gone")
+
+    work = Work(call, ["fail", "stopped"], WorkProgress("x", 2), lambda _: stop.set())
+    with raises(BuildError, "gone"):
+        run_on_threads(work, 2)
+    with raises(BuildError, "build-stopped"):
+        run_in_process(call, ["stopped"], stop)
+
+
 def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
     called: list[int] = []
 
