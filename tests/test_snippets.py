@@ -26,6 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PYTHON = {
     "README.md": "tests/test_readme.py",
     "audit.md": "tests/test_snippets.py",
+    "engines.md": "tests/engines/test_first_pipeline.py",
     "beam.md": "tests/test_recipes.py",
     "datasets.md": "tests/test_datasets.py",
     "how-to.md": "tests/test_snippets.py",

@@ -37,7 +37,7 @@ class ReadShards(beam.PTransform):  # type: ignore[misc]
         self, dataset: str | os.PathLike[str], split: str = "train", *, select: Sequence[str] | None = None
     ) -> None:
         super().__init__()
-        self._stored = StoredElements.open(dataset, split, select)
+        self._stored = StoredElements.of(dataset, split, select)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the PCollection of the examples; see the class."""

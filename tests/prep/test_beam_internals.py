@@ -15,7 +15,7 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.runners.worker import sdk_worker_main
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-from tfshards.prep.engines import beam
+from tfshards.prep.engines import beam, read_shards
 from tfshards.prep.engines.beam_log import WORKER_THREADS
 from tfshards.prep.engines.table import Work
 from tfshards.prep.engines.worker import check_versions
@@ -106,12 +106,18 @@ def test_what_a_worker_calls_is_pickled_by_the_name_of_its_module():
     assert pickler.loads(pickler.dumps(check_versions)) is check_versions
 
 
+def test_beam_has_a_rule_for_the_bytes_of_a_run():
+    chunks = [read_shards.Read.get_desired_chunk_size(10**power) for power in (6, 9, 12)]
+    assert 1 <= chunks[0] <= chunks[1] <= chunks[2] < 10**12
+
+
 def test_the_page_on_engines_lists_every_import_of_an_internal_module():
     page = (ROOT / "docs" / "engines.md").read_text().partition("## What is used of Beam's internals")[2]
     table = page.partition("\n## ")[0]
     # of these only documented names are used
     documented = {"apache_beam", "apache_beam.options.pipeline_options", "apache_beam.transforms.window"}
-    documented |= {"apache_beam.runners", "apache_beam.runners.runner"}
+    documented |= {"apache_beam.runners", "apache_beam.runners.runner", "apache_beam.metrics"}
+    documented |= {"apache_beam.io.restriction_trackers"}
     for path in sorted((ROOT / "prep" / "engines").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("apache_beam"):

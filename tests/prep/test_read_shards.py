@@ -48,7 +48,7 @@ def read(transform: prep.ReadShards, *arguments: str, check: Callable[[list[Elem
 
 def all_of(dataset: Path, split: str = "train", select=None, num_bytes: int = 1 << 20) -> list[Element]:
     """Return the elements in stored order, without a runner."""
-    opened = StoredElements.open(dataset, split, select)
+    opened = StoredElements.of(dataset, split, select)
     runs = opened.runs(lambda _: num_bytes)
     return [element for run in runs for _, element in opened.read(run, run.start, run.stop)]
 
@@ -234,7 +234,7 @@ def test_types_and_display_data_are_stated(numbers):
 def test_runs_have_about_the_size_that_is_asked_for(num_bytes, sizes, tmp_path):
     root = write_numbers(tmp_path / "data", [20, 40, 0, 10])
     assert {length for shard in read_manifest(root).shards[:1] for length in index_of(root, shard)} == {FRAME}
-    runs = [*StoredElements.open(root, "train", None).runs(lambda total: num_bytes + 0 * total)]
+    runs = [*StoredElements.of(root, "train", None).runs(lambda total: num_bytes + 0 * total)]
     assert [run.stop - run.start for run in runs] == sizes
     assert [key for key, _ in all_of(root, num_bytes=num_bytes)] == [f"{n:03}" for n in range(70)]
 
@@ -247,7 +247,7 @@ def index_of(root: Path, shard) -> list[int]:
 def test_a_compressed_shard_is_one_run(tmp_path, quiet_build):
     source = prep.Arrays({"x": np.arange(50)})
     quiet_build(source, tmp_path / "data", shards=2, options=prep.Options(compression="gzip"))
-    runs = [*StoredElements.open(tmp_path / "data", "train", None).runs(lambda _: 1)]
+    runs = [*StoredElements.of(tmp_path / "data", "train", None).runs(lambda _: 1)]
     assert [(run.start, run.stop) for run in runs] == [(0, 25), (0, 25)]
     assert sorted(int(each["x"]) for _, each in all_of(tmp_path / "data")) == [*range(50)]
 
@@ -264,7 +264,7 @@ def test_parts_that_are_read_together_do_not_change_what_is_read(name, limit, nu
 
 def process(dataset: Path, tracker: OffsetRestrictionTracker) -> Iterator[Element]:
     """Process what a tracker restricts the only run to."""
-    opened = StoredElements.open(dataset, "train", None)
+    opened = StoredElements.of(dataset, "train", None)
     (run,) = opened.runs(lambda total: total)
     do_fn = read_shards._Read(opened)
     do_fn.setup()
@@ -334,7 +334,7 @@ def test_the_runner_splits_a_run_while_it_is_read(fractions, numbers):
 
 
 def test_the_size_of_a_restriction_is_its_share_of_the_bytes(numbers):
-    (run,) = StoredElements.open(numbers, "train", None).runs(lambda total: total)
+    (run,) = StoredElements.of(numbers, "train", None).runs(lambda total: total)
     provider = read_shards._Records()
     assert provider.initial_restriction(run) == OffsetRange(0, 40)
     assert provider.restriction_size(run, OffsetRange(10, 20)) == FRAME * 10
@@ -379,7 +379,7 @@ def test_a_damaged_record_is_named(offset, numbers, shard):
 
 def test_records_before_and_after_a_damaged_one_can_be_read(numbers, shard):
     flip(shard, 7 * FRAME + 15)
-    opened = StoredElements.open(numbers, "train", None)
+    opened = StoredElements.of(numbers, "train", None)
     (run,) = opened.runs(lambda total: total)
     for start, stop in ((0, 7), (8, 40)):
         assert [number for number, _ in opened.read(run, start, stop)] == [*range(start, stop)]

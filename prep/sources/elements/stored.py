@@ -53,9 +53,7 @@ class StoredElements:
     has_keys: bool
 
     @classmethod
-    def open(
-        cls, dataset: str | os.PathLike[str], split: str, select: Sequence[str] | None
-    ) -> StoredElements:
+    def of(cls, dataset: str | os.PathLike[str], split: str, select: Sequence[str] | None) -> StoredElements:
         """Return the examples of a split; errors are those of ``ReadShards``."""
         root = any_path(dataset)
         manifest = read_manifest(root)
