@@ -15,6 +15,7 @@ Usage: python benchmarks/training.py --photos FOLDER [--mosaics N] [--rounds 5] 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -70,7 +71,9 @@ def main() -> None:
         "--mosaics", type=int, help="photos that are made of them (default: they as they are)"
     )
     parser.add_argument("--rounds", type=int, default=5, help="measured runs of each (default: 5)")
-    parser.add_argument("--cores", type=int, default=1, help="cores of each process (default: 1)")
+    parser.add_argument(
+        "--cores", type=int, nargs="+", default=[1], help="cores of each process, in turns (default: 1)"
+    )
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "tfshards-peers")
     parser.add_argument(
         "--only", nargs="*", help="beginnings of names, beside the usual pipeline (default: all)"
@@ -85,16 +88,22 @@ def main() -> None:
         names = [name for name in names if name.startswith(tuple(options.only))]
     with tempfile.TemporaryDirectory(prefix="tfshards-training-") as work:
         write(options, Path(work), names)
-        taken: dict[str, list[tuple[float, float]]] = {}
-        for number in range(options.rounds):
+        every: dict[int, dict[str, list[tuple[float, float]]]] = {cores: {} for cores in options.cores}
+        for number, (cores, taken) in itertools.product(range(options.rounds), every.items()):
             for name in [USUAL, *names]:
-                found = json.loads(run(reader(options, Path(work), name), options).splitlines()[-1])
+                found = json.loads(run(reader(options, Path(work), name, cores), cores).splitlines()[-1])
                 taken.setdefault(name, []).append(tuple(found))
-                print(f"round {number + 1}: {name}: {1 / found[0]:,.0f}", file=sys.stderr, flush=True)
-    print(report(taken))
+                print(
+                    f"round {number + 1}: {cores}: {name}: {1 / found[0]:,.0f}", file=sys.stderr, flush=True
+                )
+    for cores, taken in every.items():
+        print(f"\n{cores} core{'s' if cores > 1 else ''}:\n\n{report(taken)}")
+    for name in every[max(every)] if len(every) > 1 else ():
+        walls = [[wall for wall, _ in every[cores][name]] for cores in (min(every), max(every))]
+        print(f"- {name}: {max(every)} cores to {min(every)}: {measure.spread(measure.ratios(*walls), 2)}")
     print(measure.machine(["tfshards", "tensorflow", "tensorflow-datasets", "pillow", "numpy"]))
     words = f"--mosaics {options.mosaics} " if options.mosaics else ""
-    words += f"--rounds {options.rounds} --cores {options.cores}"
+    words += f"--rounds {options.rounds} --cores {' '.join(map(str, options.cores))}"
     print(f"\n`python benchmarks/training.py --photos PHOTOS {words}`")
 
 
@@ -115,22 +124,22 @@ def write(options: argparse.Namespace, work: Path, names: list[str]) -> None:
     for name in names:
         if name in views.TOOLS:
             command = [python_of(PEERS, options.cache), views.__file__, "write", name, photos]
-            run([*command, work / views.TOOLS[name][0]], options)
+            run([*command, work / views.TOOLS[name][0]], os.cpu_count() or 1)
 
 
-def reader(options: argparse.Namespace, work: Path, name: str) -> list[object]:
+def reader(options: argparse.Namespace, work: Path, name: str, cores: int) -> list[object]:
     """Return the command of a contestant."""
     if name not in views.TOOLS:
         return [sys.executable, __file__, "--child", name, work]
-    command = [python_of(PEERS, options.cache), views.__file__, "read", name, options.cores]
+    command = [python_of(PEERS, options.cache), views.__file__, "read", name, cores]
     return [*command, work / views.TOOLS[name][0]]
 
 
-def run(command: list[object], options: argparse.Namespace) -> str:
+def run(command: list[object], cores: int) -> str:
     """Return what a command prints that has only the cores given."""
-    words = ["taskset", "--cpu-list", f"0-{options.cores - 1}", *map(str, command)]
+    words = ["taskset", "--cpu-list", f"0-{cores - 1}", *map(str, command)]
     # libraries that count the cores of the machine would start a thread for each
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(options.cores)}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(cores)}
     done = subprocess.run(words, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr[-2000:]}")
