@@ -31,7 +31,7 @@ class Chart(NamedTuple):
 CHARTS = (
     Chart("training", "### One core", 2, "images per CPU second"),
     Chart("accuracy", "### Accuracy", 1, "top-1, %"),
-    Chart("building", "### Photos to shards", 3, "photos a second"),
+    Chart("building", "## Photos to shards", 3, "photos a second"),
     Chart("reading", "### Arrays of 784 bytes", 1, "examples a second"),
     Chart("random-access", "### Without TensorFlow", 1, "examples a second"),
 )
@@ -41,7 +41,9 @@ def rows_of(page: str, heading: str) -> list[list[str]]:
     """Return the cells of the first table after a heading, without its first two lines."""
     section = page.partition(f"\n{heading}\n")[2]
     lines = section[section.index("\n|") + 1 :].splitlines()
-    table = lines[: next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+    table = lines[
+        : next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
+    ]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 

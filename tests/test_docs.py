@@ -2,9 +2,11 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +24,14 @@ def test_the_links_of_a_page_lead_to_files_and_headings_that_exist(page):
         assert other.exists(), target
         if anchor:
             assert anchor in anchors(other), f"{target}#{anchor}"
+
+
+def test_the_charts_of_the_benchmarks_are_those_of_their_tables():
+    charts = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "charts.py")))
+    page = charts.PAGE.read_text()
+    for chart in charts.CHARTS:
+        assert (charts.FOLDER / f"{chart.name}.svg").read_text() == charts.draw(chart, page), chart.name
+        assert f"images/{chart.name}.svg" in page
 
 
 def anchors(page):

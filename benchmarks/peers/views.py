@@ -114,7 +114,10 @@ def read_grain(folder: Path, cores: int) -> Iterator[object]:
     flags.FLAGS.mark_as_parsed()
     source = ArrayRecordDataSource(sorted(map(str, folder.iterdir())))
     data = grain.MapDataset.source(source).shuffle(seed=1).map(_grain_view).repeat(None).batch(BATCH)
-    return iter(data.to_iter_dataset().mp_prefetch(grain.multiprocessing.MultiprocessingOptions(cores)))
+    # with larger buffers, most of what is measured would have been made before
+    workers = grain.multiprocessing.MultiprocessingOptions(cores, per_worker_buffer_size=1)
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
+    return iter(data.to_iter_dataset(options).mp_prefetch(workers))
 
 
 def _grain_view(record: bytes) -> tuple[np.ndarray, int]:
