@@ -76,7 +76,7 @@ def main() -> None:
     )
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "tfshards-peers")
     parser.add_argument(
-        "--only", nargs="*", help="beginnings of names, beside the usual pipeline (default: all)"
+        "--only", nargs="*", help="beginnings of names, in addition to the usual pipeline (default: all)"
     )
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

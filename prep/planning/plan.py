@@ -211,7 +211,7 @@ def _estimate_lines(found: Estimate) -> list[str]:
     ]
     if found.conversions:
         converted = (f"{count:,} {one_line(name)}" for name, count in found.conversions.items())
-        lines.append(f"  images in the sample: {', '.join(converted)}; the others stay as they are")
+        lines.append(f"  images in the sample: {', '.join(converted)}")
     if found.views_per_second is not None:
         lines.append(
             f"  training: about {found.views_per_second:,.0f} images a second on each core, measured with "
