@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.sources.base import Listing
-from tfshards.prep.sources.keys import RowKeys, to_text
+from tfshards.prep.sources.keys import JoinedKeys, RowKeys, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
@@ -94,12 +94,12 @@ def read_inputs(folder: AnyPath, build_id: str) -> RecordedInputs | None:
     path = folder / inputs_name(build_id)
     try:
         with _opened(path) as file, np.load(file, allow_pickle=False) as arrays:
-            keys = arrays["keys"].tobytes()
-            if keys and keys.count(b"\0") + 1 != len(arrays["sizes"]):
+            joined, sizes = arrays["keys"], arrays["sizes"]
+            if len(joined) and len(joined) - np.count_nonzero(joined) + 1 != len(sizes):
                 return None
             return RecordedInputs(
-                keys=keys.split(b"\0") if keys else RowKeys(len(arrays["sizes"])),
-                sizes=arrays["sizes"],
+                keys=JoinedKeys(joined, len(sizes)) if len(joined) else RowKeys(len(sizes)),
+                sizes=sizes,
                 stamps=arrays["stamps"],
                 labels=arrays.get("labels"),
                 splits={

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import shlex
-import sys
 import tempfile
 import threading
 import time
@@ -18,10 +16,11 @@ from contextlib import contextmanager, redirect_stderr
 from functools import partial
 
 from tfshards.prep.engines.beam_log import ignore_beam, quiet_logging, quiet_threads, reason
-from tfshards.prep.engines.job import Job, JobNote, running
-from tfshards.prep.engines.local import Crew
+from tfshards.prep.engines.job import END_SECONDS, Job, JobNote, running
+from tfshards.prep.engines.local import Crew, pickled
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.progress.threads import num_jobs
 from tfshards.schemas import BuildError, OptionsError
 from tfshards.schemas.json_reader import load_json
 from tfshards.schemas.option import check_strings
@@ -44,11 +43,9 @@ with quiet_logging():
     from apache_beam.runners.portability.job_server import ExternalJobServer, StopOnExitJobServer
     from apache_beam.runners.portability.portable_runner import PipelineResult, PortableRunner
     from apache_beam.runners.runner import PipelineState
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
     from tfshards.prep.engines.pipeline import pipeline_of
 
-_WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 _CONNECT_SECONDS = 3
 
 
@@ -107,73 +104,73 @@ def run(work: Work, arguments: Sequence[str] = ()) -> None:
 def _run(work: Work, arguments: Sequence[str]) -> None:
     options = PipelineOptions(list(arguments))
     failures: list[BaseException] = []
-    crew = None
 
     def run_pipeline() -> None:
         try:
             result = pipeline_of(work, runner, options, crew).run()
-            job.start(_id_of(result), partial(_cancel, result))
+            if job:
+                job.start(_id_of(result), partial(_cancel, result))
             result.wait_until_finish()
         except BaseException as error:  # every failure must reach the main thread
             failures.append(error)
         work.progress.end()
 
-    def lose_worker() -> None:
-        # Beam itself would wait for this worker forever
-        if job.has_processes and not work.progress.has_ended:
-            # before the other workers stop, whose failure ends the pipeline
-            failures.append(BuildError("worker-lost-output", log_path=job.log_path))
-            work.stop(str(failures[0]))
-            work.progress.end()
-
     thread = threading.Thread(target=run_pipeline, name="beam", daemon=True)
-    with _prepared(work, _parse(arguments)[0].runner, options) as (runner, job), quiet_threads(lose_worker):
-        if job.endpoint:
+    with _prepared(work, _parse(arguments)[0].runner, options) as (runner, job), quiet_threads():
+        if job and job.endpoint:
             _check_service(job.endpoint, arguments)
-        mode = options.view_as(DirectOptions).direct_running_mode
-        if job.is_local and not job.has_processes and mode == "in_memory" and not _names_workers(arguments):
-            crew = Crew.of(work)
+        crew = None if job else _local_crew(work, options, arguments)
         try:
             thread.start()
-            work.progress.follow(None if job.is_local else job.measure, job.where)
+            work.progress.follow(job.measure if job else None, job.where if job else None)
             if failures:
                 raise failures[0]
             if work.area is not None and work.area.stop_reason() is not None:
                 raise BuildError("worker-failed")
         except BaseException as error:
-            if job.log_path or not job.is_local:
-                # threads of Beam are about to fail because of the job or the workers that end
+            if job:
+                # threads of Beam are about to fail because of the job that ends
                 ignore_beam()
             work.stop("interrupted" if isinstance(error, KeyboardInterrupt) else reason(error))
-            # after a failure, the thread of a local job has ended, or waits for a lost worker forever
-            if thread.ident is not None and not (job.is_local and failures):
+            if job and thread.ident is not None:
                 job.cancel(thread)
+            elif thread.ident is not None:
+                thread.join(END_SECONDS)
             raise
-    job.forget()
+    if job:
+        job.forget()
 
 
-def _names_workers(arguments: Sequence[str]) -> bool:
-    """Return whether the number of workers of the local runner is given, which has a default."""
-    return any(argument.partition("=")[0] == "--direct_num_workers" for argument in arguments)
+def _local_crew(work: Work, options: PipelineOptions, arguments: Sequence[str]) -> Crew:
+    """Return who works in place of the local runner's workers, and make it start one thread instead of them.
+
+    Beam would wait forever for a worker process that has died.
+    """
+    direct = options.view_as(DirectOptions)
+    mode, count = direct.direct_running_mode, direct.direct_num_workers or num_jobs()
+    direct.direct_running_mode, direct.direct_num_workers = "in_memory", 1
+    # it has a default
+    is_given = any(argument.partition("=")[0] == "--direct_num_workers" for argument in arguments)
+    if mode == "in_memory" and not is_given:
+        return Crew.of(work)
+    count = max(1, min(count, len(work.items)))
+    has_processes = mode == "multi_processing" and pickled(work.function) is not None
+    return Crew(count, 0) if has_processes else Crew(0, count)
 
 
 @contextmanager
 def _prepared(
     work: Work, name: str | None, options: PipelineOptions
-) -> Iterator[tuple[beam.runners.PipelineRunner, Job]]:
-    """Yield the runner and the job; a job service that the runner starts by itself ends afterwards."""
+) -> Iterator[tuple[beam.runners.PipelineRunner, Job | None]]:
+    """Yield the runner, and the job of one that is not local; a job service that it starts ends then."""
     runner = create_runner(name) if name else FnApiRunner()
-    direct, portable = options.view_as(DirectOptions), options.view_as(PortableOptions)
+    portable = options.view_as(PortableOptions)
     # Beam's switch would first fetch Prism from the internet, which ignores the options of the local runner
     if isinstance(runner, DirectRunner | FnApiRunner):
-        if direct.direct_running_mode != "multi_processing":
-            yield FnApiRunner(), Job(work, is_local=True)
-            return
-        direct.direct_running_mode = "in_memory"
-        yield _with_processes(work), Job(work, is_local=True, log_path=work.log_path)
+        yield FnApiRunner(), None
         return
     if not isinstance(runner, PortableRunner) or portable.job_endpoint:
-        yield runner, Job(work, portable.job_endpoint or "", is_local=False)
+        yield runner, Job(work, portable.job_endpoint or "")
         return
     # The folder of the server is removed with the build area if this process is killed.
     log_path = work.log_path
@@ -181,22 +178,11 @@ def _prepared(
         found = _server_of(runner, options, folder)
         if found is None:
             # the runner submits the job to the cluster by itself
-            yield runner, Job(work, is_local=False)
+            yield runner, Job(work)
             return
         command, portable.job_endpoint = found
         with running(command, portable.job_endpoint, log_path, portable.job_server_timeout):
-            yield runner, Job(work, portable.job_endpoint, is_local=False, log_path=log_path)
-
-
-def _with_processes(work: Work) -> FnApiRunner:
-    """Return the local runner with the worker processes that Beam would start, with two differences.
-
-    They log to a file, not to the terminal, and leave Ctrl-C, which reaches every process of the terminal, to
-    the main process, which stops the work.
-    """
-    program, log = shlex.quote(sys.executable), shlex.quote(str(work.log_path))
-    command_line = f"trap '' INT; exec {program} -m {_WORKER_MODULE} 2>> {log}"
-    return FnApiRunner(default_environment=SubprocessSDKEnvironment.from_command_string(command_line))
+            yield runner, Job(work, portable.job_endpoint, log_path)
 
 
 def _server_of(runner: PortableRunner, options: PipelineOptions, folder: str) -> tuple[list[str], str] | None:

@@ -6,14 +6,11 @@ import logging
 import re
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfshards.prep.progress.console import console
 from tfshards.schemas import BuildError
-
-# Names of the threads in which Beam waits for a worker process to end, and for its responses.
-WORKER_THREADS = ("run_worker", "beam_control_read")
 
 
 @contextmanager
@@ -40,19 +37,14 @@ def quiet_logging() -> Iterator[None]:
 
 
 @contextmanager
-def quiet_threads(lose_worker: Callable[[], None] | None) -> Iterator[None]:
-    """Print no exceptions of Beam's threads, which fail the pipeline; after a failure, others may follow.
-
-    If a worker process has died, the only sign is such an exception; ``lose_worker`` is then called.
-    """
+def quiet_threads() -> Iterator[None]:
+    """Print no exceptions of Beam's threads, which fail the pipeline; after a failure, others may follow."""
     hook = threading.excepthook
 
     def print_others(death: threading.ExceptHookArgs) -> None:
         frames = traceback.walk_tb(death.exc_traceback)
         if not any(frame.f_globals.get("__name__", "").startswith("apache_beam.") for frame, _ in frames):
             hook(death)
-        elif lose_worker and death.thread and death.thread.name in WORKER_THREADS:
-            lose_worker()
 
     threading.excepthook = print_others
     yield

@@ -21,7 +21,7 @@ from tfshards.schemas.files import write_atomically
 
 # How long to wait for a cancelled job and for threads of this process to end.
 _CANCEL_SECONDS = 60
-_END_SECONDS = 10
+END_SECONDS = 10
 # A job ends soon after an error of a worker, unless its engine repeats the tasks.
 _FAILURE_SECONDS = 10
 
@@ -42,17 +42,13 @@ class Job:
 
     Attributes:
         endpoint: host and port of its job service, or nothing.
-        is_local: whether its workers are threads of this process, or processes that it starts.
-        log_path: output of the worker processes, or of the job service, that this process starts.
+        log_path: output of the job service that this process starts.
     """
 
-    def __init__(
-        self, work: Work, endpoint: str = "", *, is_local: bool, log_path: Path | None = None
-    ) -> None:
+    def __init__(self, work: Work, endpoint: str = "", log_path: Path | None = None) -> None:
         """Begin without a job."""
         self._work = work
         self.endpoint: str = endpoint
-        self.is_local: bool = is_local
         self.log_path: Path | None = log_path
         self._cancel: Callable[[], object] | None = None
         self._note: JobNote | None = None
@@ -60,15 +56,8 @@ class Job:
         self._failed_at: float | None = None
         self._lock = threading.Lock()
 
-    @property
-    def has_processes(self) -> bool:
-        """Whether this process starts worker processes."""
-        return self.is_local and self.log_path is not None
-
     def start(self, job_id: str, cancel: Callable[[], object]) -> None:
         """Take note of the job, which has started, and how to cancel it; do that now if it is to be."""
-        if self.is_local:
-            return
         with self._lock:
             self._cancel = cancel
             self._note = JobNote(job_id, self.endpoint)
@@ -99,8 +88,6 @@ class Job:
 
     def where(self) -> str:
         """Return where to look if the job makes no progress."""
-        if self.is_local:
-            return f"the output of worker processes is in {self.log_path}" if self.log_path else ""
         if self._note is None:
             output = f", and {self.log_path}" if self.log_path else ""
             return f"the job has not started; see the job service {self.endpoint}".rstrip() + output
@@ -130,7 +117,7 @@ class Job:
             canceller.join(_CANCEL_SECONDS)
             if canceller.is_alive():
                 problems.append(TimeoutError(f"it has not ended for {_CANCEL_SECONDS} s"))
-            thread.join(_END_SECONDS)
+            thread.join(END_SECONDS)
         except KeyboardInterrupt as again:
             problems.append(again)
         if problems and self.log_path is None:
@@ -170,7 +157,7 @@ def running(command: Sequence[str], endpoint: str, log_path: Path, seconds: floa
     finally:
         process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
+            process.wait(END_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -63,7 +63,7 @@ class _Call(Checked):
         self._crew = crew
 
     def start_bundle(self) -> None:
-        """Start the crew, since Beam's local runner calls from a single thread."""
+        """Start the crew, since the local runner calls from a single thread."""
         self._opened, self._calls = ExitStack(), list[Future[None]]()
         if self._crew:
             self._shared = self._opened.enter_context(self._crew.calling(self.content[0]))
@@ -91,6 +91,9 @@ class _Call(Checked):
             function(item)
         except Exception as error:
             if area is None or area.stop_reason() is None:
+                if area is not None and self._crew:
+                    # nobody needs what the others would write
+                    area.stop(str(error))
                 raise
             # one that was stopped has not failed, and may end after the build has said its last line
             if getattr(error, "code", None) != "build-stopped":

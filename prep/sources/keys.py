@@ -8,7 +8,8 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import BinaryIO, TypeAlias, overload
 
 import numpy as np
@@ -87,6 +88,28 @@ class RowKeys(LazyKeys):
     def at(self, number: int) -> bytes:
         """Return a key by its number."""
         return b"%d" % number
+
+
+class JoinedKeys(LazyKeys):
+    """The keys in an array of their bytes, joined by NUL, which are split when the first key is needed."""
+
+    def __init__(self, joined: npt.NDArray[np.uint8], count: int) -> None:
+        self._joined = joined
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._keys)
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return self._joined.tobytes().split(b"\0")
+
+    def at(self, number: int) -> bytes:
+        """Return a key by its number."""
+        return self._keys[number]
 
 
 _LONGEST = 1 << 16

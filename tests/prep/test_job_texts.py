@@ -21,14 +21,11 @@ from tfshards.schemas.storage import any_path
 def test_a_job_names_where_to_look(tmp_path):
     area = SimpleNamespace(job_path=tmp_path / "job")
     log_path = Path("workers.log")
-    assert Job(SimpleNamespace(), is_local=True).where() == ""
-    processes = Job(SimpleNamespace(), is_local=True, log_path=log_path)
-    assert processes.where() == "the output of worker processes is in workers.log"
-    own = Job(SimpleNamespace(area=area), "host:1", is_local=False, log_path=log_path)
+    own = Job(SimpleNamespace(area=area), "host:1", log_path)
     assert own.where() == "the job has not started; see the job service host:1, and workers.log"
     own.start("6", lambda: None)
     assert not area.job_path.exists()
-    job = Job(SimpleNamespace(area=area), "host:1", is_local=False)
+    job = Job(SimpleNamespace(area=area), "host:1")
     assert job.where() == "the job has not started; see the job service host:1"
     job.start("7", lambda: None)
     assert json.loads((tmp_path / "job").read_text()) == {"job_id": "7", "endpoint": "host:1"}
@@ -39,7 +36,7 @@ def test_a_failed_worker_ends_a_job_that_continues(monkeypatch):
     monkeypatch.setattr("tfshards.prep.engines.job._FAILURE_SECONDS", 0)
     area = SimpleNamespace(stop_reason=lambda: "why")
     with raises(BuildError, "worker-failed"):
-        Job(SimpleNamespace(area=area), "", is_local=False).measure()
+        Job(SimpleNamespace(area=area)).measure()
 
 
 def test_the_output_of_processes_is_in_the_build_area_or_a_temporary_file_if_that_is_remote(tmp_path):

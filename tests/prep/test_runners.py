@@ -165,8 +165,8 @@ def test_ctrl_c_does_not_reach_worker_processes_which_end_with_the_work(slow_fol
     out = tmp_path / "out"
     program = """
 from tfshards.prep.cli.main import entry
-from tfshards.prep.engines import job
-job._END_SECONDS = 1000
+from tfshards.prep.engines import beam
+beam.END_SECONDS = 1000
 entry()
 """
     args = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
