@@ -24,6 +24,13 @@ def mixed(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 # TFRecord files store a checksum rotated by 15 bits, plus this constant.
 MASK_DELTA = 0xA282EAD8
 
+
+def masked(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Return values of CRC-32C, rotated and offset as TFRecord files store them."""
+    found: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(MASK_DELTA)
+    return found
+
+
 # Castagnoli's polynomial, reflected.
 _POLYNOMIAL = np.uint32(0x82F63B78)
 
@@ -33,9 +40,7 @@ def masked_crc32c_of_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     for column in rows.T:
         crc = _TABLE[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
-    crc = ~crc
-    masked: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(MASK_DELTA)
-    return masked
+    return masked(~crc)
 
 
 def _table() -> npt.NDArray[np.uint32]:

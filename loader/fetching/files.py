@@ -19,7 +19,8 @@ from tfshards.loader.fetching.blocks import BlockTable, Piece
 from tfshards.loader.fetching.folder import BlockFolder
 from tfshards.loader.fetching.schedule import NEVER, Kept
 from tfshards.loader.records.intervals import REMEDY
-from tfshards.loader.stored.frames import REMOTE_REMEDY, data_checksums, header_of
+from tfshards.loader.stored.frames import REMOTE_REMEDY
+from tfshards.schemas.frames import header_of, masked_crc32c_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES
 from tfshards.schemas.storage import AnyPath, ChangedError, RemotePath, view_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
@@ -77,7 +78,7 @@ def sound_records(data: bytes | memoryview, known: npt.NDArray[np.int64]) -> tup
     # A wrong length leads to a wrong place, from which nothing is read.
     right = b"".join(header_of(size) for size in (ends - starts - FRAME_OVERHEAD).tolist())
     wrong = (headers != np.frombuffer(right, np.uint8).reshape(headers.shape)).any(axis=1)
-    wrong |= footers.view("<u4")[:, 0] != data_checksums(records)
+    wrong |= footers.view("<u4")[:, 0] != masked_crc32c_of(records)
     faults = np.flatnonzero(wrong)
     num_sound = int(faults[0]) if len(faults) else len(records)
     # The record before a known offset at which none starts has a length that differs from the index.

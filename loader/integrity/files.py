@@ -12,12 +12,12 @@ from typing import BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.stored.frames import data_checksums
 from tfshards.schemas import Problem, Shard, Split
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest, masked_crc32c_of_rows
 from tfshards.schemas.files import size_and_last_bytes
+from tfshards.schemas.frames import masked_crc32c_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.storage import AnyPath, RemotePath, read_range
 from tfshards.schemas.storage.untrusted import open_unpacked
@@ -196,7 +196,7 @@ def _frames(
             rows = np.frombuffer(data, np.uint8)[np.concatenate([heads, tails], axis=1)]
             if deep:
                 bounds = zip((starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist(), strict=True)
-                found = data_checksums([data[low:high] for low, high in bounds])
+                found = masked_crc32c_of([data[low:high] for low, high in bounds])
         yield first, rows[:, :HEADER_BYTES], rows[:, HEADER_BYTES:], found
         first = last
 

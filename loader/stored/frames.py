@@ -8,12 +8,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -29,7 +27,7 @@ from tfshards.schemas.columns import (
     in_equal_groups,
 )
 from tfshards.schemas.companions import read_index
-from tfshards.schemas.digests import MASK_DELTA
+from tfshards.schemas.frames import header_of, masked_crc32c_of
 from tfshards.schemas.index import FOOTER_BYTES, FRAME_OVERHEAD, HEADER_BYTES, RecordIndex
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.reader import in_flight
@@ -211,11 +209,8 @@ class Frames:
         block, headers, footers = read
         if not self._is_checked:
             return block
-        # google_crc32c takes bytes only; a copy that is freed at once costs little
-        checksums = np.fromiter(
-            map(google_crc32c.value, map(bytes, block.records)), np.uint32, len(block.records)
-        )
-        masked = ((checksums >> 15) | (checksums << 17)) + np.uint32(MASK_DELTA)
+        # google_crc32c takes bytes only
+        masked = masked_crc32c_of([*map(bytes, block.records)])
         right = masked == np.ascontiguousarray(footers).view("<u4")[:, 0]
         expected = [*map(header_of, map(len, block.records if block.data is None else block.records[:1]))]
         if expected:
@@ -289,26 +284,6 @@ def _alone(rows: IntArray, frames: Sequence[tuple[memoryview, int, int]]) -> tup
     outer = np.frombuffer(b"".join(chain.from_iterable(ends)), np.uint8).reshape(-1, FRAME_OVERHEAD)
     records = [data[begin:end] for data, begin, end in inner]
     return Block(rows, records, None), outer[:, :HEADER_BYTES], outer[:, HEADER_BYTES:]
-
-
-@lru_cache(maxsize=1 << 16)
-def header_of(length: int) -> bytes:
-    """Return the header of a record of this length: its length, and the checksum of that."""
-    data = length.to_bytes(8, "little")
-    return data + data_checksum(data).to_bytes(4, "little")
-
-
-def data_checksum(data: bytes | memoryview) -> int:
-    """Return the masked CRC-32C of a record's data, as in its frame."""
-    crc = google_crc32c.value(data)
-    return int((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
-
-
-def data_checksums(records: Sequence[bytes]) -> npt.NDArray[np.uint32]:
-    """Return the masked CRC-32C of each record's data."""
-    crc = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
-    masked: npt.NDArray[np.uint32] = ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(MASK_DELTA)
-    return masked
 
 
 def _requests(

@@ -17,7 +17,7 @@ from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.progress.lines import WorkProgress, report_line
 from tfshards.prep.records.example import example_encoder
-from tfshards.prep.records.frames import FrameReader, RecordError, masked_crc32c
+from tfshards.prep.records.frames import FrameReader, RecordError
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader
 from tfshards.prep.sources.keys import to_text
@@ -27,6 +27,7 @@ from tfshards.schemas.build_area import write_files
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.errors import counted
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name, rejects_name
 from tfshards.schemas.storage import AnyPath

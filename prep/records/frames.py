@@ -6,16 +6,14 @@ import mmap
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import BinaryIO, NamedTuple, TypeAlias
 
-import google_crc32c
 import numpy as np
 
 from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
-from tfshards.schemas.digests import MASK_DELTA
+from tfshards.schemas.frames import header_of, masked_crc32c, masked_crc32c_of
 from tfshards.schemas.index import (
     FOOTER_BYTES,
     FRAME_OVERHEAD,
@@ -31,20 +29,11 @@ from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually, re
 FOOTER = struct.Struct("<I")
 
 _HEADER = struct.Struct("<QI")
-_LENGTH = struct.Struct("<Q")
 
 
 def frame(*record: bytes) -> tuple[bytes, ...]:
     """Return the frame of a record in parts: the header, the parts of the record, the footer."""
     return _header(sum(map(len, record))), *record, FOOTER.pack(masked_crc32c(*record))
-
-
-def masked_crc32c(*parts: bytes) -> int:
-    """Return the CRC-32C of the concatenated parts, rotated and offset as TFRecord files store it."""
-    crc = 0
-    for part in parts:
-        crc = google_crc32c.extend(crc, part)
-    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
 def parse_header(header: bytes) -> int | None:
@@ -53,12 +42,10 @@ def parse_header(header: bytes) -> int | None:
     return length if crc == masked_crc32c(header[:8]) else None
 
 
-@lru_cache(maxsize=1024)
 def _header(length: int) -> bytes:
     if length > MAX_RECORD_BYTES:
         raise InputError("record-too-large", length=length, max_record_bytes=MAX_RECORD_BYTES)
-    packed = _LENGTH.pack(length)
-    return packed + FOOTER.pack(masked_crc32c(packed))
+    return header_of(length)
 
 
 _BUFFER_BYTES = 1 << 20
@@ -264,14 +251,12 @@ def _records_in(data: bytes | mmap.mmap, start: int, lengths: Sequence[int]) -> 
     ends = [*accumulate(lengths, initial=start)]
     bounds = [*pairwise(ends)]
     records = [data[begin + HEADER_BYTES : end - FOOTER_BYTES] for begin, end in bounds]
-    checksums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
-    masked = ((checksums >> 15) | (checksums << 17)) + np.uint32(MASK_DELTA)
     footers = b"".join([data[end - FOOTER_BYTES : end] for end in ends[1:]])
     headers = b"".join([data[begin : begin + HEADER_BYTES] for begin in ends[:-1]])
     is_sound = (
         len(data) >= ends[-1]
-        and footers == masked.astype("<u4").tobytes()
-        and headers == b"".join([_header(length - FRAME_OVERHEAD) for length in lengths])
+        and footers == masked_crc32c_of(records).astype("<u4").tobytes()
+        and headers == b"".join([header_of(length - FRAME_OVERHEAD) for length in lengths])
     )
     return records if is_sound else None
 

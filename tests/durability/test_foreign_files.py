@@ -19,10 +19,11 @@ from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, Options, build
 from tfshards.prep.building import inputs_file
 from tfshards.prep.building.inputs_file import read_inputs
-from tfshards.prep.records.frames import FrameReader, RecordError, frame, masked_crc32c
+from tfshards.prep.records.frames import FrameReader, RecordError, frame
 from tfshards.schemas import read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.files import bytes_digest, file_digest, size_and_last_bytes
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import RecordIndex, index_path
 from tfshards.schemas.manifest_file import write_manifest
 from tfshards.schemas.names import inputs_name, rejects_name

@@ -6,7 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from tfshards.prep.records.frames import FrameReader, RecordError, frame, masked_crc32c, read_frames
+from tfshards.prep.records.frames import FrameReader, RecordError, frame, read_frames
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import RecordIndex
 
 # the first two frames have equal lengths

@@ -11,9 +11,10 @@ import pytest
 import tensorflow as tf
 
 from tfshards.prep.records.example import example_encoder
-from tfshards.prep.records.frames import RecordError, masked_crc32c, read_records
+from tfshards.prep.records.frames import RecordError, read_records
 from tfshards.prep.records.shard_file import ShardFile, frames_of, scan_shard
 from tfshards.schemas import Feature, Schema
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.index import parse_index, parse_labels
 
 # in parts, as the encoder returns large examples

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.errors import raises
-from tfshards.prep.records.frames import RecordError, frame, masked_crc32c, read_records
+from tfshards.prep.records.frames import RecordError, frame, read_records
 from tfshards.schemas import InputError
+from tfshards.schemas.frames import masked_crc32c
 
 RECORDS = [b"first", b"", b"the third and last"]
 BOUNDARIES = (0, 21, 37, 71)
