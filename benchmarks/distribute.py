@@ -5,7 +5,7 @@ A custom training loop whose step only reads the data, over photos decoded to 22
 a warm-up round, and are timed from the first batch to the last: when an iterator of tf.distribute is deleted,
 TensorFlow's tuning thread may hold it for up to two seconds, for one replica as for two. The replicas are
 logical CPU devices, which share the processors: two cannot be faster than one, only the loader and
-tf.distribute can make them slower.
+tf.distribute can make them slower. A batch that is repeated shows what tf.distribute takes alone.
 
 Usage: python benchmarks/distribute.py --photos FOLDER [--copies 2] [--rounds 7]
                                        [--arrays 200000] [--images 8000]
@@ -26,6 +26,8 @@ GLOBAL_BATCH_SIZE, SIDE = 128, 224
 PHOTOS = "photos, decoded"
 GOAL = 0.95
 ONE, TWO = "one replica", "two replicas"
+STEPS = 500
+READY = "a batch that is repeated, "
 
 
 def main() -> None:
@@ -82,7 +84,12 @@ def time_replicas(dataset: Path, rounds: int, decoded: bool) -> Mapping[str, lis
             shuffle=loader.Shuffle(seed=0),
             image=loader.Image(size=(SIDE, SIDE)) if decoded else None,
         )
-        contestants[name] = (data, _step(strategy))
+        step = _step(strategy)
+        contestants[name] = (data, step)
+        image = loader.Image(size=(SIDE, SIDE)) if decoded else None
+        batch = next(iter(loader.load(dataset, batch_size=GLOBAL_BATCH_SIZE, image=image)))
+        repeated = tf.data.Dataset.from_tensors(batch).repeat(STEPS)
+        contestants[READY + name] = (strategy.experimental_distribute_dataset(repeated), step)
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, (data, step) in contestants.items():
@@ -100,10 +107,14 @@ def time_replicas(dataset: Path, rounds: int, decoded: bool) -> Mapping[str, lis
 
 def report(name: str, taken: Mapping[str, list[float]]) -> str:
     """Return the speeds, the ratio of two replicas to one, and whether it reaches the goal."""
-    ratios = measure.ratios(taken[TWO], taken[ONE])
+    ratios, alone = (measure.ratios(taken[of + TWO], taken[of + ONE]) for of in ("", READY))
     rows = [(contestant, measure.spread(speeds, 0)) for contestant, speeds in taken.items()]
     lines = [f"\n{name}\n", measure.table(("", "examples/s"), rows)]
     lines.append(f"- two replicas to one, by round: {measure.spread(ratios, 2)}")
+    lines.append(f"- the same with a batch that is repeated: {measure.spread(alone, 2)}")
+    one, two = (float(np.median(GLOBAL_BATCH_SIZE / np.array(taken[READY + of]))) for of in (ONE, TWO))
+    bound = 1 / (1 + (two - one) * float(np.median(taken[ONE])) / GLOBAL_BATCH_SIZE)
+    lines.append(f"- two replicas to one, if the loader took no longer for two: {bound:.2f}")
     lines.append(measure.goal(f"{name}: two replicas to one", float(np.median(ratios)), GOAL, at_least=True))
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tfshards.loader.options.order_options import Remainder
 from tfshards.loader.options.selection import Shuffle
-from tfshards.loader.options.worker import Worker
+from tfshards.loader.options.worker import Worker, num_cpus
 from tfshards.schemas import OptionsError
 
 # A batch draws from at most this many parts of the split, each an open file. With fewer parts, several
@@ -34,6 +34,8 @@ RUNS_A_LANE = 2
 # similar, also in neighboring lanes, which share a run.
 STORED_RUN_BYTES = 128 << 10
 STORED_RUNS_A_LANE = 8
+# Reading records of pixels takes half of the time that a view of them takes (docs/scale.md).
+MOST_READERS = 16
 # Small batches are parsed together.
 PARSED_BYTES = 1 << 20
 MOST_PARSED = 64
@@ -67,6 +69,7 @@ class Assignment:
         usual_lanes: default number of lanes for every number of workers that divides it; 0 by steps.
         group: the number of steps that are parsed together.
         chunk: by steps, the number of groups of one stream; 0 by lanes.
+        num_readers: the number of threads that read for one step at the same time, on which no order depends.
     """
 
     num_positions: int
@@ -78,6 +81,7 @@ class Assignment:
     usual_lanes: int
     group: int
     chunk: int
+    num_readers: int
 
     @property
     def global_batch_size(self) -> int:
@@ -98,11 +102,6 @@ class Assignment:
     def worker_lanes(self) -> int:
         """The number of lanes of this worker."""
         return self.lanes // self.worker.count
-
-    @property
-    def num_readers(self) -> int:
-        """The number of threads that read for one step at the same time: two for an even number of lanes."""
-        return 2 if self.lanes and self.worker_lanes % 2 == 0 else 1
 
 
 def assign(
@@ -139,7 +138,16 @@ def assign(
         usual_lanes=usual,
         group=group,
         chunk=chunk,
+        num_readers=_num_readers(lanes // worker.count),
     )
+
+
+def _num_readers(worker_lanes: int) -> int:
+    """Return a power of two that divides the lanes: at least two, where it can be, and one a processor."""
+    found, most = 1, min(MOST_READERS, max(2, num_cpus()))
+    while worker_lanes and worker_lanes % (2 * found) == 0 and 2 * found <= most:
+        found *= 2
+    return found
 
 
 def _run(num_positions: int, stored: Stored, lanes: int) -> int:

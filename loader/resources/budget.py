@@ -193,8 +193,7 @@ def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: ob
     # the next streams are opened as well
     num_open = max(assignment.worker_lanes if assignment.lanes else 0, 2 * STREAMS_OPEN)
     held, more = reader.unit_bytes
-    # there are as many readers of lanes as streams by steps
-    buffers = (shards.buffer_bytes + held) * num_open + more * STREAMS_OPEN
+    buffers = (shards.buffer_bytes + held) * num_open + more * max(STREAMS_OPEN, assignment.num_readers)
     # By lanes the next group is read ahead; by steps, the open streams and the next ones.
     stream = min(STREAM_BYTES, source.split.record_bytes)
     ahead = group if assignment.lanes else 2 * STREAMS_OPEN * stream

@@ -159,9 +159,13 @@ def test_compressed_shards_have_fewer_lanes(batch_size, lanes, compressed):
         assert (found.lanes, found.usual_lanes) == (expected, expected)
 
 
-@pytest.mark.parametrize(("num_workers", "lanes", "readers"), [(1, 4, 2), (1, 3, 1), (3, 6, 2), (2, 2, 1)])
-def test_two_threads_read_an_even_number_of_lanes(num_workers, lanes, readers):
-    for worker in assignments(100, 12 // num_workers, num_workers, "drop", Shuffle(lanes=lanes)):
+@pytest.mark.parametrize(
+    ("num_cpus", "num_workers", "lanes", "readers"),
+    [(1, 1, 4, 2), (2, 1, 4, 2), (6, 1, 4, 4), (2, 1, 3, 1), (64, 3, 6, 2), (64, 2, 2, 1), (64, 1, 64, 16)],
+)
+def test_each_processor_reads_a_part_of_the_lanes(num_cpus, num_workers, lanes, readers, monkeypatch):
+    monkeypatch.setattr("tfshards.loader.order.assignment.num_cpus", lambda: num_cpus)
+    for worker in assignments(100, 192 // num_workers, num_workers, "drop", Shuffle(lanes=lanes)):
         assert worker.num_readers == readers
 
 

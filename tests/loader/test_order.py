@@ -210,6 +210,19 @@ def test_the_order_is_a_function_of_the_seed_and_the_epoch(numbered):
     assert first[:half] != steps(load(numbered))
 
 
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+@pytest.mark.parametrize(("lanes", "num_cpus"), [(4, 3), (4, 4), (8, 64), (6, 8)])
+def test_the_order_does_not_depend_on_the_number_of_processors(
+    numbered, lanes, num_cpus, remainder, monkeypatch
+):
+    options = {"shuffle": Shuffle(lanes=lanes, seed=3, run=2), "remainder": remainder, "epochs": 2}
+    read = []
+    for count in (1, num_cpus):
+        monkeypatch.setattr("tfshards.loader.order.assignment.num_cpus", lambda count=count: count)
+        read.append(steps(load(numbered, global_batch_size=24 if lanes == 6 else 8, **options)))
+    assert read[0] == read[1]
+
+
 @pytest.mark.parametrize("num_workers", mostly_nightly([2, 4], [2]))
 def test_global_batches_are_the_same_sets_for_each_worker_count_that_divides_the_lanes(numbered, num_workers):
     options = {"shuffle": Shuffle(seed=3, run=3), "remainder": "keep"}
