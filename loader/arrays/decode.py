@@ -241,16 +241,20 @@ def resized(pixels: Pixels, size: tuple[int, int], method: str) -> Pixels:
         _between(*sides) for sides in zip(pixels.shape, size, strict=False)
     )
     used, place = np.unique(np.concatenate([low, high]), return_inverse=True)
-    source = pixels[used].astype(np.float32)
-    begin, end = source[:, left], source[:, right]
+    source, channels = pixels[used], pixels.shape[2]
+    # whole rows, since NumPy is slow where the last axis is short
+    begin, end = (
+        source.take(columns, axis=1).reshape(len(used), -1).astype(np.float32) for columns in (left, right)
+    )
     end -= begin
-    end *= share[:, np.newaxis]
+    end *= np.repeat(share, channels)
     begin += end
-    above, below = begin[place[: size[0]]], begin[place[size[0] :]]
+    above, below = begin.take(place[: size[0]], axis=0), begin.take(place[size[0] :], axis=0)
     below -= above
-    below *= part[:, np.newaxis, np.newaxis]
+    below *= part[:, np.newaxis]
     above += below
-    return np.asarray(above)
+    result: Pixels = above.reshape(*size, channels)
+    return result
 
 
 def _scale(side: int, wanted: int) -> np.float32:
