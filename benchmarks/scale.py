@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="numbers of images")
     parser.add_argument("--folder", type=Path, help="where to create them (default: a temporary folder)")
     parser.add_argument("--keep", action="store_true", help="build the images that are in the folder")
+    parser.add_argument("--again", action="store_true", help="measure the same command a second time, too")
     parser.add_argument("--built", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--reshard", action="store_true", help="measure a reshard")
     parser.add_argument("--resharded", type=Path, help=argparse.SUPPRESS)
@@ -64,7 +65,7 @@ def main() -> None:
         measure_reshard(options.folder)
         return
     if options.built:
-        print(json.dumps(build(options.built)))
+        print(json.dumps(build(options.built, options.again)))
         return
     rows, per_input = [], []
     for count in options.counts:
@@ -74,20 +75,24 @@ def main() -> None:
                 make_images(folder, count)
                 print(f"{count:,} images made in {time.perf_counter() - started:.0f} s", file=sys.stderr)
             load = os.getloadavg()[0]
-            output = measure.measure([sys.executable, __file__, "--built", str(folder)], Path.cwd()).output
+            command = [sys.executable, __file__, "--built", str(folder), *["--again"][: options.again]]
+            output = measure.measure(command, Path.cwd()).output
             found = json.loads(output.splitlines()[-1])
         seconds, cpu = found["seconds"], found["cpu"]
         wall, used = (sum(each[step] for step in BUILD_STEPS) for each in (seconds, cpu))
         per_input.append(used / count)
         row = [f"{count:,}", *(f"{seconds[step]:.1f} ({cpu[step]:.1f})" for step in BUILD_STEPS)]
         row += [f"{wall:.1f} ({used:.1f})", f"{found['peak_mb']:,.0f}", f"{found['shards']:,}"]
-        row += [f"{found['plan_bytes'] / measure.MB:,.0f}", f"{seconds['again']:.1f} ({cpu['again']:.1f})"]
-        row += [f"{found['again_mb']:,.0f}", f"{load:.1f}"]
+        row.append(f"{found['plan_bytes'] / measure.MB:,.0f}")
+        if options.again:
+            row += [f"{seconds['again']:.1f} ({cpu['again']:.1f})", f"{found['again_mb']:,.0f}"]
+        row.append(f"{load:.1f}")
         rows.append(row)
         print(" | ".join(row), file=sys.stderr, flush=True)
     head = ["inputs", "list, s (CPU)", "plan, s (CPU)", "write plan files, s (CPU)", "commit, s (CPU)"]
-    head += ["together, s (CPU)", "peak RSS, MB", "shards", "plan files, MB", "again, s (CPU)"]
-    print(f"\n{measure.table([*head, 'peak RSS, MB', 'load average'], rows)}\n")
+    head += ["together, s (CPU)", "peak RSS, MB", "shards", "plan files, MB"]
+    head += ["again, s (CPU)", "peak RSS, MB"] if options.again else []
+    print(f"\n{measure.table([*head, 'load average'], rows)}\n")
     print(measure.goal(f"{count:,} inputs: seconds", wall, MAX_SECONDS * max(1, count / COUNTS[-1])))
     most = MAX_MB * max(1, count / COUNTS[-1])
     print(measure.goal(f"{count:,} inputs: MB at the peak", found["peak_mb"], most))
@@ -112,10 +117,11 @@ def make_images(folder: Path, count: int) -> None:
             os.link(files[number * 31 % num_files], f"{inside}/image{number:09d}.jpg")
 
 
-def build(folder: Path) -> dict[str, object]:
+def build(folder: Path, repeats: bool) -> dict[str, object]:
     """Build the images in ``folder`` with an engine that only pretends to, and return what each step took.
 
-    The engine leaves sparse shards and their records, as workers would; its time does not count.
+    The engine leaves sparse shards and their records, as workers would; its time does not count. ``repeats``
+    also measures the same command again, which finds the dataset up to date.
     """
     from tfshards import prep
     from tfshards.prep.building import build as steps
@@ -149,12 +155,14 @@ def build(folder: Path) -> dict[str, object]:
     clock.end("commit")
     found = {"peak_mb": _peak_mb(), "seconds": {**clock.seconds}, "cpu": {**clock.cpu}}
     steps.make_plan = make_plan
-    prep.build(prep.ImageFolder(images), dataset, options=options, log=print)
-    clock.end("again")
-    for name, times in (("seconds", clock.seconds), ("cpu", clock.cpu)):
-        found[name]["again"] = times["again"]
+    if repeats:
+        prep.build(prep.ImageFolder(images), dataset, options=options, log=lambda _: None)
+        clock.end("again")
+        for name, times in (("seconds", clock.seconds), ("cpu", clock.cpu)):
+            found[name]["again"] = times["again"]
+        found["again_mb"] = _peak_mb()
     shutil.rmtree(dataset)
-    return {**found, "again_mb": _peak_mb(), "shards": len(plan_files), "plan_bytes": sum(plan_files)}
+    return {**found, "shards": len(plan_files), "plan_bytes": sum(plan_files)}
 
 
 def leave_shard(task: ShardTask, shard: ShardId) -> None:
