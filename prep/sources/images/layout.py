@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +55,8 @@ class FileTable:
 
     def by_key(self) -> FileTable:
         """Return the files sorted by key."""
+        if all(map(operator.lt, self.keys, islice(self.keys, 1, None))):
+            return self
         return self.take(np.array(sorted(range(len(self)), key=self.keys.__getitem__), np.int64))
 
     def take(self, numbers: IntArray) -> FileTable:
