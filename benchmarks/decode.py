@@ -146,7 +146,7 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
     import tensorflow_datasets as tfds
 
     from tfshards import loader
-    from tfshards.loader.examples.crops import draws_of, random_box
+    from tfshards.loader.examples.crops import crop_name, draws_of, random_box
     from tfshards.loader.graph.ops import GRAPH
     from tfshards.schemas import read_manifest
 
@@ -197,7 +197,9 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
 
     count = sum(shard.num_examples for shard in manifest.shards)
     # the boxes of the first epoch, computed in advance, so that they cost the plain pipeline nothing
-    boxes = draws_of(GRAPH, [crop], tf.constant(0, tf.int64), tf.range(count, dtype=tf.int64))["box 0"]
+    boxes = draws_of(GRAPH, [crop], tf.constant(0, tf.int64), tf.range(count, dtype=tf.int64))[
+        crop_name(crop)
+    ]
 
     def whole_then_cropped(second="label"):
         def image(record, draws):
