@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.sources.base import Listing
-from tfshards.prep.sources.keys import JoinedKeys, RowKeys, to_text
+from tfshards.prep.sources.keys import JoinedKeys, RowKeys, parts_of, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import inputs_name
@@ -75,7 +75,7 @@ def inputs_content(inputs: RecordedInputs) -> bytes:
     split = np.zeros(len(inputs.sizes), np.int16)
     for index, numbers in enumerate(inputs.splits.values()):
         split[numbers] = index
-    keys = b"" if isinstance(inputs.keys, RowKeys) else b"\0".join(inputs.keys)
+    keys = b"" if isinstance(inputs.keys, RowKeys) else b"\0".join(parts_of(inputs.keys))
     arrays: dict[str, npt.NDArray[np.generic]] = {
         "keys": np.frombuffer(keys, np.uint8),
         "sizes": inputs.sizes,

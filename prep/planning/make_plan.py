@@ -17,11 +17,9 @@ from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.classes import quoted
+from tfshards.prep.sources.keys import parts_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json
-
-# Joining all keys at once would need as much memory as the keys.
-_KEYS_AT_ONCE = 1 << 16
 
 
 def check_types(source: Source, seed: int, options: Options) -> None:
@@ -144,9 +142,8 @@ def _inputs_digest(listing: Listing, membership: Membership) -> str:
     """Return a digest of what a listing says of the inputs, except their modification times."""
     digest = hashlib.sha256()
     digest.update(listing.identity.encode("utf-8", "surrogateescape"))
-    for start in range(0, listing.num_examples, _KEYS_AT_ONCE):
-        keys = listing.keys[start : start + _KEYS_AT_ONCE]
-        digest.update((b"\0" if start else b"") + b"\0".join(keys))
+    for index, part in enumerate(parts_of(listing.keys)):
+        digest.update(b"\0" * (index > 0) + part)
     digest.update(json.dumps({split: len(held) for split, held in membership.examples.items()}).encode())
     for numbers in (listing.sizes, listing.labels, *membership.examples.values()):
         digest.update(b"" if numbers is None else np.ascontiguousarray(numbers, "<i8").data)

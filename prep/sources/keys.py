@@ -90,6 +90,16 @@ class RowKeys(LazyKeys):
         return b"%d" % number
 
 
+# Joining all keys at once would need more memory than the keys.
+_KEYS_AT_ONCE = 1 << 16
+
+
+def parts_of(keys: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield keys joined by NUL, many at a time."""
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        yield b"\0".join(keys[start : start + _KEYS_AT_ONCE])
+
+
 class JoinedKeys(LazyKeys):
     """The keys in an array of their bytes, joined by NUL, which are split when the first key is needed."""
 

@@ -38,7 +38,7 @@ def as_lists(layout: list[np.ndarray]) -> list[list[int]]:
 def test_the_digest_of_inputs_is_the_same_for_any_buffer(keys_at_once, image_folder, tmp_path, monkeypatch):
     source = ImageFolder(image_folder({f"{number}.png": number for number in range(6)}))
     expected = prep.plan(source, tmp_path / "out").inputs_digest
-    monkeypatch.setattr("tfshards.prep.planning.make_plan._KEYS_AT_ONCE", keys_at_once)
+    monkeypatch.setattr("tfshards.prep.sources.keys._KEYS_AT_ONCE", keys_at_once)
     assert prep.plan(source, tmp_path / "out").inputs_digest == expected
 
 
