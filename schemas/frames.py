@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 import google_crc32c
@@ -20,9 +20,9 @@ def masked_crc32c(*parts: bytes) -> int:
     return int((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
-def masked_crc32c_of(records: Sequence[bytes]) -> npt.NDArray[np.uint32]:
+def masked_crc32c_of(records: Iterable[bytes]) -> npt.NDArray[np.uint32]:
     """Return the masked CRC-32C of each record's data."""
-    return masked(np.fromiter(map(google_crc32c.value, records), np.uint32, len(records)))
+    return masked(np.fromiter(map(google_crc32c.value, records), np.uint32))
 
 
 @lru_cache(maxsize=1 << 16)

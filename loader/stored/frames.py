@@ -209,8 +209,8 @@ class Frames:
         block, headers, footers = read
         if not self._is_checked:
             return block
-        # google_crc32c takes bytes only
-        masked = masked_crc32c_of([*map(bytes, block.records)])
+        # google_crc32c takes bytes only; a copy that is freed at once costs little
+        masked = masked_crc32c_of(map(bytes, block.records))
         right = masked == np.ascontiguousarray(footers).view("<u4")[:, 0]
         expected = [*map(header_of, map(len, block.records if block.data is None else block.records[:1]))]
         if expected:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE
 from tfshards.prep.imaging.options import CONVERSION
 from tfshards.prep.imaging.pillow import decoder_versions, formats
 from tfshards.prep.sources.base import Accepted, Listing, Rejected, Row
+from tfshards.prep.sources.images.layout import FileTable
+from tfshards.prep.sources.tree import LocalTree
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.reasons import Reason
 
@@ -81,6 +84,22 @@ def test_sizes_and_times_are_those_of_the_files(image_folder):
     listing = listed(root)
     assert listing.sizes.tolist() == [5, 0]
     assert listing.stamps.tolist() == [(root / "a.png").stat().st_mtime_ns, 2_000_000_003]
+
+
+@pytest.mark.parametrize("together", [1, 3, 1 << 18])
+def test_the_listing_does_not_depend_on_how_many_names_are_sorted_together(
+    together, image_folder, monkeypatch
+):
+    monkeypatch.setattr("tfshards.prep.sources.tree._SORTED_TOGETHER", together)
+    # "-" is before the slash, and "b" holds images beside a folder of them
+    names = [f"{folder}/{number}.png" for folder in ("b-c", "b", "b/a", "a") for number in range(7)]
+    root = image_folder({name: size for size, name in enumerate(names, 1)})
+    tree = LocalTree(os.fsencode(os.path.realpath(root)), follow_links=False)
+    table = FileTable.of(tree.images(Counter())).by_key()
+    assert [*table.keys] == sorted(map(os.fsencode, names))
+    paths = [root / os.fsdecode(key) for key in table.keys]
+    assert table.sizes.tolist() == [path.stat().st_size for path in paths]
+    assert table.stamps.tolist() == [path.stat().st_mtime_ns for path in paths]
 
 
 def test_files_that_are_not_inputs_are_skipped_and_counted(image_folder, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards.prep.engines.job import Job
+from tfshards.prep.engines.local import Crew
 from tfshards.prep.engines.pipeline import _Call
 from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import WorkProgress
@@ -57,3 +58,22 @@ def test_a_task_that_was_stopped_is_not_reported_as_failed(error, num_reported, 
     call.process("item")
     call.finish_bundle()
     assert len(caplog.records) == num_reported
+
+
+def test_after_a_failure_a_crew_does_nothing_more():
+    called, reasons = [], []
+
+    def fail(item: int) -> None:
+        called.append(item)
+        raise BuildError("worker-lost")
+
+    area = SimpleNamespace(stop=reasons.append, stop_reason=lambda: next(iter(reasons), None))
+    call = _Call(None, (fail, area), Crew(0, 1))
+    call.setup()
+    call.start_bundle()
+    for item in range(4):
+        call.process(item)
+    with raises(BuildError, "worker-lost"):
+        call.finish_bundle()
+    assert called == [0]
+    assert len(reasons) == 1
