@@ -159,7 +159,8 @@ def _has_changed(path: AnyPath, digest: str, tick: Tick | None = None) -> bool:
 
 def _unfinished(root: AnyPath) -> UnfinishedBuild:
     placed = BuildArea(root.parent.parent, root.name).placed()
-    has_begun = (root / "first").is_dir()
+    # an area for reading keys has no plans (rewriting/scan.py)
+    has_begun = (root / "first").is_dir() and any((root / "first").iterdir())
     return UnfinishedBuild(root.name, placed.build_id if placed else "", has_begun, read_record(root)[0])
 
 

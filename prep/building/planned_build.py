@@ -180,7 +180,7 @@ def run_work(run: Callable[[Work], None], work: Work) -> None:
     try:
         run(work)
     except BuildError as failure:
-        if failure.code != "build-failed":
+        if failure.code not in ("build-failed", "build-stopped"):
             raise
         raise BuildError("build-failed", text=_reason(work.area, failure)) from failure
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from tfshards.prep.building.restore import builds_of
 from tfshards.prep.records.example import canonical
-from tfshards.prep.rewriting.keys import keys_at, read_shards
+from tfshards.prep.rewriting.keys import keys_at
 from tfshards.prep.rewriting.origin import Origin, open_origin
+from tfshards.prep.rewriting.scan import read_shards
 from tfshards.prep.sources.keys import KEY_FEATURE, hash_key
 from tfshards.schemas import InputError, Manifest
 from tfshards.schemas.errors import counted

@@ -35,6 +35,7 @@ from tfshards.prep.rewriting.commit import (
 )
 from tfshards.prep.rewriting.new_examples import NewExamples, find_new_examples, new_class_names
 from tfshards.prep.rewriting.origin import Origin, open_origin
+from tfshards.prep.rewriting.scan import Workers
 from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.writing.area import BuildArea, Reject
@@ -47,7 +48,7 @@ from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath, any_path
 
 # Returns the new examples, and the plan of their shards, or None if there are none.
-Find: TypeAlias = Callable[[Reader, Origin], tuple[NewExamples, Plan | None]]
+Find: TypeAlias = Callable[[Reader, Origin, Workers | None], tuple[NewExamples, Plan | None]]
 
 
 @takes_log
@@ -86,7 +87,7 @@ def append(
         checksum: compare the contents of all known inputs with their records, rather than only of those whose
             size or modification time has changed.
         dry_run: log what would be appended, write nothing, and return the manifest as it is.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
@@ -135,11 +136,12 @@ def _find(
     checksum: bool,
     reader: Reader,
     origin: Origin,
+    workers: Workers | None,
 ) -> tuple[NewExamples, Plan | None]:
     """Find the new examples and plan their shards, and log of them; see ``Find``."""
     if not origin.has_keys:
         raise InputError("append-no-keys", folder=origin.root)
-    new = find_new_examples(reader, origin, new_classes=new_classes, checksum=checksum)
+    new = find_new_examples(reader, origin, workers, new_classes=new_classes, checksum=checksum)
     if not new.listing.num_examples:
         return new, None
     plan = make_plan(reader, origin.manifest.name, counts, 0, options, new.listing)
@@ -170,7 +172,7 @@ def _append(
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         old = origin.manifest
-        new, plan = find(reader, origin)
+        new, plan = find(reader, origin, Workers(folder, run))
         if plan is None:
             # warnings about views were logged when the dataset was written
             complete(old, folder, warns=False)
@@ -203,7 +205,7 @@ def _append(
 def _preview(find: Find, source: Source, origin: Origin) -> Manifest:
     """Log what would be appended; nothing is written into the dataset's folder."""
     with tempfile.TemporaryDirectory() as staging:
-        new, plan = find(source.stage(Path(staging)), origin)
+        new, plan = find(source.stage(Path(staging)), origin, None)
         if plan is None:
             report_line(_up_to_date_line(new, origin.root))
         else:

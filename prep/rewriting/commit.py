@@ -16,6 +16,7 @@ from tfshards.prep.engines.table import Work
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.rewriting.layout import Rewrite, SplitLayout
 from tfshards.prep.rewriting.origin import Origin, open_origin
+from tfshards.prep.rewriting.scan import Workers
 from tfshards.prep.rewriting.write import write_shards
 from tfshards.prep.writing.area import BuildArea, Reject
 from tfshards.schemas import BuildError, InputError, Manifest, Schema, Split, Totals
@@ -94,7 +95,7 @@ def commit_new(new: Derived, folder: AnyPath, run: Callable[[Work], None], *, ov
 
 def commit_next(
     folder: AnyPath,
-    find: Callable[[Origin], Derived | None],
+    find: Callable[[Origin, Workers | None], Derived | None],
     run: Callable[[Work], None],
     *,
     dry_run: bool = False,
@@ -108,12 +109,12 @@ def commit_next(
     if origin.manifest.made.source == "adopt":
         raise InputError("edit-of-foreign-records", root=origin.root)
     if dry_run:
-        report_line("nothing to do" if find(origin) is None else "nothing was written")
+        report_line("nothing to do" if find(origin, None) is None else "nothing was written")
         return origin.manifest
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
-        if new := find(origin):
+        if new := find(origin, Workers(folder, run)):
             return _write(new, folder, state, run)
         complete(origin.manifest, folder, warns=False)
         report_line(up_to_date(folder, is_compared=False))
@@ -123,10 +124,10 @@ def commit_next(
 def _write(new: Derived, folder: AnyPath, state: OutputState, run: Callable[[Work], None]) -> Manifest:
     outline, wanted = new.outline, new.wanted
     area = BuildArea(folder, wanted.plan_id, outline.options)
+    rewrite = Rewrite(area, outline, new.origins, new.lay_out(area))
     discard_others(state, wanted.plan_id, outline.options)
 
     def write() -> Manifest:
-        rewrite = Rewrite(area, outline, new.origins, new.lay_out(area))
         area.open()
         shards = write_shards(rewrite, run)
         splits = {name: Split(shards[name], split.label_counts) for name, split in outline.splits.items()}

@@ -24,6 +24,7 @@ from tfshards.prep.rewriting.keys import OPTION, KnownExamples, by_shard, number
 from tfshards.prep.rewriting.layout import SplitLayout, kept_layout
 from tfshards.prep.rewriting.new_examples import inputs_without
 from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
+from tfshards.prep.rewriting.scan import Workers
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import Reject
@@ -71,10 +72,10 @@ def commit_edit(
 ) -> Manifest:
     """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine."""
 
-    def derive(origin: Origin) -> Derived | None:
+    def derive(origin: Origin, workers: Workers | None) -> Derived | None:
         if not origin.has_keys:
             raise InputError("edit-no-keys", root=origin.root)
-        known = read_known(origin)
+        known = read_known(origin, workers)
         edit = find(known)
         return _derived(known, edit) if edit else None
 

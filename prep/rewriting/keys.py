@@ -1,10 +1,9 @@
-"""Choose: the examples of datasets with their keys, read and searched, and the keys that were removed."""
+"""Choose: the examples of datasets with their keys, searched, and the keys that were removed."""
 
 from __future__ import annotations
 
 import struct
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,63 +11,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.planning.balance import BoolArray
-from tfshards.prep.progress.lines import Reporter, WorkProgress
-from tfshards.prep.records.frames import RecordError, read_frames
-from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin
+from tfshards.prep.rewriting.origin import Origin
+from tfshards.prep.rewriting.scan import Workers, read_shards
 from tfshards.prep.sources.keys import hash_array, hash_key, to_bytes, to_text
-from tfshards.schemas import BuildError, InputError, Manifest, Shard
+from tfshards.schemas import InputError, Manifest, Shard
 from tfshards.schemas.example import decode_key
 from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray
 from tfshards.schemas.made import Made
-
-# Records between two reports of progress.
-_RECORDS = 1 << 10
-
-# Returns bytes of fixed length, given the data of a record and its masked CRC-32C.
-Pack = Callable[[bytes, int], bytes]
-
-
-def read_shards(origin: Origin, label: str, pack: Pack) -> list[bytes]:
-    """Read all records of a dataset and return the results of ``pack`` for each shard, joined in order."""
-    found: dict[str, bytes] = {}
-    progress = WorkProgress(label, origin.manifest.num_examples)
-    stop = threading.Event()
-
-    def read(shard: Shard) -> None:
-        found[shard.path] = _read_shard(origin, shard, pack, progress.reporter, stop)
-
-    run_on_threads(Work(read, origin.manifest.shards, progress, lambda _: stop.set()))
-    return [found[shard.path] for shard in origin.manifest.shards]
-
-
-def _read_shard(origin: Origin, shard: Shard, pack: Pack, reporter: Reporter, stop: threading.Event) -> bytes:
-    packed: list[bytes] = []
-    path = origin.root / shard.path
-    unreported = num_bytes = 0
-    try:
-        for frame in read_frames(path, origin.manifest.compression):
-            data = frame.require_data(path)
-            try:
-                packed.append(pack(data, frame.checksum))
-            except ValueError as error:
-                raise RecordError(path, frame.number, frame.offset, str(error)) from None
-            unreported, num_bytes = unreported + 1, num_bytes + len(data)
-            if unreported == _RECORDS:
-                reporter.report(unreported, num_bytes)
-                unreported = num_bytes = 0
-                if stop.is_set():
-                    return b""
-    except RecordError as error:
-        raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
-    reporter.report(unreported, num_bytes)
-    if len(packed) != shard.num_examples:
-        raise BuildError(
-            "keys-miscounted", path=path, num_packed=len(packed), num_examples=shard.num_examples
-        )
-    return b"".join(packed)
-
 
 # S compares as V, since all hashes have the same length, and can be searched
 _DTYPE = np.dtype([("key", "S16"), ("length", "<u4"), ("checksum", "<u4")])
@@ -132,16 +82,17 @@ def keys_at(origin: Origin, numbers: IntArray) -> dict[int, str]:
     return found
 
 
-def read_known(origin: Origin) -> KnownExamples:
-    """Read all records of a dataset."""
+def _pack(data: bytes, checksum: int) -> bytes:
+    key = decode_key(data)
+    if key is None:
+        raise ValueError("has no key")
+    return _PACKED.pack(hash_key(key), len(data), checksum)
 
-    def pack(data: bytes, checksum: int) -> bytes:
-        key = decode_key(data)
-        if key is None:
-            raise ValueError("has no key")
-        return _PACKED.pack(hash_key(key), len(data), checksum)
 
-    found = np.frombuffer(b"".join(read_shards(origin, f"keys of {origin.manifest.name}", pack)), _DTYPE)
+def read_known(origin: Origin, workers: Workers | None) -> KnownExamples:
+    """Read all records of a dataset, in this process if there are no workers."""
+    packed = read_shards(origin, f"keys of {origin.manifest.name}", _pack, workers)
+    found = np.frombuffer(b"".join(packed), _DTYPE)
     keys, checksums = (np.ascontiguousarray(found[name]) for name in ("key", "checksum"))
     return KnownExamples(origin, keys, found["length"].astype(np.int64), checksums)
 
@@ -155,9 +106,9 @@ def numbers_of_splits(manifest: Manifest) -> dict[str, slice]:
     }
 
 
-def check_keys_differ(origins: Sequence[Origin]) -> None:
+def check_keys_differ(origins: Sequence[Origin], workers: Workers) -> None:
     """Check that no key is in two of the datasets, among examples and rejected inputs."""
-    known = [read_known(origin) for origin in origins]
+    known = [read_known(origin, workers) for origin in origins]
     rejected = [[to_bytes(reject.key) for reject in origin.rejects()] for origin in origins]
     hashes = [
         np.concatenate([held.keys, hash_array(map(hash_key, others)).view("S16")])

@@ -15,6 +15,7 @@ from tfshards.prep.rewriting.commit import Derived, add_totals, commit_new, join
 from tfshards.prep.rewriting.keys import check_keys_differ
 from tfshards.prep.rewriting.layout import NewShards, ShardOptions, SplitLayout, kept_layout
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference, open_origin
+from tfshards.prep.rewriting.scan import Workers
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.files import bytes_digest
@@ -53,7 +54,7 @@ def merge(
         shards: number of new shards of each split, or a dict by split.
         overwrite: replace another dataset in ``dataset``.
         options: size, balance and compression of new shards, and the name of the new dataset.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 
@@ -97,7 +98,7 @@ def merge(
     def lay_out(area: BuildArea) -> dict[str, SplitLayout]:
         # with the splits before them, keys of different datasets differ
         if has_keys and not as_splits:
-            check_keys_differ(origins)
+            check_keys_differ(origins, Workers(area.out, run))
         if not has_keys:
             report_warning("the examples have no keys, so repeated examples cannot be found")
         return new.lay_out(area) if new else {split: kept_layout(origins, split) for split in splits}

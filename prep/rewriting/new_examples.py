@@ -18,6 +18,7 @@ from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import lines_to, nowhere, report_line, report_warning
 from tfshards.prep.rewriting.keys import KnownExamples, are_removed, numbers_of_splits, read_known
 from tfshards.prep.rewriting.origin import Origin, class_difference, feature_difference
+from tfshards.prep.rewriting.scan import Workers
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import RowKeys, hash_key, to_text
@@ -50,7 +51,9 @@ class NewExamples:
     num_changed: int
 
 
-def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool, checksum: bool) -> NewExamples:
+def find_new_examples(
+    reader: Reader, origin: Origin, workers: Workers | None, *, new_classes: bool, checksum: bool
+) -> NewExamples:
     """Return the inputs whose keys the dataset does not have, and rejected inputs with new content."""
     listing = reader.listing()
     _check_options(reader, origin)
@@ -60,7 +63,7 @@ def find_new_examples(reader: Reader, origin: Origin, *, new_classes: bool, chec
     is_of_rows = isinstance(listing.keys, RowKeys) or listing.is_numbered
     if is_of_rows and origin.manifest.made.has("as_splits"):
         raise InputError("rows-renumbered", root=origin.root)
-    known = read_known(origin)
+    known = read_known(origin, workers)
     examples = known.find(listing.keys)
     is_known = examples >= 0
     # arrays that hold only new rows also start at number 0, which only a comparison of the rows can detect

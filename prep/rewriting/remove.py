@@ -45,7 +45,7 @@ def remove(
         keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
         skip_unknown: ignore keys that the dataset does not have.
         dry_run: log which shards would be written, and write nothing.
-        engine: engine that writes the shards, as for ``build``.
+        engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
 

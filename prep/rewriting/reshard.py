@@ -67,7 +67,7 @@ def reshard(
         outline = replace(of, name=name, splits=splits, options=recorded, compression=new.compression)
         return Derived.of(outline, [origin], new.lay_out)
 
-    def derive_next(origin: Origin) -> Derived | None:
+    def derive_next(origin: Origin, _: object) -> Derived | None:
         new = derive(origin, options.name or origin.manifest.name)
         # of a dataset that is already the result of this call in place
         made, asked = ({**each.options, "origin": None} for each in (origin.manifest, new.outline))

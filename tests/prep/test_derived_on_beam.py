@@ -1,9 +1,10 @@
 """Derivations and exports on Apache Beam: the bytes of the local engine, and its errors."""
 
+import json
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +13,18 @@ import pytest
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import prep
-from tfshards.prep import ShardOptions, merge, relabel, remove, reshard
+from tfshards.prep import ShardOptions, append, merge, relabel, remove, reshard
+from tfshards.prep.building.planned_build import run_work
 from tfshards.prep.cli.main import main
 from tfshards.prep.engines import local
+from tfshards.prep.engines.job import JobNote
+from tfshards.prep.engines.table import run_on_threads
 from tfshards.prep.exporting import write_parts
 from tfshards.prep.exporting.table import FORMATS
+from tfshards.prep.rewriting import scan
 from tfshards.prep.rewriting import write as rewrite
-from tfshards.schemas import BuildError, Schema
+from tfshards.schemas import BuildError, Schema, read_manifest
+from tfshards.schemas.build_area import AREA_NAME, create
 
 from . import derived
 from .derived import first_shard, flip, quiet
@@ -120,10 +126,14 @@ class NotRunError(Exception):
 
 @pytest.fixture
 def works(monkeypatch) -> list:
-    """The work that is handed to the local engine, which does not do it."""
+    """The work that is handed to the local engine, which only reads keys."""
     found = []
 
     def take(work, arguments=()):
+        if work.function.func is scan._scan:
+            found.append(work)
+            run_on_threads(work)
+            return
         work.progress.end()
         work.progress.follow()
         found.append(work)
@@ -135,12 +145,14 @@ def works(monkeypatch) -> list:
 
 def test_workers_check_that_they_see_every_dataset_that_they_read(folder, tmp_path, works):
     for call in (
-        lambda: merge([folder / "one", folder / "two"], tmp_path / "a", shards=2, log=quiet),
+        lambda: merge({"a": folder / "one", "b": folder / "two"}, tmp_path / "a", shards=2, log=quiet),
+        lambda: merge([folder / "two", folder / "one"], tmp_path / "a", log=quiet),
         lambda: prep.export(folder / "one", tmp_path / "b", to="webdataset", log=quiet),
     ):
         with pytest.raises(NotRunError):
             call()
-    assert [work.sources for work in works] == [(folder / "one", folder / "two"), (folder / "one",)]
+    names = [[source.name for source in work.sources] for work in works]
+    assert names == [["one", "two"], ["two"], ["one"], ["two", "one"], ["one"]]
 
 
 def test_what_a_worker_is_sent_does_not_grow_with_the_dataset(folder, tmp_path, works):
@@ -158,6 +170,8 @@ def test_what_a_worker_is_sent_does_not_grow_with_the_dataset(folder, tmp_path, 
         assert b".tfrecord" not in sent
         assert b".png" not in sent
         assert len(sent) < 3_000
+        # of a shard only its name and its number of examples
+        assert len(pickle.dumps(work.items[0])) < 120
 
 
 def test_a_repeated_task_of_an_export_does_nothing_and_another_release_of_the_format_is_refused(
@@ -186,6 +200,96 @@ def test_a_shard_that_no_worker_has_written_ends_the_call(folder, tmp_path, monk
     monkeypatch.setattr(rewrite, "run_work", lambda run, work: work.progress.end() or work.progress.follow())
     with raises(BuildError, "shard-unfinished", where="shard 0 of split 'train'"):
         reshard(folder / "one", tmp_path / "out", shards=2, log=quiet)
+
+
+# each reads the keys of all records before it writes
+READING = {
+    "merge": lambda root, **on: merge([root / "one", root / "two"], root / "out", log=quiet, **on),
+    "append": lambda root, **on: append(root / "of-two", root / "one", log=quiet, **on),
+    "remove": CALLS["remove"],
+    "relabel": CALLS["relabel"],
+}
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_workers_read_the_keys_and_leave_nothing_in_the_dataset(verb, folder, tmp_path, monkeypatch):
+    root, read, found = Path(shutil.copytree(folder, tmp_path / "a")), scan._read_shard, []
+
+    def take(*arguments):
+        found.append(read(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(scan, "_read_shard", take)
+    READING[verb](root, beam_args=["--direct_num_workers=2"])
+    assert sum(map(len, found)) == 24 * {"merge": 40, "append": 20}.get(verb, 60)
+    assert not [*root.rglob(AREA_NAME)]
+    # worker processes of Beam have another module, without the change
+    found.clear()
+    shutil.rmtree(root)
+    shutil.copytree(folder, root)
+    READING[verb](root, beam_args=PROCESSES)
+    assert not found
+
+
+def test_keys_that_workers_cannot_read_are_named_and_the_same_call_reads_only_the_others(
+    folder, tmp_path, contents, monkeypatch
+):
+    old, read, found = Path(shutil.copytree(folder / "old", tmp_path / "old")), scan._read_shard, []
+    names = [shard.path for shard in read_manifest(old).shards]
+    flip(old / names[-1], -1)
+    for on in {"engine": "local"}, {"beam_args": PROCESSES}:
+        with pytest.raises(BuildError, match=r"old-.*: record \d+ at byte \d+: the checksum of the record"):
+            remove(old, ["cat/000.png"], log=quiet, **on)
+    flip(old / names[-1], -1)
+    monkeypatch.setattr(scan, "_read_shard", lambda *each: found.append(each[1]) or read(*each))
+    remove(old, ["cat/000.png"], log=quiet)
+    assert names[-1] in found
+    assert len({*found}) == len(found) < len(names)
+    assert not (old / AREA_NAME).exists()
+    expected = Path(shutil.copytree(folder / "old", tmp_path / "whole" / "old"))
+    remove(expected, ["cat/000.png"], log=quiet)
+    assert contents(old) == contents(expected)
+
+
+def test_a_call_that_stopped_after_all_keys_were_read_reads_none_again(folder, tmp_path, monkeypatch):
+    old = Path(shutil.copytree(folder / "old", tmp_path / "old"))
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scan, "read_whole", fail)
+        with raises(BuildError, "build-failed"):
+            remove(old, ["cat/000.png"], log=quiet)
+    monkeypatch.setattr(scan, "_read_shard", fail)
+    assert remove(old, ["cat/000.png"], log=quiet).num_examples == 59
+    assert not (old / AREA_NAME).exists()
+
+
+def test_jobs_that_killed_commands_have_left_are_cancelled_before_the_next_one_begins(
+    folder, tmp_path, monkeypatch
+):
+    old, cancelled = Path(shutil.copytree(folder / "old", tmp_path / "old")), []
+
+    def run(_, work):
+        work.progress.end()
+        work.progress.follow()
+        assert work.measure() == (0, 0)
+
+    # no worker reads anything
+    with monkeypatch.context() as patch:
+        patch.setattr(scan, "run_work", run)
+        with raises(BuildError, "shard-unfinished", where=f"the keys of {read_manifest(old).shards[0].path}"):
+            remove(old, ["cat/000.png"], log=quiet)
+    monkeypatch.setattr(rewrite, "run_work", lambda run, work: cancelled.append(None) or run_work(run, work))
+    ((left,), other) = old.glob(f"{AREA_NAME}/*"), old / AREA_NAME / "0123abcd"
+    create(other)
+    for each in (left, other):
+        (each / "job").write_text(json.dumps(asdict(JobNote("number-1", "localhost:1"))))
+    monkeypatch.setattr(scan, "cancel_lost_job", lambda path: cancelled.append(path))
+    remove(old, ["cat/000.png"], log=quiet)
+    assert cancelled == [*sorted([left / "job", other / "job"]), None]
+    assert not (old / AREA_NAME).exists()
 
 
 @pytest.mark.parametrize("verb", ["reshard", "merge", "append", "remove", "relabel", "export", "build"])

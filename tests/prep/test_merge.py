@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import threading
+import time
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -14,11 +16,11 @@ from tfshards import prep, schemas
 from tfshards.prep import Arrays, ImageFolder, Options, ShardOptions, append, merge, reshard, verify
 from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.cli import main as cli
-from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.example import example_encoder, with_key_prefix
 from tfshards.prep.records.frames import read_records
 from tfshards.prep.records.shard_file import ShardFile, frames_of
-from tfshards.prep.rewriting import keys
+from tfshards.prep.rewriting import scan
+from tfshards.prep.rewriting.keys import read_known
 from tfshards.prep.rewriting.origin import Origin
 from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema, Totals, read_manifest
 from tfshards.schemas.example import decode_example
@@ -282,17 +284,31 @@ def test_a_shard_that_lacks_records_at_its_end_is_named(two):
     index = (two[0] / index_path(manifest.shards[0].path)).read_text().splitlines()
     os.truncate(path, int(index[-1].split()[0]))
     with raises(BuildError, "keys-miscounted", num_packed=1, num_examples=2):
-        keys.read_known(Origin(two[0], manifest))
+        read_known(Origin(two[0], manifest), None)
 
 
 def test_keys_are_read_no_further_once_another_shard_has_failed(three, monkeypatch):
-    monkeypatch.setattr(keys, "_RECORDS", 2)
+    monkeypatch.setattr(scan, "_RECORDS", 2)
     origin = Origin(three[0], read_manifest(three[0]))
-    shard = origin.manifest.shards[0]
-    stop, read = threading.Event(), keys._read_shard
-    assert len(read(origin, shard, lambda *_: b"k", Reporter(), stop)) == shard.num_examples
-    stop.set()
-    assert read(origin, shard, lambda *_: b"k", Reporter(), stop) == b""
+    sizes = [shard.num_examples for shard in origin.manifest.shards]
+    first, has_failed, num_read = threading.Lock(), threading.Event(), Counter()
+    is_first = first.acquire
+
+    def pack(data, _):
+        num_read[threading.get_ident()] += 1
+        if is_first(blocking=False):
+            # the other one fails now
+            assert has_failed.wait(60)
+        elif not has_failed.is_set():
+            has_failed.set()
+            raise ValueError("has no key")
+        time.sleep(0.05)
+        return b"k"
+
+    with pytest.raises(BuildError, match="has no key"):
+        scan.read_shards(origin, "keys", pack)
+    # each thread read one shard
+    assert max(num_read.values()) < min(sizes)
 
 
 KEYED = b"".join(example_encoder(Schema((Feature("key", "bytes", "bytes"),)))([b"1"]))

@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.durability.inputs import image, write
 from tests.errors import raises
-from tests.prep.derived import quiet
+from tests.prep.derived import first_shard, flip, quiet
 from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.prep import Options, append, build, diff, merge, prune, relabel, remove, reshard, verify
@@ -15,6 +16,7 @@ from tfshards.prep.rewriting import append as append_module
 from tfshards.prep.rewriting import commit as commit_module
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import lead_to, new_bucket
@@ -125,6 +127,22 @@ def test_an_edit_that_is_interrupted_in_a_bucket_resumes(bucket, tmp_path, monke
     for folder in (root, whole):
         prune(folder)
     assert objects(root) == files(tmp_path / "data")
+
+
+def test_keys_that_cannot_be_read_are_named_in_a_bucket_and_the_same_call_resumes(bucket, tmp_path):
+    roots = [built(tmp_path / f"photos-{name}", tmp_path / name, of) for name, of in RANGES.items()]
+    flip(first_shard(Path(roots[1])), -1)
+    out = f"{bucket.url}/merged"
+    with pytest.raises(BuildError, match="the checksum of the record's data does not match"):
+        merge(roots, out, log=quiet)
+    (area,) = (any_path(out) / AREA_NAME).iterdir()
+    flip(first_shard(Path(roots[1])), -1)
+    # another command that ends meanwhile
+    build(prep.Arrays({"x": [1, 2]}), out, log=quiet)
+    assert BuildArea(any_path(out), area.name).stop_reason()
+    merge(roots, out, overwrite=True, log=quiet)
+    assert not (any_path(out) / AREA_NAME).exists()
+    assert prep.info(out).num_examples == 12
 
 
 def test_a_dataset_is_resharded_in_place(bucket, tmp_path):
