@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -82,9 +81,7 @@ def _read_by_workers(origin: Origin, label: str, pack: Pack, workers: Workers) -
     area.open()
 
     def present() -> set[str]:
-        with suppress(FileNotFoundError):
-            return {path.name for path in area.shards.iterdir()}
-        return set()
+        return {path.name for path in area.shards.iterdir()}
 
     done = present()
     missing = {name: shard for name, shard in shards.items() if name not in done}

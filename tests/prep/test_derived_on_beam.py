@@ -272,14 +272,20 @@ def test_jobs_that_killed_commands_have_left_are_cancelled_before_the_next_one_b
     old, cancelled = Path(shutil.copytree(folder / "old", tmp_path / "old")), []
 
     def run(_, work):
+        assert work.measure() == (0, 0)
+        work.function(work.items[0])
+        # a task that is repeated reads nothing again
+        patch.setattr(scan, "_read_shard", None)
+        work.function(work.items[0])
         work.progress.end()
         work.progress.follow()
-        assert work.measure() == (0, 0)
+        assert work.measure().num_examples == work.items[0][2]
 
-    # no worker reads anything
+    shards = read_manifest(old).shards
+    # no worker reads the others
     with monkeypatch.context() as patch:
         patch.setattr(scan, "run_work", run)
-        with raises(BuildError, "shard-unfinished", where=f"the keys of {read_manifest(old).shards[0].path}"):
+        with raises(BuildError, "shard-unfinished", where=f"the keys of {shards[1].path}"):
             remove(old, ["cat/000.png"], log=quiet)
     monkeypatch.setattr(rewrite, "run_work", lambda run, work: cancelled.append(None) or run_work(run, work))
     ((left,), other) = old.glob(f"{AREA_NAME}/*"), old / AREA_NAME / "0123abcd"

@@ -296,12 +296,13 @@ def test_keys_are_read_no_further_once_another_shard_has_failed(three, monkeypat
 
     def pack(data, _):
         num_read[threading.get_ident()] += 1
-        if is_first(blocking=False):
-            # the other one fails now
-            assert has_failed.wait(60)
-        elif not has_failed.is_set():
-            has_failed.set()
-            raise ValueError("has no key")
+        if num_read[threading.get_ident()] == 3:
+            if is_first(blocking=False):
+                # the other one fails now
+                assert has_failed.wait(60)
+            elif not has_failed.is_set():
+                has_failed.set()
+                raise ValueError("has no key")
         time.sleep(0.05)
         return b"k"
 

@@ -194,7 +194,9 @@ def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run
     area = BuildArea(out, "11111111")
     area.open()
     area.announce(manifest)
-    BuildArea(out, "00000000").open()
+    other = BuildArea(out, "00000000")
+    other.open()
+    other.note_path("first", ShardId("train", 0), "plan").write_bytes(b"")
     create(out / AREA_NAME / "staged-abcabcab")
     log.clear()
     assert quiet_build(ImageFolder(small_folder), out, shards=2) == manifest
