@@ -71,7 +71,7 @@ def _read_by_workers(origin: Origin, label: str, pack: Pack, workers: Workers) -
     follows another that was killed, ends what is left of it, and reads only the missing shards.
     """
     manifest = origin.manifest
-    shards = {f"{number}": shard for number, shard in enumerate(manifest.shards)}
+    shards = {str(number): shard for number, shard in enumerate(manifest.shards)}
     area_id = hashlib.sha256(f"keys of {manifest.build_id}".encode()).hexdigest()[:ID_DIGITS]
     area = BuildArea(workers.folder, area_id)
     if isinstance(workers.folder, Path):
