@@ -1,24 +1,27 @@
-# make demo   from nothing to a trained model: environment, images, shards, training
-# make test   what a change must pass, in minutes; make check adds formatter, linter, types and coverage
-# make nightly   exhaustive tables, more examples of properties, and short runs of fuzz and torture
-# make docs   the documentation as a site, in site/
-# make engines   builds on Prism, Flink and Spark, whose processes are killed; needs Java, Maven and Go
-# make packages   every extra on Python 3.10 to 3.13, each in a clean environment; downloads some GB
+# make demo        from nothing to a trained model: environment (2.7 GB), images, shards, training
+# make test        what every change must pass, in minutes
+# make check       formatter, linter, types, import layers
+# make processes   real kills, processes of Beam and Flink, several hosts, PyTorch, archives in a clean folder
+# make nightly     every test, exhaustive tables, and campaigns that kill, damage and draw at random
+# make engines     Flink and other engines, whose workers are killed; needs Java, Maven and Go
+# make packages    every extra on Python 3.10 to 3.13, each in a clean environment; downloads some GB
+# make docs        the documentation as a site, in site/
+# make constraints resolves the versions of all packages anew
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# PyTorch, JAX and others: 5 GB more, which only make processes and make nightly need
+FRAMEWORKS = $(VENV)/frameworks/bin
 WORKERS ?= 2
 PYTEST_ARGS ?=
+PYTEST = -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 # The tests start hundreds of programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check nightly docs engines packages sbom mutants fuzz torture format bench clean environment train-on-digits
+.PHONY: demo test check processes nightly engines packages docs constraints sbom format bench clean
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
-demo: $(VENV)/.installed
-	flock Makefile $(MAKE) --no-print-directory train-on-digits
-
-train-on-digits:
+demo: $(VENV)/.examples
 	rm -rf demo
 	$(BIN)/python examples/digits_folder.py demo/digits
 	$(BIN)/tfshards build images demo/digits demo/data/digits --shards 8 --shards test=2 \
@@ -26,105 +29,56 @@ train-on-digits:
 	$(BIN)/tfshards verify demo/data/digits --deep
 	$(BIN)/python examples/mirrored_fit.py demo/data/digits
 
-# make nightly has its files on the disk
-test: $(VENV)/.installed
-	.ci/in_memory $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+test: $(VENV)/.dev
+	$(BIN)/python $(PYTEST)
 
-check: $(VENV)/.installed
+check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python .ci/link_rooms.py
 	$(BIN)/mypy
 	$(BIN)/python .ci/verify_types.py
-	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
+	$(BIN)/lint-imports
 
-nightly: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m nightly $(PYTEST_ARGS)
-	HYPOTHESIS_EXAMPLES=400 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
-	  -m 'hypothesis and not nightly and not engines' $(PYTEST_ARGS)
-	$(MAKE) torture TORTURE_KILLS=100 TORTURE_FLIPS=400 TORTURE_FAULTS=30 TORTURE_STORE_KILLS=100 TORTURE_STORE_PAIRS=60 \
-	  TORTURE_LOADER_FAULTS=30 CRASH_STATES=100 OWNERSHIP_FOLDERS=1000 FUSE_FAULTS=30 LOOP_CUTS=8 \
-	  FRAMEWORK_CASES=60 FRAMEWORK_RUNS=4
-	$(MAKE) fuzz FUZZ_MINUTES=3 FUZZ_SEED=1
+# Processes are killed here, and compete: a test that fails has a second try, alone, which is shown.
+processes: $(VENV)/.frameworks
+	$(FRAMEWORKS)/python $(PYTEST) -m processes --cache-clear || { \
+	  echo "make processes: each test that failed runs once more, alone"; \
+	  $(FRAMEWORKS)/python -m pytest -m processes --last-failed --last-failed-no-failures=none -rA; }
 
-docs: $(VENV)/.installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
+# SCALE=10 draws ten times as many cases; SEED=WORD repeats a run, whose first lines show it.
+nightly: export SCALE := $(or $(SCALE),1)
+nightly: export SEED := $(or $(SEED),$(shell date +%s))
+nightly: $(VENV)/.frameworks
+	$(FRAMEWORKS)/python $(PYTEST) -m "not engines" --cov --cov-report=term
+	$(BIN)/uv pip compile $(RESOLVE) | diff constraints.txt - && echo "constraints.txt is up to date"
 
 # The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).
-engines: $(VENV)/.installed
+engines: $(VENV)/.dev
 	$(BIN)/python tests/engines/setup_engines.py
 	$(BIN)/python -m pytest -m engines $(PYTEST_ARGS)
 
 packages: export TFSHARDS_PACKAGES := all
-packages: $(VENV)/.installed
+packages: $(VENV)/.dev
 	$(BIN)/python -m pytest -m nightly tests/packaging $(PYTEST_ARGS)
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
+
+RESOLVE = --quiet --universal --python-version 3.10 --no-header --no-annotate --all-extras pyproject.toml
+
+constraints: $(VENV)/.dev
+	$(BIN)/uv pip compile $(RESOLVE) --upgrade --output-file constraints.txt
+
 # sbom.cdx.json: what an installation with all extras consists of, from a clean environment (CycloneDX)
-sbom: $(VENV)/.installed
+sbom: $(VENV)/.dev
 	$(BIN)/python .ci/sbom.py sbom.cdx.json
 
-# Changes operators and numbers in the modules of tests/mutation/table.py, and lists what no test finds: an hour
-# for all of them. MUTANTS="--sample 10" or "schemas/index.py" tries fewer.
-MUTANTS ?=
-mutants: $(VENV)/.installed
-	PYTHONPATH=.namespace $(BIN)/uv run -q --no-project --python $(BIN)/python --with cosmic-ray==8.7.0 \
-	  python tests/mutation/run.py $(MUTANTS)
-
-# Damages images for FUZZ_MINUTES, others each time; FUZZ_SEED=NUMBER repeats a run, as make nightly does
-FUZZ_MINUTES ?= 20
-
-fuzz: export FUZZ_MINUTES := $(FUZZ_MINUTES)
-fuzz: $(VENV)/.installed
-	$(BIN)/python -m pytest -s tests/prep/test_fuzz_images.py $(PYTEST_ARGS)
-
-# Kills builds and edits TORTURE_KILLS times, and damages small datasets: TORTURE_FLIPS times before they are verified,
-# each shard TORTURE_FAULTS times while the loader reads it. Builds into a bucket are killed TORTURE_STORE_KILLS
-# times, and TORTURE_STORE_PAIRS times two start together; TORTURE_LOADER_FAULTS times the loader reads from one that
-# fails, with a cache and without. All states that a power cut may leave are tried (CRASH_STATES=N tries so many of
-# each command), FUSE_FAULTS faults of each command on a file system that then forgets what was not synced, LOOP_CUTS
-# cuts of ext4, XFS and Btrfs, and all verbs on OWNERSHIP_FOLDERS folders with files of the user. FRAMEWORK_CASES random
-# runs have the same digests in every framework, and FRAMEWORK_RUNS are killed and go on in another one: an hour for
-# each 2,000 cases. TORTURE_SEED=WORD kills at other moments.
-TORTURE_KILLS ?= 500
-TORTURE_FLIPS ?= 400
-TORTURE_FAULTS ?= 200
-TORTURE_STORE_KILLS ?= 500
-TORTURE_STORE_PAIRS ?= 200
-TORTURE_LOADER_FAULTS ?= 200
-TORTURE_SEED ?= 4
-CRASH_STATES ?= all
-OWNERSHIP_FOLDERS ?= 10000
-FUSE_FAULTS ?= 1000
-LOOP_CUTS ?= 60
-FRAMEWORK_CASES ?= 1000
-FRAMEWORK_RUNS ?= 100
-
-torture: export TORTURE_KILLS := $(TORTURE_KILLS)
-torture: export TORTURE_FLIPS := $(TORTURE_FLIPS)
-torture: export TORTURE_FAULTS := $(TORTURE_FAULTS)
-torture: export TORTURE_STORE_KILLS := $(TORTURE_STORE_KILLS)
-torture: export TORTURE_STORE_PAIRS := $(TORTURE_STORE_PAIRS)
-torture: export TORTURE_LOADER_FAULTS := $(TORTURE_LOADER_FAULTS)
-torture: export TORTURE_SEED := $(TORTURE_SEED)
-torture: export CRASH_STATES := $(CRASH_STATES)
-torture: export OWNERSHIP_FOLDERS := $(OWNERSHIP_FOLDERS)
-torture: export FUSE_FAULTS := $(FUSE_FAULTS)
-torture: export LOOP_CUTS := $(LOOP_CUTS)
-torture: export FRAMEWORK_CASES := $(FRAMEWORK_CASES)
-torture: export FRAMEWORK_RUNS := $(FRAMEWORK_RUNS)
-torture: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(WORKERS) -rP tests/durability/test_kills.py tests/durability/test_faults.py \
-	  tests/loader/test_faults.py tests/loader/test_remote_faults.py tests/storage/test_remote_output.py $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n $(WORKERS) -rP -m "nightly or not nightly" tests/durability/test_crash_states.py \
-	  tests/durability/test_fuse.py tests/durability/test_loop_disks.py tests/durability/test_ownership.py \
-	  tests/loader/test_same_everywhere.py $(PYTEST_ARGS)
-
-format: $(VENV)/.installed
+format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # Give a folder of class folders: make bench PHOTOS=/data/photos
-bench: $(VENV)/.installed
+bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/prep.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/images.py --photos $(PHOTOS)
 	$(BIN)/python benchmarks/arrays.py
@@ -140,15 +94,24 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/scale.py --counts 100000 1000000
 
 clean:
-	rm -rf .types demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Two that install into one environment, or write one folder demo/, would break each other: the second one waits.
-$(VENV)/.installed: pyproject.toml
-	flock Makefile $(MAKE) --no-print-directory environment
+# Environments. Each adds packages to the one before it; uv downloads them at once and shares files between both.
+INSTALL = pip install --quiet --constraints constraints.txt --build-constraints constraints.txt
 
-environment:
-	[ $(VENV)/.installed -nt pyproject.toml ] || { $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --upgrade pip && \
-	  $(BIN)/python -m pip install --quiet --editable '.[dev]' && \
-	  $(BIN)/python .ci/link_rooms.py && \
-	  touch $(VENV)/.installed; }
+$(VENV)/.examples: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	@echo "installing TensorFlow, Apache Beam and others: 2.7 GB in $(VENV)"
+	$(BIN)/uv $(INSTALL) --python $(BIN)/python --editable '.[examples]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.examples
+	$(BIN)/uv $(INSTALL) --python $(BIN)/python --editable '.[dev]'
+	touch $@
+
+$(VENV)/.frameworks: $(VENV)/.dev
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(VENV)/frameworks
+	@echo "installing PyTorch, JAX and others: 5 GB in $(VENV)/frameworks"
+	$(BIN)/uv $(INSTALL) --python $(FRAMEWORKS)/python --editable '.[frameworks]'
+	touch $@

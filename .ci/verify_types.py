@@ -14,13 +14,8 @@ from pathlib import Path
 def main() -> int:
     """Print how many symbols have a type, and each one that lacks an annotation; return the exit status."""
     binaries = Path(sys.executable).parent
-    # Pyright looks for the package where the first python of PATH does, and does not run __init__.py, which
-    # finds the rooms in a clone.
-    environment = {
-        **os.environ,
-        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(Path(__file__).parents[1] / ".types"),
-    }
+    # Pyright looks for the package where the first python of PATH does.
+    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
     command = [
         str(binaries / "basedpyright"),
         "--verifytypes",

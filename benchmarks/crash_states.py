@@ -48,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     cache = options.cache.expanduser().resolve()
     if options.tree:
-        os.environ["PYTHONPATH"] = str((options.tree / ".namespace").resolve())
+        os.environ["PYTHONPATH"] = str((options.tree / "src").resolve())
     rows = []
     with tempfile.TemporaryDirectory(prefix="tfshards-crash-") as work:
         for name in options.tools:

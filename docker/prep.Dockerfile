@@ -10,7 +10,7 @@ ARG BEAM=2.77.0
 FROM python:${PYTHON}-slim AS wheel
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
-COPY .namespace .namespace
+COPY src src
 COPY schemas schemas
 COPY loader loader
 COPY prep prep

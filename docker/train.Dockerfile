@@ -9,7 +9,7 @@ ARG PYTHON=3.11
 FROM python:${PYTHON}-slim AS wheel
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
-COPY .namespace .namespace
+COPY src src
 COPY schemas schemas
 COPY loader loader
 COPY prep prep

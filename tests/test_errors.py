@@ -20,7 +20,7 @@ CLASSES = {"InputError", "OptionsError", "BuildError", "IncompleteError", "Tfsha
 
 def raised():
     """Yield where an error is made, its code, the names of its values."""
-    for folder in (*ROOMS, ".namespace"):
+    for folder in (*ROOMS, "src"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES:

@@ -29,7 +29,7 @@ def wheel(archives):
 def build(folder, *, umask, backwards=False):
     """Copy what git tracks, and build it; return the archives by suffix."""
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    names = [name for name in tracked.stdout.split("\0") if name and (ROOT / name).is_file()]
+    names = [name for name in tracked.stdout.split("\0") if name and os.path.lexists(ROOT / name)]
     for name in reversed(names) if backwards else names:
         (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, folder / "clone" / name, follow_symlinks=False)
@@ -58,13 +58,14 @@ def test_the_sdist_holds_what_a_build_needs_and_nothing_else(archives, wheel):
         names = {name.partition("/")[2] for name in archive.getnames()}
     outside = {name for name in names if name.split("/")[0] not in ("prep", "loader", "schemas")}
     own = ("__init__.py", "__main__.py", "command.py", "forms.py", "py.typed", "receipt_verbs.py")
-    root = {f".namespace/tfshards/{name}" for name in own}
+    root = {f"src/tfshards/{name}" for name in own}
     texts = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"}
     # Hatchling reads .gitignore, and PKG-INFO is the metadata of an sdist.
     assert outside == root | texts | {".gitignore", "PKG-INFO"}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name.removeprefix("tfshards/") for name in archive.namelist() if ".dist-info/" not in name}
-    assert packed == {name.removeprefix(".namespace/tfshards/") for name in names - texts} - {
+    assert len(packed) == len(names) - len(texts) - 2
+    assert packed == {name.removeprefix("src/tfshards/") for name in names - texts} - {
         ".gitignore",
         "PKG-INFO",
     }

@@ -1,11 +1,9 @@
-"""prep → schemas ← loader: each room is imported with the packages blocked that it must not import."""
+"""Each room is imported with the packages blocked that it must not import; pyproject.toml has the layers."""
 
 import ast
 import re
 import subprocess
 import sys
-from functools import cache
-from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -152,152 +150,6 @@ def run_without(blocked, code, folder=None, *, capture_stderr=False):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done if capture_stderr else done.stdout
-
-
-# A folder imports only from folders below it. "" is the files at the top of the room.
-LAYERS = {
-    "prep": (
-        "cli",
-        "exporting",
-        "reporting",
-        "comparison",
-        "rewriting",
-        "adoption",
-        "auditing",
-        "verification",
-        "building",
-        "engines",
-        "writing",
-        "views",
-        "planning",
-        "sources",
-        "progress",
-        "imaging",
-        "records",
-    ),
-    "loader": (
-        "speed",
-        "frameworks",
-        "",
-        "training",
-        "fetching",
-        "resources",
-        "tensors",
-        "arrays",
-        "integrity",
-        "records",
-        "graph",
-        "examples",
-        "order",
-        "stored",
-        "options",
-    ),
-}
-
-
-@pytest.mark.parametrize("room", LAYERS)
-def test_a_folder_imports_only_from_folders_below_it(room):
-    layers = LAYERS[room]
-    upward = []
-    for path in sorted((ROOT / room).rglob("*.py")):
-        layer = layer_of(path.relative_to(ROOT / room))
-        if path == ROOT / room / "__init__.py":
-            continue
-        for module in modules_imported(path):
-            parts = module.split(".")
-            if parts[:2] != ["tfshards", room] or len(parts) < 3:
-                continue
-            other = parts[2] if (ROOT / room / parts[2]).is_dir() else ""
-            if layers.index(other) < layers.index(layer):
-                upward.append(f"{path.relative_to(ROOT)} imports {module}")
-    assert upward == []
-
-
-@pytest.mark.parametrize("room", LAYERS)
-def test_every_folder_is_a_layer_and_has_a_docstring(room):
-    folders = [path for path in (ROOT / room).iterdir() if path.is_dir() and path.name != "__pycache__"]
-    assert {path.name for path in folders} == set(LAYERS[room]) - {""}
-    for folder in folders:
-        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
-        assert docstring.endswith("."), folder
-
-
-def layer_of(path):
-    return path.parts[0] if len(path.parts) > 1 else ""
-
-
-def modules_imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module
-
-
-def modules_of(path):
-    """Return the files of this project that a file imports, in functions and for types as well."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfshards."):
-            module = node.module.removeprefix("tfshards.").replace(".", "/")
-            for name in (module, *(f"{module}/{alias.name}" for alias in node.names)):
-                if (ROOT / f"{name}.py").exists() and ROOT / f"{name}.py" != path:
-                    yield f"{name}.py"
-
-
-def test_no_modules_import_each_other():
-    files = [path for room in ("schemas", "prep", "loader") for path in (ROOT / room).rglob("*.py")]
-    imports = {str(p.relative_to(ROOT)): {*modules_of(p)} for p in files if p.name != "__init__.py"}
-    # raises CycleError
-    assert len([*TopologicalSorter(imports).static_order()]) == len(imports)
-
-
-@pytest.mark.parametrize(
-    ("package", "homes"),
-    [
-        (
-            "apache_beam",
-            {f"prep/engines/{name}.py" for name in ("beam", "pipeline", "read_shards", "transform")},
-        ),
-        ("PIL", {"prep/imaging/pillow.py"}),
-        ("tensorflow", set()),
-    ],
-)
-def test_a_heavy_package_is_imported_only_where_it_is_at_home(package, homes):
-    importers = {
-        str(path.relative_to(ROOT))
-        for path in [*(ROOT / "prep").rglob("*.py"), *(ROOT / "schemas").rglob("*.py")]
-        if package in imported(path)
-    }
-    assert importers == homes
-
-
-def test_the_loader_imports_tensorflow_and_the_schemas_only():
-    # typing_extensions is a requirement of TensorFlow, and imported only for type checkers
-    allowed = {"tensorflow", "typing_extensions", "tfshards.loader", "tfshards.schemas", "numpy"}
-    allowed |= sys.stdlib_module_names
-    remote = {
-        # for batches of NumPy arrays
-        ROOT / "loader" / "arrays" / "decode.py": {"PIL"},
-        **{
-            ROOT / "loader" / "frameworks" / f"{name}.py": {name}
-            for name in ("grain", "jax", "keras", "torch")
-        },
-    }
-    for path in (ROOT / "loader").rglob("*.py"):
-        others = {name for name in imported(path) if name not in allowed}
-        assert others == remote.get(path, set()), path
-
-
-@cache
-def imported(path):
-    """Return the packages that a file imports; rooms of tfshards by their names."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module)
-    return {".".join(n.split(".")[: 2 if n.startswith("tfshards") else 1]) for n in names}
 
 
 # Modules that open files for reading by themselves, since nobody else writes these.

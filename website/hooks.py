@@ -14,9 +14,8 @@ from mkdocs.structure.pages import Page
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(ROOT / ".namespace"), str(ROOT / ".ci")]
+sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
-import link_rooms  # noqa: E402
 from charts import add_charts  # noqa: E402
 from commands import command_pages  # noqa: E402
 
@@ -37,8 +36,6 @@ PAGES = {
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Give headings the anchors that GitHub gives them, which links between the pages use."""
     config.mdx_configs["toc"]["slugify"] = github_anchor
-    # in which the pages about the rooms find their code
-    link_rooms.main()
     return config
 
 

@@ -1,7 +1,6 @@
 """Each state that a power cut may leave is the old dataset or the new one; exit status 0 means the new one.
 
-The model is in crash_states.py. CRASH_STATES is the number of states of each command that are tried, chosen
-by TORTURE_SEED; ``all`` tries every one that the model enumerates.
+The model is in crash_states.py, which enumerates more states than are tried; the seed chooses.
 """
 
 import os
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.campaigns import SEED, cases
 from tests.pictures import image_file
 from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
@@ -28,8 +28,7 @@ from tfshards.schemas.manifest_file import file_problems
 
 from .crash_states import State, on_disk, record, states, write_state
 
-NUM_STATES = os.environ.get("CRASH_STATES", "30")
-SEED = os.environ.get("TORTURE_SEED", "4")
+NUM_STATES = cases(30, nightly=100)
 MINE = "mine.txt"
 
 
@@ -156,12 +155,11 @@ def test_every_state_after_a_power_cut_is_the_old_dataset_or_the_new_one(name, t
     old, new = on_disk(start), on_disk(traced)
     found = [*states(trace, num_random=4, seed=SEED)]
     num_all = len(found)
-    if NUM_STATES != "all" or command.most:
-        most = int(command.most if NUM_STATES == "all" else NUM_STATES)
-        # the last ones are those after exit status 0
-        ended = [one for one in found if one[0] == trace.num_calls]
-        tried = random.Random(SEED).sample(found, min(most, num_all))
-        found = tried + [one for one in ended if one not in tried][:most]
+    most = min(NUM_STATES, num_all, command.most or num_all)
+    # the last ones are those after exit status 0
+    ended = [one for one in found if one[0] == trace.num_calls]
+    tried = random.Random(SEED).sample(found, most)
+    found = tried + [one for one in ended if one not in tried][:most]
     for call, tree in found:
         trial.mkdir()
         write_state(tree, trial)

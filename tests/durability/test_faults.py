@@ -1,18 +1,17 @@
 """Single faults in the files of a dataset: verify finds each one and names its location.
 
-``TORTURE_FLIPS`` is the number of flipped bits and of truncated files in each of three datasets: 20 by
-default, 400 in ``make torture``, which prints how many were tried and found (see docs/reliability.md) and
-whose datasets have more records.
+``make nightly`` prints how many were tried and found (see docs/reliability.md), in datasets that have more
+records.
 """
 
 import gzip
-import os
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from tests.campaigns import cases
 from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, verify
@@ -23,7 +22,8 @@ from tfshards.schemas import Problem, TfshardsError, read_manifest
 from tfshards.schemas.index import index_path, labels_path
 
 SEED = 4
-NUM_FLIPS = NUM_CUTS = int(os.environ.get("TORTURE_FLIPS", "20"))
+# flipped bits, and truncated files, in each of three datasets
+NUM_FLIPS = NUM_CUTS = cases(20, nightly=400)
 # Number of records in the middle of a shard of which every bit of the header is flipped.
 NUM_HEADERS = 3 if NUM_FLIPS >= 400 else 1
 NUM_IMAGES, NUM_ROWS = (30, 60) if NUM_FLIPS >= 400 else (20, 20)

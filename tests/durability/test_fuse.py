@@ -1,7 +1,7 @@
 """Commands on a real file system that fails at any call and then forgets what was not synced.
 
 Exit status 0 means that the new dataset outlives a power cut; with any other, the old dataset or the new one
-does, and the same command ends what it began. FUSE_FAULTS is the number of faults of each command.
+does, and the same command ends what it began.
 """
 
 import errno
@@ -17,14 +17,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.campaigns import SEED, cases
 from tfshards.prep import verify
 from tfshards.prep.building.commit import complete_left
 from tfshards.schemas import read_manifest
 
 from .commands import ROOT, Commands
 
-NUM_FAULTS = int(os.environ.get("FUSE_FAULTS", "10"))
-SEED = os.environ.get("TORTURE_SEED", "4")
+# of each command
+NUM_FAULTS = cases(10, nightly=30)
 FAULTS = {"EIO": {"errno": errno.EIO}, "ENOSPC": {"errno": errno.ENOSPC, "stays": True}}
 
 pytestmark = [

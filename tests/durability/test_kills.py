@@ -1,12 +1,9 @@
 """Builds and edits that are killed repeatedly at any moment end with the same dataset as undisturbed ones.
 
-``TORTURE_KILLS`` is how many kills there are over all scenarios, rounded up to as many of each: 10 by
-default, 500 in ``make torture``. Half of them come before or after a call that changes a name in a folder,
-since these calls make shards, notes and manifest appear and old ones disappear; the other half at random
-moments. ``TORTURE_SEED`` repeats a run.
+Half of the kills come before or after a call that changes a name in a folder, since these calls make shards,
+notes and manifest appear and old ones disappear; the other half at random moments.
 """
 
-import os
 import random
 import re
 import shutil
@@ -17,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns import SEED, cases
 from tests.tables import mostly_nightly
 from tfshards.prep import prune, verify
 from tfshards.prep.building.commit import complete_left
@@ -31,8 +29,8 @@ from .inputs import Scenario, scenarios, write_inputs
 NAMES = ("images", "arrays", "table", "overwrite", "append", "remove", "relabel")
 # Files that are derived from the manifest after it was replaced.
 VIEWS = {"labels.txt", "label.labels.txt", "dataset_info.json", "features.json", "tfds"}
-KILLS = int(os.environ.get("TORTURE_KILLS", "10"))
-SEED = os.environ.get("TORTURE_SEED", "4")
+# over all scenarios, rounded up to as many of each
+KILLS = cases(10, nightly=100)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 ext4 and XFS are shut down by an ioctl, after which nothing more reaches the device. Btrfs has no such call
 here: its device is copied when the command has ended or was killed, without what is still in memory.
-LOOP_CUTS is the number of cuts of each file system.
 """
 
 import fcntl
@@ -16,13 +15,15 @@ from collections import Counter
 
 import pytest
 
+from tests.campaigns import SEED, cases
 from tfshards.prep import verify
 from tfshards.prep.building.commit import complete_left
 
 from .commands import Commands
-from .test_fuse import SEED, arrays, commands_of, contents
+from .test_fuse import arrays, commands_of, contents
 
-NUM_CUTS = int(os.environ.get("LOOP_CUTS", "4"))
+# of each file system
+NUM_CUTS = cases(4, nightly=8)
 # FS_IOC_SHUTDOWN of linux/fs.h with the flag NOLOGFLUSH
 SHUTDOWN, WITHOUT_LOG = 0x8004587D, struct.pack("I", 2)
 MAKE = {

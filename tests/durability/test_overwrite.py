@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.campaigns import SEED
 from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
@@ -26,7 +27,6 @@ from .commands import TIMEOUT_SECONDS
 from .inputs import image, scenarios, write, write_inputs
 
 HERE = Path(__file__).parent
-SEED = os.environ.get("TORTURE_SEED", "4")
 
 
 def started(name: str, *arguments: object) -> subprocess.Popen[str]:

@@ -1,8 +1,7 @@
 """No command changes or removes a file that tfshards did not write, whatever its name.
 
 Folders are filled with files, folders and links whose names are those of tfshards, or nearly so, in addition
-to a dataset, an unfinished build, or nothing; then each verb that writes runs. OWNERSHIP_FOLDERS sets the
-number of folders (make test: 200, make nightly: 1,000, make torture: 10,000).
+to a dataset, an unfinished build, or nothing; then each verb that writes runs.
 """
 
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.campaigns import SEED, cases
 from tests.errors import raises
 from tests.prep.derived import quiet
 from tests.tables import mostly_nightly
@@ -24,8 +24,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, re
 from tfshards.schemas.build_area import RECORD_NAME, create
 from tfshards.schemas.names import inputs_name, rejects_name
 
-NUM_FOLDERS = int(os.environ.get("OWNERSHIP_FOLDERS", "200"))
-SEED = int(os.environ.get("TORTURE_SEED", "4"))
+NUM_FOLDERS = cases(200, nightly=1_000)
 NAMES = ("cat", "dog", "owl")
 
 
@@ -152,7 +151,7 @@ def commands(out: Path, inputs: Path, chance: random.Random):
 # In as many parts as the processes of the tests can share.
 @pytest.mark.parametrize("part", mostly_nightly(range(4), [0, 1]))
 def test_no_file_that_tfshards_did_not_write_ever_changes(part, starts, tmp_path):
-    chance = random.Random(SEED * 1000 + part)
+    chance = random.Random(f"{SEED} {part}")
     inputs = starts["dataset"]
     done = refused = 0
     for number in range(NUM_FOLDERS // 4):

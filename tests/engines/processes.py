@@ -148,5 +148,5 @@ def python_path() -> dict[str, str]:
     """Return the environment in which ``python`` is this interpreter, and finds this package."""
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
     root = Path(__file__).parents[2]
-    packages = [str(root / ".namespace"), os.environ.get("PYTHONPATH", "")]
+    packages = [str(root / "src"), os.environ.get("PYTHONPATH", "")]
     return {"PATH": os.pathsep.join(folders), "PYTHONPATH": os.pathsep.join(filter(None, packages))}

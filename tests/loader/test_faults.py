@@ -1,18 +1,18 @@
 """Thousands of flipped bits and truncated files: never a wrong record, a silent loss or a crash."""
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.campaigns import SCALE, cases
 from tfshards.schemas import Feature, Schema
 
 PROGRAM = Path(__file__).with_name("many_faults.py")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
-# Faults in each shard, which takes tenths of a second to read; `make torture` tries more.
-SHARD_FAULTS = int(os.environ.get("TORTURE_FAULTS", "2"))
+# Faults in each shard, which takes tenths of a second to read.
+SHARD_FAULTS = cases(2, nightly=30)
 # Faults in each index and in the manifest, whose checks take milliseconds.
 FAULTS = 20 * SHARD_FAULTS
 
@@ -22,7 +22,7 @@ def examples(lengths):
 
 
 MANY = [number * 7 % 40 for number in range(30)]
-RARELY = [] if "TORTURE_FAULTS" in os.environ else [pytest.mark.nightly]
+RARELY = [] if SCALE else [pytest.mark.nightly]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Campaign against the loader: a store that fails, readers that are killed, objects that are replaced.
 
 What is delivered is always what a local copy delivers, from the first batch to the last or to an error.
-``TORTURE_LOADER_FAULTS`` is the number of trials: 2 by default, 200 in ``make torture``. ``TORTURE_SEED``
-repeats a run.
 """
 
 import gc
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.campaigns import SEED, cases
 from tests.storage import conftest
 from tests.storage.faults import Answer, Cut, Delay, LoseAnswer, Shorten, Stall
 from tests.tables import mostly_nightly
@@ -26,8 +25,7 @@ from tfshards.schemas.storage import any_path, stores
 
 server, proxy, bucket = conftest.server, conftest.proxy, conftest.bucket
 
-TRIALS = int(os.environ.get("TORTURE_LOADER_FAULTS", "2"))
-SEED = os.environ.get("TORTURE_SEED", "4")
+TRIALS = cases(2, nightly=30)
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("payload", "bytes", "bytes")))
 COUNT, SHARDS = 1500, 4
 OPTIONS = {"batch_size": 32, "shuffle": loader.Shuffle(seed=3, run=20, lanes=8), "epochs": 2}

@@ -1,7 +1,4 @@
-"""One order in every framework: random cases by digest, and runs that are killed and change framework.
-
-FRAMEWORK_CASES and FRAMEWORK_RUNS are their numbers; ``make torture`` tries more than ``make nightly``.
-"""
+"""One order in every framework: random cases by digest, and runs that are killed and change framework."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from tests.campaigns import cases
 from tfshards.loader import Image, Mix, Part, Position, Shuffle, Worker, batches
 from tfshards.schemas import Feature, Schema
 
@@ -29,7 +27,7 @@ from .conftest import flip_bit, frames_of, shard_of
 from .readers import READERS, lines_of, rows_of
 
 pytestmark = pytest.mark.nightly
-CASES, RUNS = int(os.environ.get("FRAMEWORK_CASES", "60")), int(os.environ.get("FRAMEWORK_RUNS", "4"))
+CASES, RUNS = cases(60, nightly=60), cases(4, nightly=4)
 # Cases of one process of each framework, which takes seconds to start.
 CHUNK = 250
 SCHEMA = Schema(

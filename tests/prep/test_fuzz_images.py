@@ -1,10 +1,9 @@
 """Randomly damaged images: no crash, and no accepted file that TensorFlow decodes differently.
 
-In ``make test`` the examples are the same each time, and few. ``make fuzz`` sets ``FUZZ_MINUTES``, and
-tries new ones. TensorFlow decodes many files at once in a separate process, which must not crash either.
+In ``make test`` the examples are the same each time, and few; ``make nightly`` draws others for minutes. TensorFlow
+decodes many files at once in a separate process, which must not crash either.
 """
 
-import os
 import random
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.campaigns import SCALE, SEED
 from tests.programs import Programs
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
@@ -25,7 +25,7 @@ from .nasty.kind import Kind
 from .nasty.shown import difference, shown
 from .nasty_images import KINDS
 
-MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
+MINUTES = 3 * SCALE
 # Number of examples of a run by default, and of each round of a long one.
 NUM_EXAMPLES = 3_000 if MINUTES else 400
 # Limit of pixels, so that a few broken headers with huge sizes do not take all the time.
@@ -130,10 +130,10 @@ def test_overflowing_coefficients_decode_the_same_with_the_accurate_transform(te
     assert not faults([Accepted(".jpg", data, data, data)], tensorflow)
 
 
-@pytest.mark.skipif(not MINUTES, reason="runs for FUZZ_MINUTES: make fuzz")
+@pytest.mark.skipif(not MINUTES, reason="make nightly")
 def test_many_more_damaged_files_look_the_same_in_tensorflow_and_pillow(tensorflow):
     end, tried, accepted, wrong = time.monotonic() + 60 * MINUTES, 0, 0, []
-    number = int(os.environ.get("FUZZ_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+    number = random.Random(SEED).randrange(1 << 32)
     while time.monotonic() < end:
         number += 1
         more, found = accepted_of(number, NUM_EXAMPLES)

@@ -1,11 +1,6 @@
-"""A dataset that is built into an object store is the one that is built on a disk; nothing else is left.
-
-``TORTURE_STORE_KILLS`` and ``TORTURE_STORE_PAIRS`` are how many builds are killed, and how many pairs start
-together: 1 of each by default, 500 and 200 in ``make torture``. ``TORTURE_SEED`` repeats a run.
-"""
+"""A dataset that is built into an object store is the one that is built on a disk; nothing else is left."""
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -13,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tests.campaigns import SEED, cases
 from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
 from tests.errors import raises
@@ -29,9 +25,8 @@ from .output_campaigns import kills, objects, pairs, running_commands, uploads, 
 from .servers import s3_client
 
 Build = Callable[..., Manifest]
-KILLS = int(os.environ.get("TORTURE_STORE_KILLS", "1"))
-PAIRS = int(os.environ.get("TORTURE_STORE_PAIRS", "1"))
-SEED = os.environ.get("TORTURE_SEED", "4")
+# builds that are killed, and pairs of builds that start together
+KILLS, PAIRS = cases(1, nightly=100), cases(1, nightly=60)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(_HERE, "schemas")):
-    # In a clone the rooms are at the top of the repository, two folders above this one.
+    # A clone or archive without symbolic links: the rooms are at its top, two folders above this one.
     __path__.append(os.path.dirname(os.path.dirname(_HERE)))
 
 __version__: str
