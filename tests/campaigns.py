@@ -10,5 +10,5 @@ SEED = os.environ.get("SEED") or "4"
 
 
 def cases(few: int, nightly: int) -> int:
-    """Return how many cases to try: ``few`` in ``make test``, else ``nightly`` times the scale, at least 1."""
+    """Return how many cases to try: ``few`` in ``make test``, else ``nightly`` times the scale."""
     return max(1, round(nightly * SCALE)) if SCALE else few

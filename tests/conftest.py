@@ -26,8 +26,8 @@ from tests.programs import Programs
 if TYPE_CHECKING:
     from tests.storage.conftest import RunningServers
 
-# The number of examples is bounded, not their time, so that a busy machine fails no test. In make test, they are
-# the same in each run.
+# The number of examples is bounded, not their time, so that a busy machine fails no test. make test draws the
+# same ones each time.
 settings.register_profile(
     "tfshards",
     max_examples=400 if SCALE else 25,

@@ -1,7 +1,7 @@
 """Randomly damaged images: no crash, and no accepted file that TensorFlow decodes differently.
 
-In ``make test`` the examples are the same each time, and few; ``make nightly`` draws others for minutes. TensorFlow
-decodes many files at once in a separate process, which must not crash either.
+In ``make test`` the examples are the same each time, and few; ``make nightly`` draws others for minutes.
+TensorFlow decodes many files at once in a separate process, which must not crash either.
 """
 
 import random
