@@ -28,6 +28,8 @@ from tfshards.schemas.manifest_file import file_problems
 
 from .crash_states import State, on_disk, record, states, write_state
 
+pytestmark = pytest.mark.campaign
+
 NUM_STATES = cases(30, nightly=100)
 MINE = "mine.txt"
 

@@ -21,6 +21,8 @@ from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Problem, TfshardsError, read_manifest
 from tfshards.schemas.index import index_path, labels_path
 
+pytestmark = pytest.mark.campaign
+
 SEED = 4
 # flipped bits, and truncated files, in each of three datasets
 NUM_FLIPS = NUM_CUTS = cases(20, nightly=400)

@@ -29,6 +29,7 @@ NUM_FAULTS = cases(10, nightly=30)
 FAULTS = {"EIO": {"errno": errno.EIO}, "ENOSPC": {"errno": errno.ENOSPC, "stays": True}}
 
 pytestmark = [
+    pytest.mark.campaign,
     pytest.mark.nightly,
     pytest.mark.skipif(
         not (os.access("/dev/fuse", os.W_OK) and shutil.which("fusermount3")),

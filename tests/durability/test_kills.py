@@ -26,6 +26,8 @@ from tfshards.schemas.names import MANIFEST_NAME
 from .commands import Commands, contents, finished, identity
 from .inputs import Scenario, scenarios, write_inputs
 
+pytestmark = pytest.mark.campaign
+
 NAMES = ("images", "arrays", "table", "overwrite", "append", "remove", "relabel")
 # Files that are derived from the manifest after it was replaced.
 VIEWS = {"labels.txt", "label.labels.txt", "dataset_info.json", "features.json", "tfds"}

@@ -33,7 +33,7 @@ MAKE = {
     "btrfs": ["mkfs.btrfs", "-q"],
 }
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.campaign, pytest.mark.nightly]
 _ = arrays
 
 

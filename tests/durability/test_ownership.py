@@ -24,6 +24,8 @@ from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, re
 from tfshards.schemas.build_area import RECORD_NAME, create
 from tfshards.schemas.names import inputs_name, rejects_name
 
+pytestmark = pytest.mark.campaign
+
 NUM_FOLDERS = cases(200, nightly=1_000)
 NAMES = ("cat", "dog", "owl")
 

@@ -9,6 +9,8 @@ import pytest
 from tests.campaigns import SCALE, cases
 from tfshards.schemas import Feature, Schema
 
+pytestmark = pytest.mark.campaign
+
 PROGRAM = Path(__file__).with_name("many_faults.py")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))
 # Faults in each shard, which takes tenths of a second to read.

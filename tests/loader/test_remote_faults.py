@@ -23,6 +23,8 @@ from tfshards import loader
 from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
 from tfshards.schemas.storage import any_path, stores
 
+pytestmark = pytest.mark.campaign
+
 server, proxy, bucket = conftest.server, conftest.proxy, conftest.bucket
 
 TRIALS = cases(2, nightly=30)

@@ -26,7 +26,7 @@ from tfshards.schemas import Feature, Schema
 from .conftest import flip_bit, frames_of, shard_of
 from .readers import READERS, lines_of, rows_of
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.campaign, pytest.mark.nightly]
 CASES, RUNS = cases(60, nightly=60), cases(4, nightly=4)
 # Cases of one process of each framework, which takes seconds to start.
 CHUNK = 250

@@ -25,6 +25,8 @@ from .nasty.kind import Kind
 from .nasty.shown import difference, shown
 from .nasty_images import KINDS
 
+pytestmark = pytest.mark.campaign
+
 MINUTES = 3 * SCALE
 # Number of examples of a run by default, and of each round of a long one.
 NUM_EXAMPLES = 3_000 if MINUTES else 400

@@ -24,6 +24,8 @@ from .faults import Answer, FaultProxy, LoseAnswer
 from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
 
+pytestmark = pytest.mark.campaign
+
 Build = Callable[..., Manifest]
 # builds that are killed, and pairs of builds that start together
 KILLS, PAIRS = cases(1, nightly=100), cases(1, nightly=60)
