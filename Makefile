@@ -18,7 +18,7 @@ PYTEST = -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 # The tests start hundreds of programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check processes nightly engines packages docs constraints sbom format bench clean
+.PHONY: environments demo test check processes nightly engines packages docs constraints sbom format bench clean
 
 demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: $(VENV)/.examples
@@ -41,9 +41,9 @@ check: $(VENV)/.dev
 
 # Processes are killed here, and compete: a test that fails has a second try, alone, which is shown.
 processes: $(VENV)/.frameworks
-	$(FRAMEWORKS)/python $(PYTEST) -m processes --cache-clear || { \
+	$(FRAMEWORKS)/python $(PYTEST) -m "processes and not nightly" --cache-clear || { \
 	  echo "make processes: each test that failed runs once more, alone"; \
-	  $(FRAMEWORKS)/python -m pytest -m processes --last-failed --last-failed-no-failures=none -rA; }
+	  $(FRAMEWORKS)/python -m pytest -m "processes and not nightly" --last-failed --last-failed-no-failures=none -rA; }
 
 # SCALE=10 draws ten times as many cases; SEED=WORD repeats a run, whose first lines show it.
 nightly: export SCALE := $(or $(SCALE),1)
@@ -111,8 +111,10 @@ $(VENV)/.dev: $(VENV)/.examples
 	$(BIN)/uv $(INSTALL) --python $(BIN)/python --editable '.[dev]'
 	touch $@
 
+environments: $(VENV)/.frameworks
+
 $(VENV)/.frameworks: $(VENV)/.dev
-	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(VENV)/frameworks
+	$(PYTHON) -m venv $(VENV)/frameworks
 	@echo "installing PyTorch, JAX and others: 5 GB in $(VENV)/frameworks"
 	$(BIN)/uv $(INSTALL) --python $(FRAMEWORKS)/python --editable '.[frameworks]'
 	touch $@

@@ -96,6 +96,7 @@ def test_write_shards_writes_balanced_shards_from_a_pipeline(run, digits, tmp_pa
         assert max(counts) - min(counts) <= 1
 
 
+@pytest.mark.processes
 def test_embed_shards_writes_the_embeddings_of_a_dataset(run, digits, tmp_path):
     run("embed_shards.py", digits, tmp_path / "embeddings")
     images, embeddings = (read_manifest(path) for path in (digits, tmp_path / "embeddings"))

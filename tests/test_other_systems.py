@@ -12,6 +12,8 @@ import pytest
 
 from tfshards.prep import Arrays, build
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[1]
 
 # What Windows does not have, or does not allow without rights of its own.

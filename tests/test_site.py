@@ -13,6 +13,8 @@ import pytest
 
 from tests.chromium import PROGRAM, chromium
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 # what a browser fetches to show a page

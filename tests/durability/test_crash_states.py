@@ -28,7 +28,7 @@ from tfshards.schemas.manifest_file import file_problems
 
 from .crash_states import State, on_disk, record, states, write_state
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.processes, pytest.mark.campaign]
 
 NUM_STATES = cases(30, nightly=100)
 MINE = "mine.txt"
@@ -139,7 +139,7 @@ COMMANDS = {
     ),
 }
 # the command with most kinds of steps, and the change of records in place
-OFTEN = ["build of images", "repair"]
+OFTEN = ["build of images"]
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace, which records system calls, is not installed")

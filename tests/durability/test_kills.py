@@ -1,7 +1,7 @@
 """Builds and edits that are killed repeatedly at any moment end with the same dataset as undisturbed ones.
 
-Half of the kills come before or after a call that changes a name in a folder, since these calls make shards,
-notes and manifest appear and old ones disappear; the other half at random moments.
+Kills come before or after a call that changes a name in a folder, since these calls make shards, notes and
+manifest appear and old ones disappear. In ``make nightly``, half of them come at random moments.
 """
 
 import random
@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns import SEED, cases
-from tests.tables import mostly_nightly
+from tests.campaigns import SCALE, SEED, cases
 from tfshards.prep import prune, verify
 from tfshards.prep.building.commit import complete_left
 from tfshards.prep.progress.threads import num_writers
@@ -26,7 +25,7 @@ from tfshards.schemas.names import MANIFEST_NAME
 from .commands import Commands, contents, finished, identity
 from .inputs import Scenario, scenarios, write_inputs
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.processes, pytest.mark.campaign]
 
 NAMES = ("images", "arrays", "table", "overwrite", "append", "remove", "relabel")
 # Files that are derived from the manifest after it was replaced.
@@ -90,7 +89,7 @@ def begin(start: Path, out: Path) -> None:
         shutil.copytree(start, out)
 
 
-@pytest.mark.parametrize("name", mostly_nightly(NAMES, NAMES[::2]))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_killed_command_resumes_to_the_same_dataset(name, commands, tmp_path):
     write_inputs(tmp_path)
     expected = undisturbed(commands, scenarios(tmp_path)[name], tmp_path)
@@ -104,7 +103,7 @@ def test_a_killed_command_resumes_to_the_same_dataset(name, commands, tmp_path):
         begin(expected.start, out)
         is_killed_again = True
         while is_killed_again:
-            is_aimed = tried["at a step"] <= tried["at a moment"]
+            is_aimed = not SCALE or tried["at a step"] <= tried["at a moment"]
             step = aimed[tried["at a step"] % len(aimed)] if is_aimed else None
             kept = killed(commands, expected, out, step, chance)
             if kept is None:

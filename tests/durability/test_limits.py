@@ -24,6 +24,8 @@ from tfshards.schemas import BuildError
 from .commands import Commands, Ended, children, contents
 from .inputs import image, write, write_inputs
 
+pytestmark = pytest.mark.processes
+
 NUM_SHARDS = 6
 WORKERS = ("--", "--direct_running_mode=multi_processing", "--direct_num_workers=2")
 GOES_ON = "once that is fixed, run the same command to resume"

@@ -35,6 +35,7 @@ def started(name: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("trial", mostly_nightly(range(4), kept=[0]))
 def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(trial, commands, open_path):
     write_inputs(open_path)
@@ -58,6 +59,7 @@ def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(trial, commands
     assert int(looks) > 30
 
 
+@pytest.mark.processes
 def test_a_loader_of_the_old_dataset_reads_it_to_the_end(programs, tmp_path):
     out, printed, continued = (tmp_path / name for name in ("data", "printed", "continued"))
     values = np.repeat(np.arange(3_200), 5_000).reshape(3_200, 5_000)

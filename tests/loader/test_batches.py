@@ -18,6 +18,7 @@ import tensorflow as tf
 from PIL import Image as Pillow
 
 from tests.errors import raises
+from tests.tables import mostly_nightly
 from tfshards.loader import (
     Boxes,
     Image,
@@ -151,7 +152,11 @@ def test_the_batches_are_those_of_load(scenes, options):
     assert check_same(scenes, batch_size=8, select=PLAIN, **options)
 
 
-@pytest.mark.parametrize("image", CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize(
+    "image",
+    mostly_nightly(CONTENTS.values(), [CONTENTS["all of an example"], CONTENTS["floats"]]),
+    ids=CONTENTS,
+)
 def test_images_are_decoded_as_by_load(scenes, image):
     select = ("image", "views", "frames", "key") + ("mask",) * (image.channels is None)
     options = {"select": select, "batch_size": 16, "shuffle": Shuffle(seed=1), "remainder": "pad"}
@@ -180,10 +185,10 @@ MOVED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("how", "form"),
-    [("cropped", "xyxy"), ("cropped", "cxcywh"), ("resized", "xywh"), ("turned", "yxyx")],
-)
+FORMS = [("cropped", "xyxy"), ("cropped", "cxcywh"), ("resized", "xywh"), ("turned", "yxyx")]
+
+
+@pytest.mark.parametrize(("how", "form"), mostly_nightly(FORMS, FORMS[1::2]))
 def test_boxes_and_keypoints_move_as_by_load(scenes, how, form):
     image = MOVED[how]
     boxes = Boxes("boxes", form, along=["ids"], image="image", normalized=form == "cxcywh")

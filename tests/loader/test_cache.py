@@ -66,6 +66,7 @@ def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(dataset, tmp_pat
     assert [kept[i].st_ino == before[i].st_ino for i in range(SHARDS)] == [True, False, True]
 
 
+@pytest.mark.processes
 def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(programs, dataset, tmp_path):
     program = (
         "import sys, time; from tfshards import loader; from tfshards.loader.resources import cache\n"

@@ -15,6 +15,8 @@ from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
 
+pytestmark = pytest.mark.processes
+
 COUNT = 22
 LABELS = [0, 1, 1, 2, 2, 2, 2] * 3 + [0]
 SCHEMA = Schema(

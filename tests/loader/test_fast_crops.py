@@ -23,6 +23,8 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas import InputError, jpeg_intervals, read_manifest
 
+pytestmark = pytest.mark.nightly
+
 OPTIONS = ImageOptions(format="jpeg", fast_crops=True, channels="keep", alpha="white")
 # height and width: many intervals in a row, one, sides that are no multiples of a unit
 SIDES = [(800, 1024), (1024, 752), (900, 1031), (2000, 333)]

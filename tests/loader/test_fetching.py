@@ -321,6 +321,7 @@ for step, _ in enumerate(data):
 """
 
 
+@pytest.mark.processes
 def test_a_killed_reader_leaves_a_sound_cache_and_others_use_it(programs, dataset, tmp_path, requests):
     cache = disk(tmp_path, "20MB")
     reading, writing = os.pipe()

@@ -16,6 +16,8 @@ from tfshards.schemas import OptionsError
 
 from .framework_data import run_together, write_data
 
+pytestmark = pytest.mark.processes
+
 grain = pytest.importorskip("grain")
 
 OPTIONS = {"batch_size": 8, "shuffle": Shuffle(seed=4), "epochs": 2}
@@ -154,6 +156,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.nightly
 def test_processes_of_grain_read_ahead_in_the_same_order(data):
     (printed,) = run_together(PROCESSES, data)
     expected = [*loader.batches(data, **OPTIONS)]

@@ -16,6 +16,8 @@ from tfshards.schemas import OptionsError
 
 from .framework_data import run_together, write_data
 
+pytestmark = pytest.mark.processes
+
 jax = pytest.importorskip("jax")
 
 OPTIONS = {"batch_size": 8, "shuffle": Shuffle(seed=4), "select": ("number", "pixels", "half")}
@@ -102,6 +104,7 @@ for (number,) in loader.jax.batches(path, **options):
 """
 
 
+@pytest.mark.nightly
 def test_two_processes_read_the_global_batch_of_load(data):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -14,6 +14,8 @@ from tfshards.schemas import OptionsError
 
 from .framework_data import run_together, write_data
 
+pytestmark = pytest.mark.processes
+
 keras = pytest.importorskip("keras", "3.10")
 
 OPTIONS = {"batch_size": 8, "shuffle": Shuffle(seed=4), "select": ("pixels", "label")}
@@ -147,6 +149,7 @@ print(json.dumps([keras.backend.backend(), same(made.get_weights(), expected)]))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_fit_on_the_backends_without_tensorflow(data, backend):
     pytest.importorskip(backend)

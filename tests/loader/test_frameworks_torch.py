@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
 pytestmark = [
+    pytest.mark.processes,
     # The processes are forked from this one, in which TensorFlow has threads that they do not use.
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning"),

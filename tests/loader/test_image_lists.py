@@ -10,6 +10,8 @@ from tfshards import loader
 from tfshards.loader import Boxes, Image, Shuffle
 from tfshards.schemas import Feature, OptionsError, Schema
 
+pytestmark = pytest.mark.nightly
+
 
 def pixels_of(number, size=(6, 8)):
     return np.random.default_rng(number).integers(0, 256, (*size, 3)).astype(np.uint8)

@@ -15,6 +15,8 @@ from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
 from tfshards.schemas import Feature, FormatError, OptionsError, Schema
 
+pytestmark = pytest.mark.nightly
+
 NAMES = ("cat", "dog", "eel")
 PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()
 TAGS = Feature("tags", "label", "int64", (None,))

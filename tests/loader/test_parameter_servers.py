@@ -8,6 +8,8 @@ import pytest
 from tests.loader.cluster import run_cluster
 from tfshards import loader
 
+pytestmark = pytest.mark.processes
+
 COUNT = 23
 TASKS = {"worker": 2, "ps": 1, "chief": 1}
 

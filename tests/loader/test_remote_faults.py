@@ -23,7 +23,7 @@ from tfshards import loader
 from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
 from tfshards.schemas.storage import any_path, stores
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.processes, pytest.mark.campaign]
 
 server, proxy, bucket = conftest.server, conftest.proxy, conftest.bucket
 

@@ -10,6 +10,8 @@ from tests.loader.cluster import run_cluster
 from tfshards import loader
 from tfshards.schemas import Feature, Schema
 
+pytestmark = pytest.mark.processes
+
 COUNT = 22
 GLOBAL_BATCH_SIZE = 4
 LABELS = np.arange(COUNT) % 3

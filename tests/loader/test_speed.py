@@ -137,6 +137,7 @@ def test_wrong_flags_are_named_before_tensorflow_is_imported(arguments, message,
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"tfshards: {message}")
 
 
+@pytest.mark.nightly
 def test_the_forms_of_images_are_compared_for_training(photos, capsys):
     line = ["bench", photos, "--for-training", "48", "--batch-size", "8", "--seconds", "0.05"]
     assert main(line, VERBS) == 0
@@ -152,6 +153,7 @@ def test_the_forms_of_images_are_compared_for_training(photos, capsys):
     assert 0 < found["forms"][-1]["image_bytes"] - 69 * 55 * 3 < 300
 
 
+@pytest.mark.nightly
 def test_pixels_are_not_scaled_by_their_decoder(tmp_path, photos, capsys):
     images = [{"image": record["image"]} for record in loader.Records(photos, "train")]
     build(

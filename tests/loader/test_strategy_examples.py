@@ -11,6 +11,8 @@ from sklearn.datasets import load_digits
 from tests.loader.cluster import run_cluster
 from tfshards.schemas import Feature, Schema
 
+pytestmark = pytest.mark.processes
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = Schema(
     (Feature("image", "image", "uint8", (None, None, 1)), Feature("label", "label", "int64")),

@@ -11,6 +11,8 @@ from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import OptionsError
 
+pytestmark = pytest.mark.nightly
+
 STEPS, SLOW, FAST = 8, 36, 18
 
 

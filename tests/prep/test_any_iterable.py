@@ -367,6 +367,7 @@ with prep.limited_jobs(1):
 """
 
 
+@pytest.mark.processes
 def test_a_killed_build_resumes_with_the_same_bytes(tmp_path, contents):
     reads = tmp_path / "reads"
 

@@ -434,6 +434,7 @@ def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_a
     assert verify(out, deep=True)
 
 
+@pytest.mark.processes
 def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, slow_folder, contents, log):
     few = tmp_path / "few"
     few.mkdir()

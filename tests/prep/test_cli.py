@@ -397,6 +397,7 @@ def test_a_build_needs_no_network(tmp_path):
     assert read_manifest(tmp_path / "out").num_examples == 9
 
 
+@pytest.mark.processes
 def test_an_interrupted_build_exits_with_130_and_resumes(slow_folder, tmp_path, run, quiet_build, contents):
     arguments = ["build", "images", slow_folder, tmp_path / "out", "--shards=8", "--max-rejected=100%"]
     # enough that the build cannot end before its first shard was seen, on a busy machine either

@@ -327,6 +327,7 @@ def long_build(run):
     return line, begun
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("hangup", "number", "status"),
     [
@@ -366,6 +367,7 @@ threading.Thread.start = once
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("limit", "line"),
     [
@@ -402,6 +404,7 @@ def test_jobs_limit_processes_and_threads(run):
     assert "--jobs 2 limits a build on this machine" in err
 
 
+@pytest.mark.processes
 def test_helpers_of_a_limited_build_compute_in_one_thread_each():
     for jobs, expected in ((None, "False"), (2, "True")):
         with (

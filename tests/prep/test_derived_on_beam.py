@@ -30,6 +30,8 @@ from . import derived
 from .derived import first_shard, flip, quiet
 from .exported import EVERYTHING, example, write_dataset, write_everything
 
+pytestmark = pytest.mark.processes
+
 PROCESSES = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
@@ -77,7 +79,7 @@ CALLS: dict[str, Callable[..., object]] = {
         for to in FORMATS
     },
 }
-OFTEN = ["reshard", "merge, mixed", "remove", "relabel", "export, folder"]
+OFTEN = ["reshard", "remove"]
 
 
 @pytest.mark.parametrize("name", mostly_nightly(CALLS, OFTEN))

@@ -1,6 +1,7 @@
 """Arrays that are images: what is taken for one, and what images get that they get as well."""
 
 import io
+import itertools
 import json
 import pickle
 import re
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.errors import raises
+from tests.tables import mostly_nightly
 from tfshards import loader, prep
 from tfshards.prep.cli.main import main
 from tfshards.prep.imaging.pixels import encoded_pixels, resized_pixels
@@ -107,8 +109,10 @@ VIEWS: dict[str, loader.Image] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    mostly_nightly(itertools.product(SHAPES, ["uint8", "uint16"]), [("color", "uint8"), ("gray", "uint16")]),
+)
 def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(name, dtype, build, tmp_path, quiet_build):
     array = pixels(SHAPES[name], dtype)
     out = build({"image": array, "label": np.arange(len(array))}, build={"shards": 2})

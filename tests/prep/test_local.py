@@ -24,6 +24,8 @@ from tfshards.prep.progress.lines import WorkProgress, Written
 from tfshards.prep.progress.threads import available_cores
 from tfshards.schemas import BuildError
 
+pytestmark = pytest.mark.processes
+
 MIB = 1 << 20
 
 

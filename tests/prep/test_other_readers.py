@@ -14,6 +14,8 @@ from tfshards.prep import ImageFolder, verify
 from tfshards.schemas import read_manifest
 from tfshards.schemas.index import index_path
 
+pytestmark = pytest.mark.processes
+
 NUMBER = 23
 KEYS = Counter(f"{('cat', 'dog')[number % 2]}/{number:03d}.png".encode() for number in range(NUMBER))
 

@@ -346,6 +346,7 @@ WORKERS = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", WORKERS)
 def test_several_workers_read_each_record_once(name, tmp_path):
     root = write_numbers(tmp_path / "data", [20, 40, 0, 10])

@@ -39,6 +39,8 @@ from .job_services import (
     worker_pool,
 )
 
+pytestmark = pytest.mark.processes
+
 needs_prism = pytest.mark.engines
 ENGINES = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 ANY = Options(max_rejected=1)

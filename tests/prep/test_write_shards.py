@@ -119,6 +119,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", mostly_nightly(ORDERS, ["three workers"]))
 def test_order_and_bundles_and_processes_do_not_change_a_byte(name, photos, tmp_path, contents):
     found = []

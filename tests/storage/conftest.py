@@ -20,7 +20,7 @@ from .faults import FaultProxy
 from .servers import SERVERS, Server, create_bucket
 
 STORES = ["moto", "fake-gcs", "s3proxy", "azurite"]
-each_store = pytest.mark.parametrize("server", mostly_nightly(STORES, STORES[:2]), indirect=True)
+each_store = pytest.mark.parametrize("server", mostly_nightly(STORES, STORES[:1]), indirect=True)
 _PROGRAMS = {"s3proxy": "java", "azurite": "node"}
 _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "STORAGE_EMULATOR_HOST", "GCS_")
 

@@ -200,6 +200,7 @@ def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_pa
     assert objects(out) == objects(f"{bucket.url}/whole/data")
 
 
+@pytest.mark.processes
 def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, monkeypatch):
     out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
     ours, theirs = photos(tmp_path / "ours", range(20, 23)), photos(tmp_path / "theirs", range(30, 33))

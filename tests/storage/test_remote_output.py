@@ -82,7 +82,7 @@ CASES = {
 
 
 # every kind of build on one store, and every store
-OFTEN = [*(("moto", name) for name in CASES), ("fake-gcs", "images")]
+OFTEN = [*(("moto", name) for name in CASES)]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,7 @@ def both(running_servers, tmp_path_factory) -> Iterator[list[Commands]]:
         yield both
 
 
+@pytest.mark.processes
 def test_a_killed_build_resumes_to_the_same_dataset(both, bucket, tmp_path):
     inputs = write_inputs(tmp_path)
     tried = kills(both[0], bucket, inputs, KILLS, SEED)
@@ -264,6 +265,7 @@ def test_a_killed_build_resumes_to_the_same_dataset(both, bucket, tmp_path):
     assert tried["killed"] >= KILLS
 
 
+@pytest.mark.processes
 def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(both, bucket, tmp_path):
     inputs = write_inputs(tmp_path)
     tried = pairs(both, bucket, inputs, PAIRS, SEED)
@@ -313,6 +315,7 @@ def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
         needed.check()
 
 
+@pytest.mark.processes
 def test_a_build_outlives_faults_and_resumes_later(bucket, small_folder, monkeypatch, quiet_build, log):
     source, out = ImageFolder(small_folder), f"{bucket.url}/data"
     whole = quiet_build(source, f"{bucket.url}/whole/data", shards=4)

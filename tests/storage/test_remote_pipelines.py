@@ -22,6 +22,8 @@ from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 from .conftest import each_store
 
+pytestmark = pytest.mark.processes
+
 Element = tuple[str, dict[str, object]]
 
 SCENES = prep.Elements(images=["image"], masks=["mask"], lists=["boxes"], label="label")
