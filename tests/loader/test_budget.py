@@ -14,6 +14,8 @@ from tfshards.loader.resources.budget import Sizes, ahead_within, longest_record
 from tfshards.loader.tensors.batches import Ahead
 from tfshards.schemas import OptionsError
 
+pytestmark = pytest.mark.nightly
+
 PROGRAM = Path(__file__).with_name("bounded.py")
 
 

@@ -91,6 +91,7 @@ def test_images_of_one_size_and_seed_are_cropped_and_flipped_alike_in_every_epoc
     assert any(not np.array_equal(epochs[0][n]["mask"], epochs[1][n]["mask"]) for n in shared)
 
 
+@pytest.mark.nightly
 def test_images_of_different_seeds_are_cropped_and_flipped_differently(pairs):
     image = {"photo": cropped(4), "mask": cropped(5, channels=1)}
     rows = by_number(loader.load(pairs, batch_size=7, image=image))

@@ -10,6 +10,8 @@ from tfshards import loader
 
 from .framework_data import COUNT, run_together, write_data
 
+pytestmark = pytest.mark.nightly
+
 pytest.importorskip("torchdata")
 pytest.importorskip("lightning_utilities")
 

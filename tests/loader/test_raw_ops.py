@@ -60,6 +60,7 @@ def counted(named, number):
     return tf.data.Dataset.range(count).map(lambda index: (index, named))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("calls", [None, 3])
 def test_map_and_interleave_give_the_elements_of_tf_data(calls):
     given = elements()
@@ -235,6 +236,7 @@ def test_a_call_at_fault_fails_as_the_public_equivalent_does_without_a_warning(o
             raw_ops.gather(object(), object())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("compression", mostly_nightly(["none", "gzip"], ["none"]))
 def test_batches_need_no_raw_operations(operations, tmp_path, monkeypatch, write_dataset, compression):
     shards = [[{"number": 10 * shard + each} for each in range(size)] for shard, size in enumerate((8, 9, 1))]

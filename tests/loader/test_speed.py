@@ -77,6 +77,7 @@ def test_the_limit_follows_from_the_figures(figures, limit):
     assert replace(SPEEDS, **{**usual, **figures}).limit == limit
 
 
+@pytest.mark.nightly
 def test_photos_are_measured_up_to_each_stage(photos):
     image = loader.Image(size=(32, 32), crop="random", flip="horizontal", dtype="float32")
     speeds = loader.bench(photos, batch_size=4, image=image, shuffle=loader.Shuffle(seed=0), seconds=SECONDS)

@@ -17,6 +17,8 @@ from tfshards.prep.views.tfds import tfds_problems
 from tfshards.schemas import Feature, FormatError, InputError, read_manifest
 from tfshards.schemas.manifest import with_digest
 
+pytestmark = pytest.mark.nightly
+
 QUIET = {"log": lambda _: None}
 
 

@@ -1,6 +1,7 @@
 """TFRecord files: TensorFlow reads the written files, and every damage is found when reading."""
 
 import os
+import random
 import struct
 
 import pytest
