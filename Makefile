@@ -39,11 +39,13 @@ check: $(VENV)/.dev
 	$(BIN)/python .ci/verify_types.py
 	$(BIN)/lint-imports
 
+PROCESSES = "(flink or processes and not engines) and not nightly"
+
 # Processes are killed here, and compete: a test that fails has a second try, alone, which is shown.
 processes: $(VENV)/.frameworks
-	$(FRAMEWORKS)/python $(PYTEST) -m "processes and not nightly" --cache-clear || { \
+	$(FRAMEWORKS)/python $(PYTEST) -m $(PROCESSES) --cache-clear || { \
 	  echo "make processes: each test that failed runs once more, alone"; \
-	  $(FRAMEWORKS)/python -m pytest -m "processes and not nightly" --last-failed --last-failed-no-failures=none -rA; }
+	  $(FRAMEWORKS)/python -m pytest -m $(PROCESSES) --last-failed --last-failed-no-failures=none -rA; }
 
 # SCALE=10 draws ten times as many cases; SEED=WORD repeats a run, whose first lines show it.
 nightly: export SCALE := $(or $(SCALE),1)

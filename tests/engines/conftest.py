@@ -36,7 +36,7 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """Run the engine whose name is the parameter; outside of make engines, skip it if it was not fetched."""
-    if "processes" in request.keywords and not (shutil.which("java") and flink_job_server_jars().exists()):
+    if "flink" in request.keywords and not (shutil.which("java") and flink_job_server_jars().exists()):
         pytest.skip("Flink needs Java, and jars that make engines fetches")
     with ENGINES[request.param](tmp_path / "logs") as engine:
         yield engine

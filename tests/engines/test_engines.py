@@ -18,10 +18,9 @@ from .worker_pool import worker_pool
 
 pytestmark = pytest.mark.engines
 on_each_engine = pytest.mark.parametrize("engine", ENGINES, indirect=True)
-# make processes runs Flink, too, where make engines has fetched its jars
-on_each_engine_and_in_processes = pytest.mark.parametrize(
+on_each_engine_and_flink_in_processes = pytest.mark.parametrize(
     "engine",
-    [pytest.param(name, marks=[pytest.mark.processes] * (name == "flink")) for name in ENGINES],
+    [pytest.param(name, marks=[pytest.mark.flink] * (name == "flink")) for name in ENGINES],
     indirect=True,
 )
 # Flink starts the job of an interrupted build again, until no attempt is left.
@@ -85,7 +84,7 @@ def trial(engine: Engine, source: Path, expected: Mapping[str, bytes], tmp_path:
     return Trial(engine, source, tmp_path, expected)
 
 
-@on_each_engine_and_in_processes
+@on_each_engine_and_flink_in_processes
 def test_an_undisturbed_build_gives_the_same_bytes(trial):
     trial.run(with_rejects=True)
 
@@ -95,7 +94,7 @@ def test_a_build_whose_workers_are_threads_of_the_command_gives_the_same_bytes(t
     trial.run(options=trial.engine.loopback_options)
 
 
-@on_each_engine_and_in_processes
+@on_each_engine_and_flink_in_processes
 def test_a_build_recovers_or_resumes_after_a_python_worker_was_killed(trial):
     def kill_worker(build: Build) -> None:
         os.kill(trial.engine.busy_pool().workers()[0], signal.SIGKILL)
