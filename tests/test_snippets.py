@@ -76,9 +76,9 @@ TRAINING = (
 )
 # question -> why no test runs its lines as they are printed, and what does instead
 NOT_RUN = {
-    "How do I build from arrays that do not fit in memory?": "a function of the reader; README runs one",
+    "How do I build from arrays that do not fit in memory?": "a reader's function; tests/prep/test_arrays.py",
     "How do I build from a table of web addresses?": "the web",
-    "How do I build on a cluster?": "8 processes of Beam, and a cluster; README runs 2",
+    "How do I build on a cluster?": "8 processes of Beam, and a cluster; tests/prep/test_build.py runs 2",
     "How do I run a model over a dataset on a cluster?": "a model of the reader; examples/embed_shards.py",
     "How do I build from or into a bucket?": "a bucket; tests/storage builds into local ones",
     "How do I undo a build, an append or an edit?": "a build id; tests/prep/test_generations.py",
