@@ -23,7 +23,7 @@ from tfshards.prep.sources.tables.coordinates import NONE, with_joined
 from tfshards.prep.sources.tables.features import StoredColumn
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError
-from tfshards.schemas.coordinates import BOXES_OF_FORMS, Coordinates, undeclared_boxes
+from tfshards.schemas.coordinates import BOXES_OF_FORMS, Coordinates, coordinates_of, undeclared_boxes
 from tfshards.schemas.reasons import Reason
 
 # The columns of the size of an image.
@@ -143,16 +143,7 @@ def placement_of(
     formats: Mapping[str, str],
 ) -> tuple[Placement, list[str]]:
     """Return the placement of boxes and keypoints, whose ``formats`` are by column, and warnings."""
-    feature, of_form = BOXES_OF_FORMS.get(form, ("", None))
-    coordinates = {
-        each.feature.name: Coordinates.parse(each.feature.coordinates)
-        for each in stored
-        if each.feature.coordinates
-    }
-    outside = roles.outside_boxes
-    if form == "coco" and of_form and formats.get(feature) == NONE:
-        # a dataset of an earlier release, which did not compare boxes with their image
-        coordinates[feature], outside = of_form, "keep"
+    coordinates = coordinates_of([each.feature for each in stored])
     images = [name for name in assigned.images.values() if name not in assigned.masks]
     found = [each.feature for each in stored if each.feature.name not in formats]
     undeclared = undeclared_boxes(found) if images and form == "table" else {}
@@ -167,7 +158,7 @@ def placement_of(
         warnings.append(f"boxes and keypoints belong to the image {images[0]!r}")
     first = images[0] if images else None
     fixed = next((each.feature.name for each in stored if form == "coco" and each.feature.name == TEXTS), "")
-    return Placement(coordinates, undeclared, fixed, first, outside, reference), warnings
+    return Placement(coordinates, undeclared, fixed, first, roles.outside_boxes, reference), warnings
 
 
 def _is_in_file(
