@@ -33,11 +33,6 @@ class Coordinates(NamedTuple):
 
 BOX_FORMATS = tuple(each for each in COORDINATES if Coordinates.parse(each).are_boxes)
 POINT_FORMATS = tuple(each for each in COORDINATES if each not in BOX_FORMATS)
-# The feature that holds the boxes of a form of annotations, and their format.
-BOXES_OF_FORMS: Mapping[str, tuple[str, Coordinates]] = {
-    "coco": ("objects/bbox", Coordinates("xywh")),
-    "yolo": ("objects/bbox", Coordinates("cxcywh", is_normalized=True)),
-}
 # Usual names of four columns that are a box, which may have a common prefix.
 _FOUR: Mapping[tuple[str, ...], str] = {
     ("xmin", "ymin", "xmax", "ymax"): "xyxy",
