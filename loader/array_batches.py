@@ -77,7 +77,7 @@ class Batches:
         if source.manifest.compression != "none":
             raise InputError("records-compressed", root=source.root)
         self._content = content = make_content(options, source)
-        known = coordinates_of(source.manifest)
+        known = coordinates_of(source.manifest.schema.features)
         self._steps = Steps(make_plan(options, source))
         notes = [
             *unmoved_boxes(content.moved, content.features, content.images, known),

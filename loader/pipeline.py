@@ -96,7 +96,7 @@ def load_dataset(options: LoadOptions) -> tf.data.Dataset:
     """Return the dataset of ``load``."""
     source = open_source(options)
     content = make_content(options, source)
-    known = coordinates_of(source.manifest)
+    known = coordinates_of(source.manifest.schema.features)
     # The warnings point to the line that called load().
     for unmoved in unmoved_boxes(content.moved, content.features, content.images, known):
         warnings.warn(unmoved, stacklevel=4)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tfshards.schemas.declared import BOX_ORDERS, COORDINATES, NORMALIZED
-from tfshards.schemas.manifest import Manifest
 from tfshards.schemas.schema import Feature
 
 
@@ -34,11 +33,6 @@ class Coordinates(NamedTuple):
 
 BOX_FORMATS = tuple(each for each in COORDINATES if Coordinates.parse(each).are_boxes)
 POINT_FORMATS = tuple(each for each in COORDINATES if each not in BOX_FORMATS)
-# The boxes of annotations, as datasets hold them whose schema does not state it.
-BOXES_OF_FORMS: Mapping[str, tuple[str, Coordinates]] = {
-    "coco": ("objects/bbox", Coordinates("xywh")),
-    "yolo": ("objects/bbox", Coordinates("cxcywh", is_normalized=True)),
-}
 # Usual names of four columns that are a box, which may have a common prefix.
 _FOUR: Mapping[tuple[str, ...], str] = {
     ("xmin", "ymin", "xmax", "ymax"): "xyxy",
@@ -51,17 +45,9 @@ _FOUR: Mapping[tuple[str, ...], str] = {
 }
 
 
-def coordinates_of(manifest: Manifest) -> dict[str, Coordinates]:
-    """Return the coordinates of the features of a dataset that have any, by name.
-
-    Datasets of earlier releases record only that they come from COCO or YOLO.
-    """
-    schema = manifest.schema
-    found = {each.name: Coordinates.parse(each.coordinates) for each in schema.features if each.coordinates}
-    feature, coordinates = _of_form(manifest.options) or ("", None)
-    if coordinates and feature in schema.names:
-        found.setdefault(feature, coordinates)
-    return found
+def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:
+    """Return the coordinates of the features that have any, by name."""
+    return {each.name: Coordinates.parse(each.coordinates) for each in features if each.coordinates}
 
 
 def may_be_boxes(feature: Feature) -> bool:
@@ -88,12 +74,3 @@ def undeclared_boxes(features: Iterable[Feature]) -> dict[str, str]:
             if {prefix + part for part in parts} <= {*plain}:
                 found[",".join(plain[prefix + part] for part in parts)] = order
     return found
-
-
-def _of_form(recorded: object) -> tuple[str, Coordinates] | None:
-    """Return the boxes of the form of annotations that the options of a build mention, at any depth."""
-    if isinstance(recorded, Mapping):
-        if recorded.get("source") == "table" and recorded.get("form") in BOXES_OF_FORMS:
-            return BOXES_OF_FORMS[str(recorded["form"])]
-        recorded = list(recorded.values())
-    return next(filter(None, map(_of_form, recorded)), None) if isinstance(recorded, list) else None

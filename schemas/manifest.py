@@ -217,7 +217,7 @@ def _read_splits(reader: ObjectReader, schema: Schema | None) -> dict[str, Split
 
 
 def _read_views(reader: ObjectReader) -> dict[str, str]:
-    """Return the digests of the views; datasets of earlier releases list none."""
+    """Return the digests of the views; a dataset without views does not list any."""
     if "views" not in reader.value:
         return {}
     views = reader.object("views")

@@ -199,7 +199,7 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
     features = selected_features(schema, options.select, adds_name=adds_name)
     features = with_pixel_images(features, schema, options.image)
     images = decoded_images(features, options.image, is_mapped=is_mapped)
-    known = coordinates_of(source.manifest)
+    known = coordinates_of(source.manifest.schema.features)
     return Content(
         features=features,
         as_tuple=options.select is not None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfshards.prep.imaging.options import VERSIONS, with_all_images
+from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
@@ -182,9 +182,8 @@ class Wanted:
         """Return whether a dataset was built with the same plan, from inputs that may have other content."""
         if manifest is None or not manifest.inputs_digest:
             return False
-        return self.plan_id == plan_id_of(
-            manifest.name, manifest.schema, with_all_images(manifest.options), manifest.inputs_digest
-        )
+        plan_id = plan_id_of(manifest.name, manifest.schema, manifest.options, manifest.inputs_digest)
+        return plan_id == self.plan_id
 
 
 def wanted_of(plan: Plan) -> Wanted:
@@ -245,7 +244,7 @@ def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str])
     if kind != wanted.options.get("source"):
         # each kind has options of its own
         return "with " + " and ".join([*causes, f"another kind of source ({kind!r})"])
-    changed = _changed(with_all_images(manifest.options), wanted.options)
+    changed = _changed(manifest.options, wanted.options)
     options = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
     if options:
         causes.append(f"other options ({', '.join(options)})")
@@ -268,7 +267,7 @@ def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
 
 def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
     """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
-    changed = _changed(with_all_images(manifest.options), options)
+    changed = _changed(manifest.options, options)
     return f"options ({', '.join(map(_as_parameter, changed))})" if changed else "inputs"
 
 

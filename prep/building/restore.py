@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 
-from tfshards.prep.imaging.options import VERSIONS, with_all_images
+from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import lines_to, nowhere
@@ -19,7 +19,6 @@ from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.made import Made
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.storage import AnyPath
 
@@ -91,15 +90,9 @@ def restored_options(manifest: Manifest) -> Options:
     return Options(**{**recorded, **held})
 
 
-def builds_of(made: Made) -> Iterator[Mapping[str, Json]]:
-    """Yield the options of the builds that the examples of a dataset come from."""
-    for build in made.builds():
-        yield with_all_images(build.options)
-
-
 def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     """Return the options of a dataset's build; several builds must have equal options of their sources."""
-    first, *others = builds_of(manifest.made)
+    first, *others = (build.options for build in manifest.made.builds())
     remedy = "build the new examples as a dataset, and merge the two"
     for build in (first, *others):
         if build.get("source") in _OF_PYTHON:

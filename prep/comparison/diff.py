@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.building.restore import builds_of
 from tfshards.prep.records.example import canonical
 from tfshards.prep.rewriting.keys import keys_at
 from tfshards.prep.rewriting.origin import Origin, open_origin
@@ -57,8 +56,8 @@ def option_differences(one: Manifest, other: Manifest) -> tuple[Difference, ...]
 def _facts(manifest: Manifest) -> dict[str, Json]:
     schema = manifest.schema.to_json()
     builds = [
-        {name: value for name, value in build.items() if name not in _NOT_OPTIONS}
-        for build in builds_of(manifest.made)
+        {name: value for name, value in build.options.items() if name not in _NOT_OPTIONS}
+        for build in manifest.made.builds()
     ]
     return {
         "features": schema["features"],

@@ -129,10 +129,9 @@ def export(
     if package and find_spec(package) is None:
         raise InputError("export-extra-missing", to=to, package=package)
     request = make_request(any_path(dataset), read_manifest(dataset), select)
-    for name, found in coordinates_of(request.manifest).items():
-        if name in request.schema.names:
-            flag = "boxes" if found.are_boxes else "keypoints"
-            report_line(f"{name!r} refers to the exported image: --{flag} {name}={found} builds it again")
+    for name, found in coordinates_of(request.schema.features).items():
+        flag = "boxes" if found.are_boxes else "keypoints"
+        report_line(f"{name!r} refers to the exported image: --{flag} {name}={found} builds it again")
     return _export(request, local_path(directory), FORMATS[to], run)
 
 

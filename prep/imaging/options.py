@@ -29,9 +29,6 @@ CONVERSION = 2
 # What manifests record of the code that converted the images.
 VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
 
-# What manifests of earlier releases lack, and others have only where it is not the default.
-RECORDED_IF_GIVEN = frozenset(("mask_depth", "fast_crops"))
-
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's longest side.
 _TRAINING_QUALITY, _MARGIN = 90, 1.15
@@ -311,26 +308,12 @@ class ImageOptions:
             return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
         names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
         values = {name: getattr(self, name) for name in names}
-        for name in RECORDED_IF_GIVEN:
-            if not values[name]:
-                del values[name]
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}
 
     def _changed(self) -> list[str]:
         """Return the names of the options that differ from their defaults."""
         fields = type(self).__dataclass_fields__.items()
         return [name for name, field in fields if getattr(self, name) != field.default]
-
-
-def with_all_images(recorded: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the options that a manifest records with all image options.
-
-    Releases that recorded no ``conversion`` left out those that had their defaults, which have not changed
-    since then.
-    """
-    if "check" not in recorded:
-        return recorded
-    return {**ImageOptions(**recorded_values(ImageOptions, recorded)).to_json(), **recorded}
 
 
 def changed_images(recorded: Mapping[str, Json]) -> dict[str, Json]:

@@ -117,7 +117,7 @@ def roles_of(manifest: Manifest, given: str | None) -> Roles:
 
 def points_of(manifest: Manifest) -> DrawnPoints | None:
     """Return the first feature that is declared to hold keypoints."""
-    found = coordinates_of(manifest).items()
+    found = coordinates_of(manifest.schema.features).items()
     return next((DrawnPoints(name, each) for name, each in found if not each.are_boxes), None)
 
 
@@ -126,7 +126,7 @@ def boxes_of(manifest: Manifest, given: str | None) -> DrawnBoxes | None:
 
     The user may have given the format.
     """
-    known = {name: each for name, each in coordinates_of(manifest).items() if each.are_boxes}
+    known = {name: each for name, each in coordinates_of(manifest.schema.features).items() if each.are_boxes}
     named = [
         each.name for each in manifest.schema.features if may_be_boxes(each) and "box" in each.name.lower()
     ]

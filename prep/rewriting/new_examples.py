@@ -12,8 +12,8 @@ import numpy as np
 
 from tfshards.prep.building.contents import changed_line, comparison_line, differing
 from tfshards.prep.building.inputs_file import RecordedInputs, read_inputs
-from tfshards.prep.building.restore import added_membership, builds_of
-from tfshards.prep.imaging.options import RECORDED_IF_GIVEN, VERSIONS
+from tfshards.prep.building.restore import added_membership
+from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import lines_to, nowhere, report_line, report_warning
 from tfshards.prep.rewriting.keys import KnownExamples, are_removed, numbers_of_splits, read_known
@@ -187,14 +187,15 @@ def inputs_without(origin: Origin, removed: Collection[bytes]) -> RecordedInputs
 def _check_options(reader: Reader, origin: Origin) -> None:
     """Raise InputError if the options of the source differ from those of every build of the dataset."""
     options = reader.options()
-    names = sorted({*options, *RECORDED_IF_GIVEN} - _MAY_DIFFER - {*VERSIONS})
-    builds = [build for build in builds_of(origin.manifest.made) if build.get("source") == options["source"]]
-    differing = [[name for name in names if build.get(name) != options.get(name)] for build in builds]
+    names = sorted({*options} - _MAY_DIFFER - {*VERSIONS})
+    made = [build for build in origin.manifest.made.builds() if build.source == options["source"]]
+    builds = [build.options for build in made]
+    differing = [[name for name in names if build.get(name) != options[name]] for build in builds]
     if builds and all(differing):
         name = differing[0][0]
         before = builds[0].get(name)
         raise InputError(
-            "append-options-differ", root=origin.root, name=name, get=before, options=options.get(name)
+            "append-options-differ", root=origin.root, name=name, get=before, options=options[name]
         )
 
 

@@ -14,7 +14,6 @@ from tfshards.prep.building.inputs_file import read_inputs
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import final_layouts, repeated_inputs
 from tfshards.prep.building.restore import kind_of_source, restored_options, restored_source
-from tfshards.prep.imaging.options import RECORDED_IF_GIVEN, with_all_images
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import Options, ShardCounts
@@ -260,17 +259,11 @@ def _others(difference: str) -> InputError:
 
 def _check_options(reader: Reader, manifest: Manifest) -> None:
     """Raise InputError if options of the source, or the libraries that read it, differ from the build."""
-    before, now = with_all_images(manifest.options), reader.options()
-    ignored = {"follow_links"}
-    if "conversion" not in before:
-        # of an earlier release; digests decide
-        ignored.add("conversion")
-    names = sorted({*now, *RECORDED_IF_GIVEN} - ignored)
-    changed = [name for name in names if now.get(name) != before.get(name)]
+    before, now = manifest.options, reader.options()
+    changed = [name for name in sorted({*now} - {"follow_links"}) if now[name] != before.get(name)]
     if changed:
         found = (
-            f"{name} is "
-            + " instead of ".join(shown(each[name]) if name in each else "absent" for each in (now, before))
+            f"{name} is {shown(now[name])} instead of {shown(before[name]) if name in before else 'absent'}"
             for name in changed
         )
         raise _others("; ".join(found))

@@ -62,7 +62,8 @@ def view_notes(manifest: Manifest, root: AnyPath) -> list[str]:
 
 def with_views(manifest: Manifest) -> Manifest:
     """Return a manifest that lists the digests of its views."""
-    return replace(manifest, views=_digests(view_files(manifest)))
+    files = view_files(manifest)
+    return replace(manifest, views={path: bytes_digest(content) for path, content in files.items()})
 
 
 def foreign_views(manifest: Manifest, root: AnyPath, known: Sequence[Manifest]) -> list[str]:
@@ -117,8 +118,7 @@ def _states(manifest: Manifest, root: AnyPath, earlier: Sequence[Manifest]) -> d
     """Return what there is at the path of each view, and at those of obsolete ones of earlier generations."""
     ours: dict[str, set[str]] = {}
     for one in earlier:
-        # an earlier release listed no views
-        for path, digest in (one.views or _digests(view_files(one))).items():
+        for path, digest in one.views.items():
             ours.setdefault(path, set()).add(digest)
     states = {path: _state(path, manifest, root, ours.get(path, set())) for path in manifest.views}
     for path in sorted({*ours} - {*manifest.views}):
@@ -141,7 +141,3 @@ def _state(path: str, manifest: Manifest, root: AnyPath, ours: set[str]) -> _Sta
     if wanted is not None and (digest == wanted or is_ours):
         return "current"
     return "stale" if digest in ours or MARK.encode("ascii") in content else "foreign"
-
-
-def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    return {path: bytes_digest(content) for path, content in files.items()}

@@ -2,7 +2,6 @@
 
 import io
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import PIL.Image
@@ -16,8 +15,7 @@ from tfshards import loader
 from tfshards.loader import Boxes, Image, Shuffle
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.graph.ops import GRAPH
-from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
-from tfshards.schemas.manifest_file import write_manifest
+from tfshards.schemas import Feature, OptionsError, Schema
 
 COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 SCHEMA = Schema(
@@ -269,24 +267,14 @@ def test_boxes_of_one_of_several_images(write_dataset, tmp_path):
     assert np.allclose(batch["boxes"][0].numpy(), wanted[np.newaxis])
 
 
-OBJECTS = Schema(
-    (
-        Feature("image", "image", "uint8", (None, None, 3)),
-        Feature("mask", "mask", "uint8", (None, None, 1)),
-        Feature("objects/bbox", "float", "float32", (None, 4)),
-        Feature("objects/category", "int", "int64", (None,)),
-        Feature("objects/names", "bytes", "bytes", (None,)),
-        Feature("tags", "int", "int64", (None,)),
-    )
-)
-ANNOTATIONS = {"coco": {"source": "table", "form": "coco"}, "yolo": {"source": "table", "form": "yolo"}}
+COCO, YOLO = "xywh", "cxcywh-normalized"
 
 
 @pytest.fixture
 def objects(write_dataset, tmp_path):
-    """Return a dataset of one example with these boxes and this record of its build."""
+    """Return a dataset of one example with these boxes, which may be declared."""
 
-    def make(boxes=((1, 1, 4, 4),), options=None):
+    def make(boxes=((1, 1, 4, 4),), coordinates=None):
         png = image_file(PIL.Image.fromarray(np.zeros((20, 30, 3), np.uint8)))
         gray = image_file(PIL.Image.fromarray(np.zeros((20, 30), np.uint8)))
         values = {
@@ -297,10 +285,17 @@ def objects(write_dataset, tmp_path):
             "objects/names": [b"%d" % number for number in range(len(boxes))],
             "tags": [7, 8, 9],
         }
-        path = write_dataset(tmp_path / "objects", OBJECTS, {"train": [[values]]})
-        manifest = read_manifest(path)
-        write_manifest(replace(manifest, options=options or {}), path)
-        return path
+        schema = Schema(
+            (
+                Feature("image", "image", "uint8", (None, None, 3)),
+                Feature("mask", "mask", "uint8", (None, None, 1)),
+                Feature("objects/bbox", "float", "float32", (None, 4), coordinates),
+                Feature("objects/category", "int", "int64", (None,)),
+                Feature("objects/names", "bytes", "bytes", (None,)),
+                Feature("tags", "int", "int64", (None,)),
+            )
+        )
+        return write_dataset(tmp_path / "objects", schema, {"train": [[values]]})
 
     return make
 
@@ -329,21 +324,20 @@ def test_a_crop_needs_every_list_that_belongs_to_the_boxes(objects):
 
 @pytest.mark.parametrize("image", [Image((10, 10)), Image((10, 10), "center"), Image(flip="horizontal")])
 def test_boxes_of_annotations_that_do_not_move_with_their_image_are_reported(image, objects):
-    recorded = {"source": "merge", "of": [{"options": ANNOTATIONS["coco"]}]}
     images = {"image": image}
     options = {"batch_size": 1, "image": images, "map_fn": lambda example, seed: example["tags"]}
-    path = objects(options=recorded)
+    path = objects(coordinates=COCO)
     boxes = r"boxes=loader\.Boxes\('objects/bbox', 'xywh', along=\('objects/category', 'objects/names'\)\)"
     with pytest.warns(UserWarning, match=boxes):
         loader.load(path, **options)
 
 
 def test_boxes_that_stay_true_are_not_reported(objects, recwarn):
-    path = objects(options=ANNOTATIONS["coco"])
+    path = objects(coordinates=COCO)
     loader.load(path, batch_size=1)
     loader.load(path, batch_size=1, image=Image((10, 10)), boxes=Boxes("objects/bbox", "xywh"))
     loader.load(path, batch_size=1, image=Image((10, 10)), select=("image", "tags"))
-    path = objects(options=ANNOTATIONS["yolo"])
+    path = objects(coordinates=YOLO)
     loader.load(path, batch_size=1, image=Image((10, 10)))
     assert not [warning for warning in recwarn if "objects/bbox" in str(warning.message)]
     with pytest.warns(UserWarning, match=r"'cxcywh', along=.*, normalized=True\), or leave them out"):
@@ -351,16 +345,16 @@ def test_boxes_that_stay_true_are_not_reported(objects, recwarn):
 
 
 @pytest.mark.parametrize(
-    ("form", "boxes"),
+    ("coordinates", "boxes"),
     [
-        ("yolo", Boxes("objects/bbox", "cxcywh", normalized=False)),
-        ("coco", Boxes("objects/bbox", "xywh", normalized=True)),
-        ("coco", Boxes("objects/bbox", "xyxy", BESIDE)),
+        (YOLO, Boxes("objects/bbox", "cxcywh", normalized=False)),
+        (COCO, Boxes("objects/bbox", "xywh", normalized=True)),
+        (COCO, Boxes("objects/bbox", "xyxy", BESIDE)),
     ],
 )
-def test_another_format_than_that_of_the_annotations_is_refused(form, boxes, objects):
+def test_another_format_than_that_of_the_annotations_is_refused(coordinates, boxes, objects):
     with raises(OptionsError, "boxes-format-stored", format=boxes.format, annotated="objects/bbox"):
-        loader.load(objects(options=ANNOTATIONS[form]), batch_size=1, image=Image((8, 8)), boxes=boxes)
+        loader.load(objects(coordinates=coordinates), batch_size=1, image=Image((8, 8)), boxes=boxes)
 
 
 NO_BOXES = [(np.nan, 1, 2, 3), (1, 1, np.inf, 1), (20, 18, -5, -5), (1, 1, -5, 5)]

@@ -252,17 +252,17 @@ def test_what_a_dataset_records_of_it_applies_to_additions_and_other_builds(buil
         prep.append(prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")), fast, dry_run=True)
     broken = shutil.copytree(fast, tmp_path / "broken")
     next(broken.glob("*.tfrecord-*")).unlink()
-    with pytest.raises(InputError, match="fast_crops is absent instead of True"):
+    with pytest.raises(InputError, match="fast_crops is False instead of True"):
         prep.repair(broken, prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")))
     as_png = ["build", "--from", str(fast), "--format", "png", str(photos), str(tmp_path / "png")]
     assert cli.main(as_png) == 0
-    assert "fast_crops" not in read_manifest(tmp_path / "png").options
+    assert read_manifest(tmp_path / "png").options["fast_crops"] is False
 
 
 def test_the_dataset_is_like_any_other(built, tmp_path):
     fast = built / "fast"
     assert read_manifest(fast).options["fast_crops"] is True
-    assert "fast_crops" not in read_manifest(built / "usual").options
+    assert read_manifest(built / "usual").options["fast_crops"] is False
     again = tmp_path / "again"
     for words in (
         ["verify", str(fast), "--deep"],

@@ -12,12 +12,14 @@ import PIL
 import pytest
 from PIL import features
 
+from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import CONVERSION, ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.image_file import decoders_of
+from tfshards.schemas import InputError
 
 from .nasty_images import KINDS
 
@@ -105,6 +107,7 @@ def test_every_option_is_recorded_with_its_value():
         "orientation": "apply",
         "channels": 3,
         "depth": 8,
+        "mask_depth": None,
         "alpha": "white",
         "animation": "reject",
         "resize": None,
@@ -114,18 +117,21 @@ def test_every_option_is_recorded_with_its_value():
         "max_bytes": 1 << 30,
         "max_frames": 10_000,
         "max_scans": 100,
+        "fast_crops": False,
         "quality": 95,
     }
-    assert set(recorded) | {"mask", "mask_depth", "fast_crops", "for_training"} == {
-        *ImageOptions.__dataclass_fields__,
-        "quality",
-    }
+    assert {*recorded, "mask", "for_training"} == {*ImageOptions.__dataclass_fields__, "quality"}
     assert ImageOptions(check="none").to_json() == {"check": "none", "max_bytes": 1 << 30}
     assert ImageOptions(channels=4, jpeg_quality=None).to_json()["alpha"] == "keep"
     assert ImageOptions(jpeg_quality=60).to_json()["quality"] == 60
-    # earlier releases did not record it
-    assert ImageOptions(mask_depth=16).to_json() == {**recorded, "mask_depth": 16}
-    assert ImageOptions(format="jpeg", fast_crops=True).to_json()["fast_crops"] is True
+
+
+def test_another_default_of_the_program_is_another_build(small_folder, tmp_path, monkeypatch, quiet_build):
+    source, out = ImageFolder(small_folder, ImageOptions(resize="4x4")), tmp_path / "out"
+    quiet_build(source, out)
+    monkeypatch.setattr("tfshards.prep.imaging.options.JPEG_QUALITY", 60)
+    with raises(InputError, "dataset-differs", distinction="with other options (quality)"):
+        quiet_build(source, out)
 
 
 def test_the_conversion_is_recorded_wherever_images_are_converted():

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from tests.errors import raises
 from tests.prep import table_files
-from tests.prep.table_files import check_repair, write_jsonl, write_parquet
+from tests.prep.table_files import check_repair, check_repeat, write_jsonl, write_parquet
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Table, build
@@ -348,13 +348,13 @@ def test_a_flag_without_a_format_is_refused(tmp_path, capsys):
     assert "COLUMN=FORMAT" in capsys.readouterr().err
 
 
-def test_a_dataset_of_an_earlier_release_is_repaired(tmp_path):
-    # its build recorded neither coordinates nor columns that may be boxes
-    path = one_photo(tmp_path, 6, bbox=[1, 2, 3, 4])
-    table, out = Table(path, columns=ColumnRoles(boxes={"bbox": "none"})), tmp_path / "out"
-    manifest = build(table, out, log=lambda _: None)
-    assert "boxes" not in manifest.options
+@pytest.mark.parametrize(("orientation", "boxes"), [(6, {"bbox": "none"}), (1, {})])
+def test_what_is_declared_of_boxes_is_recorded_and_no_more(orientation, boxes, tmp_path):
+    path, out = one_photo(tmp_path, orientation, bbox=[1, 2, 3, 4]), tmp_path / "out"
+    manifest = build(Table(path, columns=ColumnRoles(boxes=boxes)), out, log=lambda _: None)
+    assert manifest.options.get("boxes", {}) == boxes
     check_repair(out, path)
+    check_repeat(out, path)
 
 
 @given(

@@ -254,7 +254,7 @@ def test_metadata_in_the_folders_of_splits_names_the_way_to_build_it(image_folde
         Table(tmp_path / "photos").stage(tmp_path)
 
 
-def test_an_earlier_dataset_of_paths_is_repaired_as_it_is(image_folder, quiet_build, tmp_path):
+def test_a_dataset_of_paths_is_repaired_as_it_is(image_folder, quiet_build, tmp_path):
     root = image_folder({"a.png": 1, "b.png": 2})
     path = write_csv(root / "rows.csv", "path,n", "a.png,1", "b.png,2")
     out = tmp_path / "out"

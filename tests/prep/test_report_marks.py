@@ -52,17 +52,16 @@ def test_an_example_is_located_by_its_number_in_the_split(numbers):
 
 
 @pytest.mark.parametrize(
-    ("reason", "form", "given", "expected"),
+    ("reason", "coordinates", "given", "expected"),
     [
-        ("COCO defines it", "coco", None, "xywh"),
-        ("YOLO defines it", "yolo", None, "cxcywh-normalized"),
-        ("it is given", "coco", "xyxy", "xyxy"),
+        ("the dataset declares it", "cxcywh-normalized", None, "cxcywh-normalized"),
+        ("it is given", "xywh", "xyxy", "xyxy"),
         ("nothing states it", None, None, "None"),
     ],
 )
-def test_what_boxes_mean(numbers, reason, form, given, expected):
-    options = {"source": "table", "form": form}
-    manifest = replace(read_manifest(numbers), schema=Schema((IMAGE, BOXES)), options=options)
+def test_what_boxes_mean(numbers, reason, coordinates, given, expected):
+    schema = Schema((IMAGE, replace(BOXES, coordinates=coordinates)))
+    manifest = replace(read_manifest(numbers), schema=schema)
     found = boxes_of(manifest, given)
     assert found.feature == "objects/bbox"
     assert str(found.format) == expected, reason

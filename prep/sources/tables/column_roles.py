@@ -10,7 +10,7 @@ from typing import get_args
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.sources.formats import check_formats, parse_formats, parse_pairs
 from tfshards.prep.sources.tables.annotations import Segmentations
-from tfshards.prep.sources.tables.coordinates import NONE, UNDECLARED
+from tfshards.prep.sources.tables.coordinates import NONE
 from tfshards.schemas import OptionsError
 from tfshards.schemas.coordinates import BOX_FORMATS, POINT_FORMATS
 from tfshards.schemas.json_reader import Json
@@ -205,23 +205,19 @@ class ColumnRoles:
             object.__setattr__(self, field, of_role)
         object.__setattr__(self, "column", {})
 
-    def recorded(self, undeclared: Mapping[str, str], separator: str | None) -> dict[str, Json]:
+    def recorded(self, separator: str | None) -> dict[str, Json]:
         """Return what manifests record of the roles, except those that the columns of a dataset show.
 
-        ``undeclared`` are boxes by feature; ``separator`` separates labels and may have been recognized.
+        ``separator`` separates labels and may have been recognized.
         """
-        # without columns that are not boxes
-        boxes = {name: text for name, text in self.boxes.items() if text != NONE}
-        boxes |= dict.fromkeys(undeclared, UNDECLARED)
         found: dict[str, Json] = {
-            "boxes": dict(sorted(boxes.items())),
+            "boxes": dict(sorted(self.boxes.items())),
             "keypoints": dict(sorted(self.keypoints.items())),
             "outside_boxes": None if self.outside_boxes == "reject" else self.outside_boxes,
             "boxes_in": self.boxes_in,
             "label_separator": separator,
             "one_hot": [*self.one_hot],
-            # earlier releases did not record what is not declared
-            "missing": {name: value for name, value in sorted(self.missing.items()) if value != UNDECLARED},
+            "missing": dict(sorted(self.missing.items())),
             "segmentations": self.segmentations,
         }
         return {name: value for name, value in found.items() if value}

@@ -26,8 +26,8 @@ from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 
-# The format of columns that no one may take for boxes, and what nobody has declared in an earlier build.
-NONE, UNDECLARED = "none", "undeclared"
+# The format of columns of numbers that are not boxes.
+NONE = "none"
 _SHOWN = 3
 Numbers: TypeAlias = "npt.NDArray[np.float32]"
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
-from tfshards.schemas.coordinates import undeclared_boxes
 from tfshards.schemas.option import changed_values, recorded_values
 
 if TYPE_CHECKING:
@@ -77,11 +76,7 @@ def _recorded(recorded: Recorded, inputs: Sequence[str]) -> dict[str, Any]:
     drop = _restore(recorded, inputs).columns.drop if inputs else ()
     form = {name: recorded.options[name] for name in ("form", "split_list") if name in recorded.options}
     form |= changed_values(_classes()[2], recorded.options)
-    roles = _roles(recorded)
-    if recorded.options.get("form"):
-        # of an earlier release; the form declares its boxes
-        roles["boxes"] = {name: found for name, found in roles["boxes"].items() if found != "none"}
-    roles = {name: value for name, value in roles.items() if value != {}}
+    roles = {name: value for name, value in _roles(recorded).items() if value != {}}
     return {**changed_images(recorded.options), **form, **roles, "drop": drop}
 
 
@@ -90,10 +85,6 @@ def _roles(recorded: Recorded) -> dict[str, Any]:
     options: Mapping[str, Any] = recorded.options
     columns, masks = options.get("image_columns", {}), options.get("masks", ())
     one_hot: Sequence[str] = options.get("one_hot", ())
-    # earlier releases stored missing ones as NaN, without a declaration
-    floats = [
-        each.name for each in recorded.schema.features if "float" in each.dtype and not each.coordinates
-    ]
     return {
         "images": tuple(column for feature, column in columns.items() if feature not in masks),
         "masks": tuple(column for feature, column in columns.items() if feature in masks),
@@ -101,26 +92,14 @@ def _roles(recorded: Recorded) -> dict[str, Any]:
         "label": None if one_hot else recorded.label or ("" if "label" in recorded.schema.names else None),
         "label_separator": options.get("label_separator", ""),
         "one_hot": tuple(one_hot),
-        "missing": {**dict.fromkeys(floats, "undeclared"), **options.get("missing", {})},
+        "missing": options.get("missing", {}),
         # not by the names of columns or folders that the build did not have
         "split": options["split_column"] or "",
         "no_images": True,
-        "boxes": _boxes(recorded),
+        "boxes": options.get("boxes", {}),
         "keypoints": options.get("keypoints", {}),
         **{name: options[name] for name in ("outside_boxes", "boxes_in", "segmentations") if name in options},
     }
-
-
-def _boxes(recorded: Recorded) -> dict[str, str]:
-    """Return the formats of the boxes of a build.
-
-    The manifest names columns that nobody declared; of earlier releases, and of columns that are not boxes,
-    it has nothing.
-    """
-    formats: dict[str, str] = dict(cast("Mapping[str, str]", recorded.options.get("boxes", {})))
-    if recorded.options.get("image_columns"):
-        formats = {**dict.fromkeys(undeclared_boxes(recorded.schema.features), "none"), **formats}
-    return {name: found for name, found in formats.items() if found != "undeclared"}
 
 
 TABLE = SourceKind(

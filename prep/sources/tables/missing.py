@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.tables.assigned_columns import check_column, single_columns
 from tfshards.prep.sources.tables.column_roles import ColumnRoles
-from tfshards.prep.sources.tables.coordinates import UNDECLARED
-from tfshards.prep.sources.tables.features import TEXT, is_bytes_type, item_type, relisted, shown, unlisted
+from tfshards.prep.sources.tables.features import TEXT, is_bytes_type, relisted, shown, unlisted
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import counted
@@ -31,8 +30,6 @@ def with_missing(found: TableFile, roles: ColumnRoles, path: str) -> tuple[Table
     for name, value in roles.missing.items():
         table = found.table
         is_label = name == ("label" if roles.label is None else roles.label)
-        if name not in table.column_names and value == UNDECLARED:
-            continue
         if name not in table.column_names and is_label and value == NO_CLASS:
             # a table of examples without labels, such as a test set
             table = table.append_column(name, pa.nulls(table.num_rows, pa.int64()))
@@ -46,12 +43,11 @@ def with_missing(found: TableFile, roles: ColumnRoles, path: str) -> tuple[Table
             rows = np.where(without, np.argmin(without), np.arange(len(without)))
             column = column.take(pa.array(rows))
             lacking[without & (lacking == "")] = name
-        elif value != UNDECLARED or pa.types.is_floating(item_type(column.type)):
-            column = _filled(name, column, "nan" if value == UNDECLARED else value, is_label=is_label)
-            if without.any() and value != UNDECLARED:
-                lines.append(
-                    f"column {name!r}: {counted(int(without.sum()), 'row')} without a value: {value}"
-                )
+        else:
+            column = _filled(name, column, value, is_label=is_label)
+            if without.any():
+                rows_without = counted(int(without.sum()), "row")
+                lines.append(f"column {name!r}: {rows_without} without a value: {value}")
         found = replace(found, table=table.set_column(table.column_names.index(name), name, column))
     found = replace(found, warnings=(*found.warnings, *lines))
     return found, lacking.tolist() if (lacking != "").any() else None

@@ -16,16 +16,18 @@ from tfshards.prep.imaging.normalize import Normalized
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.tables.annotations import TEXTS
+from tfshards.prep.sources.tables.annotations import BOXES, TEXTS
 from tfshards.prep.sources.tables.assigned_columns import AssignedColumns
 from tfshards.prep.sources.tables.column_roles import ColumnRoles
 from tfshards.prep.sources.tables.coordinates import NONE, with_joined
 from tfshards.prep.sources.tables.features import StoredColumn
 from tfshards.prep.sources.tables.files import TableFile
 from tfshards.schemas import InputError
-from tfshards.schemas.coordinates import BOXES_OF_FORMS, Coordinates, undeclared_boxes
+from tfshards.schemas.coordinates import Coordinates, coordinates_of, undeclared_boxes
 from tfshards.schemas.reasons import Reason
 
+# The format of the boxes of annotations.
+_FORMATS = {"coco": "xywh", "yolo": "cxcywh-normalized"}
 # The columns of the size of an image.
 _SIDES = ("width", "height")
 # Width and height of an image, as its row states them.
@@ -121,9 +123,8 @@ def with_formats(found: TableFile, roles: ColumnRoles, form: str) -> tuple[Table
 
     The columns ``width`` and ``height`` are the size of the image to which they refer.
     """
-    feature, of_form = BOXES_OF_FORMS.get(form, ("", None))
-    declared = {**({feature: str(of_form)} if of_form else {}), **roles.boxes}
-    table, boxes = with_joined(found.table, declared, "boxes")
+    of_form = {BOXES: _FORMATS[form]} if form in _FORMATS else {}
+    table, boxes = with_joined(found.table, {**of_form, **roles.boxes}, "boxes")
     own = {name: text for name, text in found.formats.items() if name not in roles.drop}
     table, keypoints = with_joined(table, {**own, **roles.keypoints}, "keypoints")
     sides = [found.table[name] for name in _SIDES if name in found.table.column_names]
@@ -143,16 +144,7 @@ def placement_of(
     formats: Mapping[str, str],
 ) -> tuple[Placement, list[str]]:
     """Return the placement of boxes and keypoints, whose ``formats`` are by column, and warnings."""
-    feature, of_form = BOXES_OF_FORMS.get(form, ("", None))
-    coordinates = {
-        each.feature.name: Coordinates.parse(each.feature.coordinates)
-        for each in stored
-        if each.feature.coordinates
-    }
-    outside = roles.outside_boxes
-    if form == "coco" and of_form and formats.get(feature) == NONE:
-        # a dataset of an earlier release, which did not compare boxes with their image
-        coordinates[feature], outside = of_form, "keep"
+    coordinates = coordinates_of([each.feature for each in stored])
     images = [name for name in assigned.images.values() if name not in assigned.masks]
     found = [each.feature for each in stored if each.feature.name not in formats]
     undeclared = undeclared_boxes(found) if images and form == "table" else {}
@@ -167,7 +159,7 @@ def placement_of(
         warnings.append(f"boxes and keypoints belong to the image {images[0]!r}")
     first = images[0] if images else None
     fixed = next((each.feature.name for each in stored if form == "coco" and each.feature.name == TEXTS), "")
-    return Placement(coordinates, undeclared, fixed, first, outside, reference), warnings
+    return Placement(coordinates, undeclared, fixed, first, roles.outside_boxes, reference), warnings
 
 
 def _is_in_file(

@@ -233,7 +233,7 @@ class Table:
             (*found.warnings, *of_labels, *lines, *inexact, *of_boxes, *warnings, *twins(names)),
             placement,
             {
-                **self.columns.recorded(placement.undeclared, roles.label_separator),
+                **self.columns.recorded(roles.label_separator),
                 **to_json(self.rows),
                 **({"split_list": {**self.split_list}} if self.split_list else {}),
             },
