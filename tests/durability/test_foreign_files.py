@@ -144,6 +144,7 @@ def replaced(path, kind):
     KINDS[kind](path)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("command", mostly_nightly(MANIFEST_COMMANDS, MANIFEST_COMMANDS[::3]))
 @pytest.mark.parametrize("kind", mostly_nightly(KINDS, ["pipe"]))
 def test_a_manifest_that_is_not_a_small_file_is_refused_by_name(kind, command, folder, run):

@@ -95,6 +95,7 @@ def slow(open_path) -> list[str]:
     return ["build", "images", str(open_path / "slow"), "--shards=10"]
 
 
+@pytest.mark.processes
 def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands, slow, open_path, capsys):
     out = open_path / "data"
     refused = []

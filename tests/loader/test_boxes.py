@@ -126,7 +126,7 @@ CUTS = {
 
 @pytest.mark.parametrize(
     ("layout", "cut"),
-    mostly_nightly(itertools.product(FORMATS, CUTS), kept=[*zip(FORMATS[::3], CUTS, strict=False)][-2:]),
+    mostly_nightly(itertools.product(FORMATS, CUTS), kept=[*zip(FORMATS[::3], CUTS, strict=False)][-2:-1]),
 )
 def test_boxes_enclose_the_color_that_they_enclosed(layout, cut, boxed):
     kind, normalized, form = layout
@@ -365,7 +365,8 @@ MOVES = [{}, {"crop": "center"}, {"flip": "vertical"}]
 @pytest.mark.parametrize(
     ("wrong", "cut"),
     mostly_nightly(
-        itertools.product(NO_BOXES, MOVES), [*zip(NO_BOXES, [MOVES[i] for i in (0, 2, 1, 0)], strict=True)]
+        itertools.product(NO_BOXES, MOVES),
+        [*zip(NO_BOXES, [MOVES[i] for i in (0, 2, 1, 0)], strict=True)][:2],
     ),
 )
 def test_a_box_that_is_none_is_an_error(wrong, cut, objects):

@@ -121,6 +121,7 @@ def test_a_selection_keeps_the_order_as_arithmetic(animals, shuffle, what):
     assert whole[:per_epoch] != whole[per_epoch:]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shuffle", mostly_nightly(SHUFFLES, SHUFFLES[1:2]), ids=str)
 def test_parts_are_disjoint_and_complete_and_a_rest_is_the_complement(animals, shuffle):
     options = {"shuffle": shuffle, "remainder": "keep"}
@@ -272,6 +273,7 @@ def test_models_on_parts_share_no_example(animals):
     assert sorted(itertools.chain(*read)) == list(range(COUNT))
 
 
+@pytest.mark.nightly
 def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
     models = loader.per_device(["CPU:0"] * 3, animals, batch_size=4, how="folds", remainder="pad")
     held_out = []

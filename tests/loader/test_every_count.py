@@ -10,6 +10,8 @@ from tfshards import loader
 from tfshards.loader import Shuffle, Worker
 from tfshards.loader.order.assignment import num_steps
 
+pytestmark = pytest.mark.nightly
+
 SHARDS, WORKERS = range(1, 10), range(1, 9)
 
 

@@ -7,6 +7,8 @@ from tfshards import loader
 from tfshards.loader import Position, Shuffle, Worker, pipeline
 from tfshards.loader.records import shards as shard_tables
 
+pytestmark = pytest.mark.nightly
+
 MIXED = Shuffle(seed=5)
 
 

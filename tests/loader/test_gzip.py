@@ -10,6 +10,8 @@ from tfshards.loader import Position, Shuffle, Worker
 
 from .conftest import TEXT_SIZES
 
+pytestmark = pytest.mark.nightly
+
 OPTIONS = [
     {},
     {"shuffle": Shuffle(seed=5, run=3), "epochs": 2},

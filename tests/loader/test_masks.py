@@ -61,8 +61,11 @@ GEOMETRY = {"crop": "random", "flip": "horizontal_and_vertical", "seed": 3}
 @pytest.mark.parametrize(
     "image",
     [
-        Image((11, 9), **GEOMETRY, method="nearest"),
-        {"photo": Image((11, 9), **GEOMETRY, method="nearest"), "mask": Image(), "objects": Image()},
+        pytest.param(Image((11, 9), **GEOMETRY, method="nearest"), marks=pytest.mark.nightly),
+        pytest.param(
+            {"photo": Image((11, 9), **GEOMETRY, method="nearest"), "mask": Image(), "objects": Image()},
+            marks=pytest.mark.nightly,
+        ),
         {
             "photo": Image((11, 9), **GEOMETRY, method="nearest"),
             "mask": Image((11, 9), dtype="int64"),

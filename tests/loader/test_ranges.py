@@ -12,6 +12,8 @@ from tfshards.loader import Shuffle, Worker
 from tfshards.schemas import read_manifest
 from tfshards.schemas.index import index_path, parse_index
 
+pytestmark = pytest.mark.nightly
+
 
 def numbers_of(dataset):
     """Return the numbers of each batch."""

@@ -199,6 +199,7 @@ def test_what_reads_everything_first_is_refused(remote):
         batches(f"{remote}/nothing")
 
 
+@pytest.mark.nightly
 def test_reading_from_a_store_is_measured(remote, local, monkeypatch):
     speeds = loader.bench(remote, batch_size=20, seconds=0.05)
     assert (speeds.is_remote, speeds.disk, speeds.num_examples) == (True, None, COUNT)

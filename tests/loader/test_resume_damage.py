@@ -165,6 +165,7 @@ def test_each_checkpoint_is_flushed_to_disk(numbered, tmp_path, monkeypatch):
     assert flushed[-1] == "run"
 
 
+@pytest.mark.nightly
 def test_checkpoints_may_be_in_a_file_system_of_tensorflow(numbered):
     same(trained(numbered, "ram://run", 1), trained(numbered, "ram://run", 1))
     assert loader.Resume("ram://run").progress.epoch == 1

@@ -89,6 +89,7 @@ def test_photos_are_measured_up_to_each_stage(photos):
     assert shown[-1].startswith(f"limit: {speeds.limit}; ")
 
 
+@pytest.mark.nightly
 def test_rows_are_not_decoded(rows):
     speeds = loader.bench(rows, batch_size=8, select=("x",), seconds=SECONDS)
     assert speeds.decoded is None

@@ -12,6 +12,8 @@ from tfshards import loader
 from tfshards.loader import Position, Worker
 from tfshards.loader.order import assignment as assign
 
+pytestmark = pytest.mark.nightly
+
 SIZES = [50, 0, 7, 3, 28]
 COUNT = sum(SIZES)
 # A record of these datasets has about 40 bytes.

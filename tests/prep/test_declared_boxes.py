@@ -385,6 +385,7 @@ def test_four_turns_and_their_inverse_give_the_box_again(form, orientation, side
 CUTS = {"resized": {}, "cut and flipped": {"crop": "random", "flip": "horizontal_and_vertical"}}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cut", mostly_nightly(CUTS.values(), [CUTS["cut and flipped"]]), ids=CUTS)
 def test_the_loader_moves_boxes_and_keypoints_as_the_schema_declares_them(cut, photos, tmp_path, build_table):
     root, files = photos

@@ -17,6 +17,8 @@ from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, build, pla
 from tfshards.prep.cli.main import main
 from tfshards.prep.planning.plan import duration
 
+pytestmark = pytest.mark.nightly
+
 FACTOR = 1.5
 COMMAND = (sys.executable, "-c", "from tfshards.prep.cli.main import entry; entry()")
 

@@ -26,6 +26,7 @@ def whole_bomb(side: int) -> bytes:
     return png(header(color=6, size=(side, side)), chunk(b"IDAT", pixels))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("side", mostly_nightly(SIDES, kept=[4_700]))
 def test_no_small_file_takes_more_memory_than_a_large_accepted_image(side, tmp_path):
     # four channels each: the picture, the white background, the composed image, and the encoded result

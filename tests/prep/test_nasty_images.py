@@ -105,6 +105,7 @@ def test_a_nasty_file_is_kept_converted_or_rejected_as_it_should_be(name):
         assert normalize(made.data, ImageOptions()).data is made.data
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("variant", mostly_nightly(EXACT, OFTEN))
 def test_the_loader_delivers_the_pixels_of_pillow(built, variant):
     options, channels = VARIANTS[variant]

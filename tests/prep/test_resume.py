@@ -257,6 +257,7 @@ def killed_when(pattern: str, command: list[str], out: Path, signal_number: int)
     return process
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("layout", ["first", "final"])
 def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path, quiet_build, contents, log):
     out = tmp_path / "out"

@@ -87,6 +87,7 @@ def test_keypoints_and_polygons_of_coco_stay_on_their_pixels(orientation, build_
     assert "annotations.id (3), annotations.num_keypoints (1), images.license (2)" in text
 
 
+@pytest.mark.processes
 def test_polygons_are_resized_and_flipped_with_their_image_and_repaired(tmp_path):
     source, out = write_coco(tmp_path), tmp_path / "out"
     build = ["build", "table", str(source), str(out), "--from", "coco", "--segmentations", "polygons"]

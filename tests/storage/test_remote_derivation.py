@@ -106,6 +106,7 @@ def test_a_dataset_is_edited_and_compared_in_a_bucket(bucket, tmp_path):
     assert not [data for data in objects(roots[0]).values() if b"cat/00.bmp" in data]
 
 
+@pytest.mark.processes
 def test_an_edit_that_is_interrupted_in_a_bucket_resumes(bucket, tmp_path, monkeypatch):
     root, whole = (
         built(tmp_path / "photos", out, range(8)) for out in (f"{bucket.url}/data", tmp_path / "data")
@@ -169,6 +170,7 @@ def test_new_examples_are_appended(bucket, tmp_path):
     assert dict(any_path(outs[1]).walk()) == before
 
 
+@pytest.mark.processes
 def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_path, monkeypatch):
     source = built(tmp_path / "photos", f"{bucket.url}/a", range(8))
     out = f"{bucket.url}/data"
