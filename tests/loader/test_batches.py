@@ -147,7 +147,12 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS)
+OFTEN = ["short runs in lanes", "a full permutation", "a resumed run", "ratios"]
+
+
+@pytest.mark.parametrize(
+    "options", mostly_nightly(ORDERS.values(), [ORDERS[name] for name in OFTEN]), ids=ORDERS
+)
 def test_the_batches_are_those_of_load(scenes, options):
     assert check_same(scenes, batch_size=8, select=PLAIN, **options)
 

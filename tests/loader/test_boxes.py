@@ -366,7 +366,7 @@ MOVES = [{}, {"crop": "center"}, {"flip": "vertical"}]
     ("wrong", "cut"),
     mostly_nightly(
         itertools.product(NO_BOXES, MOVES),
-        [*zip(NO_BOXES, [MOVES[i] for i in (0, 2, 1, 0)], strict=True)][:2],
+        [*zip(NO_BOXES, [MOVES[i] for i in (0, 2, 1, 0)], strict=True)][:1],
     ),
 )
 def test_a_box_that_is_none_is_an_error(wrong, cut, objects):

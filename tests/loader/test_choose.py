@@ -256,6 +256,7 @@ def of(data):
     return [step["number"].tolist() for step in data.as_numpy_iterator()]
 
 
+@pytest.mark.nightly
 def test_each_model_of_an_ensemble_has_its_own_order(animals):
     shuffle = Shuffle(seed=3)
     models = loader.per_device(["CPU:0", "/cpu:0", "CPU"], animals, batch_size=8, shuffle=shuffle)

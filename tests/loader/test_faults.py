@@ -9,7 +9,7 @@ import pytest
 from tests.campaigns import SCALE, cases
 from tfshards.schemas import Feature, Schema
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.processes, pytest.mark.campaign]
 
 PROGRAM = Path(__file__).with_name("many_faults.py")
 SCHEMA = Schema((Feature("number", "int", "int64"), Feature("text", "bytes", "bytes")))

@@ -77,6 +77,7 @@ def cropped(seed, channels=3):
 ORDERS = [{}, {"shuffle": Shuffle(seed=2)}, {"worker": Worker(1, 2)}]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", mostly_nightly(ORDERS, ORDERS[1:2]), ids=["stored", "shuffled", "worker"])
 def test_images_of_one_size_and_seed_are_cropped_and_flipped_alike_in_every_epoch(pairs, options):
     image = {"photo": cropped(4), "mask": cropped(4, channels=1)}

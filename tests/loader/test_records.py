@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.errors import fault, raises
 from tests.prep.table_files import encoded
 from tests.storage.conftest import lead_to, new_bucket
+from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.loader import Records, load
 from tfshards.loader.resources import cache
@@ -129,7 +130,9 @@ ALIKE = Schema(
 )
 
 
-@pytest.mark.parametrize("select", [None, ("label", "key"), ("rows", "pixels")])
+@pytest.mark.parametrize(
+    "select", mostly_nightly([None, ("label", "key"), ("rows", "pixels")], [("label", "key")])
+)
 def test_records_of_few_layouts(write_dataset, tmp_path, select):
     made = [
         {
