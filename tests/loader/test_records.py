@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.errors import fault, raises
 from tests.prep.table_files import encoded
 from tests.storage.conftest import lead_to, new_bucket
-from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.loader import Records, load
 from tfshards.loader.resources import cache
@@ -131,7 +130,12 @@ ALIKE = Schema(
 
 
 @pytest.mark.parametrize(
-    "select", mostly_nightly([None, ("label", "key"), ("rows", "pixels")], [("label", "key")])
+    "select",
+    [
+        pytest.param(None, marks=pytest.mark.nightly),
+        ("label", "key"),
+        pytest.param(("rows", "pixels"), marks=pytest.mark.nightly),
+    ],
 )
 def test_records_of_few_layouts(write_dataset, tmp_path, select):
     made = [
