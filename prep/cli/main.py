@@ -29,7 +29,7 @@ from tfshards.prep.cli.parser import asks_for, make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
 from tfshards.prep.progress.console import Console, console, is_log, reporting
-from tfshards.prep.progress.lines import lines_to, report_line, to_stderr
+from tfshards.prep.progress.lines import lines_to, to_stderr
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
@@ -67,8 +67,6 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             args.beam_args = beam_args
             stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
             args.verbs = verbs
-            if expanded.line:
-                report_line(expanded.line)
             _complete_left(args)
             result: Result = args.verb.run(args)
             _print_result(result, as_json=as_json)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NoReturn, get_args
 
 from tfshards.prep.cli.arguments import add_build_arguments
-from tfshards.prep.cli.option_files import add_config, add_from
+from tfshards.prep.cli.option_files import add_config
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.engines.table import EngineName
 from tfshards.prep.sources.registry import KINDS
@@ -78,7 +78,7 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
 
 def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_Parser]:
     """Add to a verb's parser one for each kind of source, and yield those whose arguments are needed."""
-    add_from(parser)
+    add_config(parser)
     kinds = parser.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
     for imported in KINDS.values():
         kind = imported()

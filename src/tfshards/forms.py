@@ -74,7 +74,7 @@ class FormSpeeds:
             how = "keep the images as they are"
         else:
             flag = _STORED[self.best.stored]
-            how = f"tfshards build --from {self.dataset} --for-training {self.side}{flag} SOURCE NEW_DATASET"
+            how = f"tfshards build images SOURCE NEW_DATASET --for-training {self.side}{flag}"
         scaling = ", dct_scaling=True" if self.best.dct_scaling else ""
         return f"{how}; then read with Image(({self.side}, {self.side}), crop={self.best.crop!r}{scaling})"
 

@@ -173,7 +173,7 @@ FORMS = [
     (
         "another form is much faster",
         200.0,
-        "tfshards build --from d --for-training 224 --format pixels SOURCE",
+        "tfshards build images SOURCE NEW_DATASET --for-training 224 --format pixels",
     ),
     ("the images as they are are nearly as fast", 104.0, "keep the images as they are; then read with"),
 ]

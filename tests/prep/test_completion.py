@@ -17,7 +17,6 @@ CASES = {
     "tfshards build images photos --checks": "--checksum",
     "tfshards build table rows.csv --from yo": "yolo",
     "tfshards build --config build.toml --resi": "--resize",
-    "tfshards plan --from data --bala": "--balance",
     "tfshards info dat": "data",
     "tfshards info --config buil": "build.toml",
     "tfshards completion zs": "zsh",

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from tests.errors import fault, raises
-from tests.prep.table_files import check_repeat, encoded, examples, write_jsonl, write_parquet
+from tests.prep.table_files import encoded, examples, write_jsonl, write_parquet
 from tfshards.prep import ColumnRoles, Table, build
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, read_manifest
@@ -42,7 +42,6 @@ def test_paths_of_files_that_are_written_in_another_way_are_found(written, files
         file: ([encoded(number)], [number]) for number, file in enumerate(files)
     }
     assert ("for the file" in log.read_text()) == (written != files)
-    check_repeat(out, path)
 
 
 def test_a_path_that_fits_several_files_is_an_error(photos, tmp_path):

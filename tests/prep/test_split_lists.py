@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.errors import fault, raises
-from tests.prep.table_files import check_repeat, encoded, examples, write_jsonl, write_text
+from tests.prep.table_files import encoded, examples, write_jsonl, write_text
 from tfshards.prep import ColumnRoles, ImageFolder, Table, append, repair
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, OptionsError, read_manifest
@@ -50,7 +50,6 @@ def test_lists_give_the_splits_of_images_in_class_folders(folder, train, test, p
     manifest = read_manifest(out)
     assert manifest.totals.reasons["skipped"]["in no split list"] == 2
     assert "2 files in no split list, such as 'dog/d.png': left out" in log.read_text()
-    check_repeat(out, photos)
 
 
 LABELS = {
@@ -145,7 +144,6 @@ def test_lists_give_the_splits_of_rows_by_their_images(photos, tmp_path):
     manifest = read_manifest(out)
     assert (manifest.totals.entries, manifest.totals.skipped) == (5, 2)
     assert "2 files in no split list" in log.read_text()
-    check_repeat(out, path)
     write_text(tmp_path / "food" / "val.txt", "images/dog/d.png", "images/dog/c.png")
     append(path, out, log=lambda _: None)
     assert splits(out)["val"] == ["images/dog/c.png", "images/dog/d.png"]
