@@ -22,7 +22,7 @@ from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.planning.make_plan import make_plan
-from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
@@ -109,8 +109,7 @@ def append(
         inputs = source_to_append(nameless, inputs, follow_links=follow_links)
     elif follow_links:
         raise OptionsError("follow-links-of-source")
-    balance: Balance = "count" if origin.manifest.made.is_balanced_by_count else "bytes"
-    options = Options(balance=balance, max_rejected=max_rejected)
+    options = Options(max_rejected=max_rejected)
     find = partial(_find, ShardCounts.of(shards), options, new_classes, checksum)
     try:
         added = new_class_names(inputs, names) if new_classes else []

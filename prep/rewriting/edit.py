@@ -124,7 +124,7 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
                 "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
         sizes = [shard.num_examples for shard in split.shards]
-        is_balanced = manifest.made.is_balanced_by_count and max(sizes) - min(sizes) <= 1
+        is_balanced = max(sizes) - min(sizes) <= 1
         counts[name] = label_counts(None if labels is None else labels[numbers][~is_gone], edit.schema)
         layouts[name] = kept_layout([origin], name, is_gone, is_balanced=is_balanced)
         before, after = numbers.start + np.flatnonzero(is_gone | is_changed[numbers]), is_changed[numbers]
@@ -180,7 +180,6 @@ def _outline(origin: Origin, edit: Edit, counts: Mapping[str, Mapping[str, int]]
     old = origin.manifest
     options: dict[str, Json] = {
         "source": edit.verb,
-        "balance": old.options.get("balance", "count"),
         **{name: old.options[name] for name in _EDITED if name in old.options},
         **edit.options,
         "origin": _recorded_origin(origin),

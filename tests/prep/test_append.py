@@ -237,7 +237,7 @@ SOURCES = {
             root=folder / "images",
         ),
         [folder / "table.csv", folder / "images"],
-        Options(balance="bytes", compression="gzip"),
+        Options(compression="gzip"),
     ),
     "arrays": lambda folder, count: (
         Arrays.open(array_files(folder, count), ("x",), ("a", "b", "c")),

@@ -13,7 +13,7 @@ CASES = {
     "tfshards ver": "verify",
     "tfshards build im": "images",
     "tfshards build images pho": "photos",
-    "tfshards build images photos --balance by": "bytes",
+    "tfshards build images photos --compression gz": "gzip",
     "tfshards build images photos --checks": "--checksum",
     "tfshards build table rows.csv --from yo": "yolo",
     "tfshards build --config build.toml --resi": "--resize",

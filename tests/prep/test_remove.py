@@ -227,17 +227,6 @@ def test_rows_of_arrays_are_removed_by_their_numbers_and_new_rows_appended(tmp_p
     assert verify(root, deep=True)
 
 
-def test_shards_that_are_balanced_by_bytes_only_lose_records(tmp_path):
-    x = {"x": np.arange(40)}
-    root = tmp_path / "data"
-    build_quietly(Arrays(x), root, shards=2, options=Options(balance="bytes"))
-    first = read_manifest(root).shards[0]
-    held = [decode_key(data) for _, data in read_records(root / first.path, "none")]
-    made = remove(root, held[:6], log=quiet)
-    assert sizes(made)["train"] == [14, 20]
-    assert made.options["balance"] == "bytes"
-
-
 def test_an_edited_dataset_is_read_verified_repaired_reported_and_derived_from(photos, tmp_path):
     root = photos / "old"
     made = remove(root, keys(root)["train"][:10], log=quiet)
