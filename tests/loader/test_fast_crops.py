@@ -249,7 +249,7 @@ def test_masks_of_photos_have_no_index_and_their_crops_match(built, tmp_path):
 def test_what_a_dataset_records_of_it_applies_to_additions(built, tmp_path):
     fast, photos = built / "fast", built / "photos"
     with raises(InputError, "append-options-differ", name="fast_crops"):
-        prep.append(prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")), fast, dry_run=True)
+        prep.append(prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")), fast)
     broken = shutil.copytree(fast, tmp_path / "broken")
     next(broken.glob("*.tfrecord-*")).unlink()
     with pytest.raises(InputError, match="fast_crops is False instead of True"):
