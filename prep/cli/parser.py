@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
-from itertools import pairwise
 from typing import NoReturn, get_args
 
 from tfshards.prep.cli.arguments import add_build_arguments
@@ -91,11 +90,6 @@ def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_P
             yield own
 
 
-def asks_for(flag: str, arguments: Sequence[str]) -> bool:
-    """Return whether a command line, which may be invalid, has a flag such as ``--json`` or ``--a=b``."""
-    return flag in arguments or flag in map("=".join, pairwise(arguments))
-
-
 def _add_reporting(parser: argparse.ArgumentParser) -> None:
     """Add the options about what a command prints, which every verb has."""
     group = parser.add_argument_group("output")
@@ -108,14 +102,6 @@ def _add_reporting(parser: argparse.ArgumentParser) -> None:
     only_one.add_argument(
         "-v", "--verbose", action="store_true", help="also print logs of libraries, and tracebacks of errors"
     )
-    add(
-        "--progress",
-        choices=("auto", "json"),
-        default="auto",
-        help="on standard error, print a bar or lines (default), or each status line, warning, error and "
-        "update of the progress as a JSON object on a line",
-    )
-    add("--log-file", metavar="FILE", help="append what is printed to this file, with times and details")
 
 
 class UsageError(OptionsError):
