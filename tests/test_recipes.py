@@ -38,7 +38,9 @@ def commands(text):
         *re.findall(r"^tfshards ((?:[^\n\\]|\\\n|\\.)+)$", shells, re.M),
     ]
     found = [shlex.split(line.replace("\\\n", " "), comments=True) for line in lines]
-    return [[*itertools.takewhile(lambda word: word not in ("--", ">", "2>", "||"), words)] for words in found]
+    return [
+        [*itertools.takewhile(lambda word: word not in ("--", ">", "2>", "||"), words)] for words in found
+    ]
 
 
 def python(text):

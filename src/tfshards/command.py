@@ -12,7 +12,7 @@ from typing import NoReturn
 from tfshards.prep.cli.main import entry
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
-from tfshards.receipt_verbs import USED, WHEN, WHICH
+from tfshards.receipt_verbs import WHEN, WHICH
 from tfshards.schemas import OptionsError, read_manifest
 
 
@@ -123,7 +123,7 @@ def _size(text: str | None, *, has_images: bool) -> tuple[int, int] | None:
 BENCH = Verb(
     "bench", "measure how fast this machine reads a dataset, and what limits it", _add_bench, _run_bench
 )
-VERBS = VERBS_OF_PREP | {verb.name: verb for verb in (BENCH, WHICH, WHEN, USED)}
+VERBS = VERBS_OF_PREP | {verb.name: verb for verb in (BENCH, WHICH, WHEN)}
 
 
 def run() -> NoReturn:
