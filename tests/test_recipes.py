@@ -38,7 +38,9 @@ def commands(text):
         *re.findall(r"^tfshards ((?:[^\n\\]|\\\n|\\.)+)$", shells, re.M),
     ]
     found = [shlex.split(line.replace("\\\n", " "), comments=True) for line in lines]
-    return [[*itertools.takewhile(lambda word: word not in ("--", ">", "||"), words)] for words in found]
+    return [
+        [*itertools.takewhile(lambda word: word not in ("--", ">", "2>", "||"), words)] for words in found
+    ]
 
 
 def python(text):
@@ -300,11 +302,6 @@ def two_datasets():
     run("build images more data/more --split train=0.5 --split val=0.5")
 
 
-def dataset_and_new_photos():
-    dataset()
-    two_classes("new_photos", count=40)
-
-
 def dataset_and_folder():
     dataset()
     Path("exported").mkdir()
@@ -395,7 +392,6 @@ RECIPES = {
     "How do I deal with rejected files?": (dataset, {}),
     "How do I remove duplicates?": (two_classes, {}),
     "How do I keep the options of a build in a file?": (options_in_a_file, {}),
-    "How do I repeat a build?": (dataset_and_new_photos, {}),
     "How do I rebuild a dataset that is in use?": (dataset, {}),
     "How do I repair a damaged dataset?": (dataset_and_table, {}),
     "How do I change the number of shards?": (large_dataset, {}),
@@ -412,7 +408,6 @@ RECIPES = {
 # the others are slow, or build again what these build
 EACH_TIME = [
     "How do I keep the options of a build in a file?",
-    "How do I repeat a build?",
     *(question for question, (_, made) in RECIPES.items() if made),
 ]
 

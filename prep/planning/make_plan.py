@@ -61,9 +61,8 @@ def make_plan(
         },
         options.shard_size,
     )
-    sizes = listing.sizes if options.balance == "bytes" else None
     layouts = {
-        split: lay_out(examples, counts[split], seed=seed, split=split, sizes=sizes)
+        split: lay_out(examples, counts[split], seed=seed, split=split)
         for split, examples in membership.examples.items()
     }
     all_options: dict[str, Json] = {

@@ -246,29 +246,23 @@ def test_masks_of_photos_have_no_index_and_their_crops_match(built, tmp_path):
     assert batch["mask"].shape == (2, 64, 64, 1)
 
 
-def test_what_a_dataset_records_of_it_applies_to_additions_and_other_builds(built, tmp_path):
+def test_what_a_dataset_records_of_it_applies_to_additions(built, tmp_path):
     fast, photos = built / "fast", built / "photos"
     with raises(InputError, "append-options-differ", name="fast_crops"):
-        prep.append(prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")), fast, dry_run=True)
+        prep.append(prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")), fast)
     broken = shutil.copytree(fast, tmp_path / "broken")
     next(broken.glob("*.tfrecord-*")).unlink()
     with pytest.raises(InputError, match="fast_crops is False instead of True"):
         prep.repair(broken, prep.ImageFolder(photos, prep.ImageOptions(format="jpeg")))
-    as_png = ["build", "--from", str(fast), "--format", "png", str(photos), str(tmp_path / "png")]
-    assert cli.main(as_png) == 0
-    assert read_manifest(tmp_path / "png").options["fast_crops"] is False
 
 
 def test_the_dataset_is_like_any_other(built, tmp_path):
     fast = built / "fast"
     assert read_manifest(fast).options["fast_crops"] is True
     assert read_manifest(built / "usual").options["fast_crops"] is False
-    again = tmp_path / "again"
     for words in (
         ["verify", str(fast), "--deep"],
         ["verify", str(fast), "--repair", str(built / "photos")],
-        ["build", "--from", str(fast), str(built / "photos"), str(again)],
         ["report", str(fast), "--output", str(tmp_path / "report.html")],
     ):
         assert cli.main(words) == 0, words
-    assert read_manifest(again).build_id == read_manifest(fast).build_id

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
-from tfshards.schemas.option import changed_values, recorded_values
+from tfshards.schemas.option import recorded_values
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
@@ -71,15 +71,6 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     return replace(table, columns=replace(table.columns, drop=drop))
 
 
-def _recorded(recorded: Recorded, inputs: Sequence[str]) -> dict[str, Any]:
-    # without SOURCE, which is missing on the command line, nothing can be read
-    drop = _restore(recorded, inputs).columns.drop if inputs else ()
-    form = {name: recorded.options[name] for name in ("form", "split_list") if name in recorded.options}
-    form |= changed_values(_classes()[2], recorded.options)
-    roles = {name: value for name, value in _roles(recorded).items() if value != {}}
-    return {**changed_images(recorded.options), **form, **roles, "drop": drop}
-
-
 def _roles(recorded: Recorded) -> dict[str, Any]:
     """Return the fields of ``ColumnRoles`` that give the columns of a build, except ``drop``."""
     options: Mapping[str, Any] = recorded.options
@@ -113,5 +104,4 @@ TABLE = SourceKind(
     records=lambda: (*_classes(), ImageOptions),
     make=_make,
     restore=_restore,
-    recorded=_recorded,
 )
