@@ -259,14 +259,6 @@ def test_numbers_that_no_one_declared_are_a_warning_or_refused(tmp_path):
     assert (reason, "--boxes-in" in detail) == ("boxes do not fit", True)
 
 
-def test_boxes_in_cells_of_text_are_lists(tmp_path):
-    one_photo(tmp_path)
-    path = tmp_path / "t.csv"
-    path.write_text('file_name,bbox\na.png,"[[1, 2.5, 3, 4], [5, 6, 7, 8]]"\n')
-    values, _, _ = outcome_of(path, tmp_path, ColumnRoles(boxes={"bbox": "xywh"}))
-    assert values["bbox"] == [1, 2.5, 3, 4, 5, 6, 7, 8]
-
-
 # box, option, and the reason or the stored box
 CHECKS = {
     "inside": ([1, 2, 3, 4], "reject", [1, 2, 3, 4]),
@@ -320,7 +312,8 @@ def test_keypoints_are_turned_and_scaled(form, points, expected, shape, tmp_path
 @pytest.mark.parametrize(
     ("columns", "roles", "code"),
     [
-        ({"b": "x"}, {"boxes": {"b": "xyxy"}}, "coordinates-type"),
+        ({"b": 1}, {"boxes": {"b": "xyxy"}}, "coordinates-type"),
+        ({"b": "[[1, 2, 3, 4]]"}, {"boxes": {"b": "xyxy"}}, "coordinates-text"),
         ({"b": [1, 2, 3]}, {"boxes": {"b": "xyxy"}}, "coordinates-count"),
         ({"b": [[1, 2, 3]]}, {"boxes": {"b": "xyxy"}}, "coordinates-count"),
         ({"b": ["1", "2"]}, {"keypoints": {"b": "xy"}}, "coordinates-type"),

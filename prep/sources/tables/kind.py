@@ -43,7 +43,6 @@ def _make(
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.assigned_columns import listed_columns
-    from tfshards.prep.sources.tables.several_labels import one_hot_columns
 
     make, columns, rows = _classes()
     options: Mapping[str, Any] = recorded.options
@@ -63,7 +62,6 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         split_list=options.get("split_list", {}),
     )
     stored = {*roles["images"], *roles["masks"], *recorded.schema.names, options["split_column"]}
-    stored |= {*one_hot_columns(table.column_names(), table.columns)} if roles["one_hot"] else set()
     stored |= {part for name in (*roles["boxes"], *roles["keypoints"]) for part in (name, *name.split(","))}
     drop = tuple(name for name in table.column_names() if name not in stored)
     if drop and recorded.is_grown:
@@ -75,14 +73,12 @@ def _roles(recorded: Recorded) -> dict[str, Any]:
     """Return the fields of ``ColumnRoles`` that give the columns of a build, except ``drop``."""
     options: Mapping[str, Any] = recorded.options
     columns, masks = options.get("image_columns", {}), options.get("masks", ())
-    one_hot: Sequence[str] = options.get("one_hot", ())
     return {
         "images": tuple(column for feature, column in columns.items() if feature not in masks),
         "masks": tuple(column for feature, column in columns.items() if feature in masks),
-        # a column of that name need not hold classes; of columns of one class each, none has that name
-        "label": None if one_hot else recorded.label or ("" if "label" in recorded.schema.names else None),
+        # a column of that name need not hold classes
+        "label": recorded.label or ("" if "label" in recorded.schema.names else None),
         "label_separator": options.get("label_separator", ""),
-        "one_hot": tuple(one_hot),
         "missing": options.get("missing", {}),
         # not by the names of columns or folders that the build did not have
         "split": options["split_column"] or "",
