@@ -277,5 +277,4 @@ def _replaced(given: Mapping[str, object], parser: argparse.ArgumentParser) -> s
 
 def _replaced_records(given: Mapping[str, object], parser: argparse.ArgumentParser) -> set[str]:
     """Return the keys of recorded options that do not apply, since options are given."""
-    decided = _replaced(given, parser).union(*(_DECIDES.get(key, ()) for key in given))
-    return decided if given.get("format", "jpeg") == "jpeg" else {*decided, "fast-crops"}
+    return _replaced(given, parser).union(*(_DECIDES.get(key, ()) for key in given))
