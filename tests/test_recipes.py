@@ -389,6 +389,7 @@ RECIPES = {
     ),
     "How do I build from a table with missing values?": (rows_without_values, {"rows": {"train": 200}}),
     "How do I make images smaller while building?": (two_classes, {}),
+    "How do I train on crops of large photos?": (lambda: two_classes("scans", count=4), {}),
     "How do I deal with rejected files?": (dataset, {}),
     "How do I remove duplicates?": (two_classes, {}),
     "How do I keep the options of a build in a file?": (options_in_a_file, {}),

@@ -13,7 +13,7 @@ from PIL import Image, ImageFile
 from tfshards.loader.examples.crops import GRAY_SHIFT, GRAY_WEIGHTS, box_of, flips_of
 from tfshards.loader.options.image import Image as ImageOptions
 from tfshards.loader.order.ops import NUMPY
-from tfshards.schemas import jpeg_intervals, pixel_files
+from tfshards.schemas import pixel_files
 from tfshards.schemas.columns import dtype_named
 
 Pixels = npt.NDArray[Any]
@@ -99,12 +99,6 @@ def _opened(
     try:
         with Image.open(io.BytesIO(encoded)) as file:
             sides, box = np.array(file.size[::-1], np.int32), None
-            index = jpeg_intervals.intervals_of(encoded) if image.crop and not image.dct_scaling else None
-            if index is not None and file.size == (index.width, index.height):
-                box = box_of(NUMPY, sides, image, draws)
-                if jpeg_intervals.spares(index, *box[2:].tolist()):
-                    return _in_dtype(_cut(encoded, index, box.tolist(), channels), dtype), sides, box
-                box = None
             if file.format == "JPEG":
                 ratio = 1
                 if image.dct_scaling:
@@ -123,17 +117,6 @@ def _opened(
     except (OSError, SyntaxError) as error:
         raise ValueError(f"an image cannot be decoded: {error}") from None
     return _in_dtype(pixels, dtype), sides, box
-
-
-def _cut(
-    encoded: bytes, index: jpeg_intervals.Intervals, box: tuple[int, int, int, int], channels: int
-) -> Pixels:
-    """Return the pixels of a box, of which the rest is not decoded."""
-    found = jpeg_intervals.cut(encoded, index, box)
-    top, left = box[0] - found.top, box[1] - found.left
-    with Image.open(io.BytesIO(found.data)) as file:
-        file.draft(_MODES[channels] if channels == 1 else "", file.size)
-        return _samples(file, channels)[top : top + box[2], left : left + box[3]]
 
 
 def _in_dtype(pixels: Pixels, dtype: np.dtype[Any]) -> Pixels:
