@@ -67,7 +67,6 @@ TRAINING = (
     "How do I train with JAX?",
     "How do I read with Grain?",
     "How do I decode and augment images?",
-    "How do I get one-hot labels?",
     "How do I read only some examples?",
     "How do I mix datasets?",
     "How do I train on several GPUs of one host?",

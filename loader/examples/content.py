@@ -153,7 +153,6 @@ class Content:
 
     Attributes:
         images: options of the images that are decoded, by feature.
-        multi_hot: number of classes of the lists of classes that become vectors, by feature.
         is_cut: whether JPEG files may have an index of their restart intervals, from which crops are cut.
     """
 
@@ -162,7 +161,6 @@ class Content:
     images: Mapping[str, Image]
     boxes: Boxes | None
     keypoints: Keypoints | None
-    multi_hot: Mapping[str, int]
     weighing: Weighing | None
     is_cut: bool
     user_map: Callable[..., object] | None
@@ -206,7 +204,6 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
         images=images,
         boxes=checked_boxes(options.boxes, features, images, known),
         keypoints=checked_keypoints(options.keypoints, features, images, known),
-        multi_hot=checked_multi_hot(options.multi_hot, features, source.manifest.schema.class_names),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
         is_cut=_may_have_index(source.manifest.options),
         user_map=options.map_fn,
@@ -218,20 +215,6 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
 def _may_have_index(recorded: Mapping[str, Json]) -> bool:
     """Return whether images may be JPEG files with an index; builds record their options with a version."""
     return "conversion" not in recorded or bool(recorded.get("fast_crops"))
-
-
-def checked_multi_hot(
-    name: str | None, features: Sequence[Feature], class_names: Sequence[str]
-) -> dict[str, int]:
-    """Return the number of classes of the feature ``name``; empty for None."""
-    if name is None:
-        return {}
-    lists = [each.name for each in features if each.kind == "label" and len(each.shape) == 1]
-    if name not in lists:
-        raise OptionsError("multi-hot-feature", name=name, lists=lists)
-    if not class_names:
-        raise OptionsError("multi-hot-no-classes", name=name)
-    return {name: len(class_names)}
 
 
 def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:
