@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
     from tfshards.loader.training.strategies import replicate
-    from tfshards.loader.training.wait import InputWait
 
 # the public names of each module
 _NAMES = {
@@ -52,7 +51,6 @@ _NAMES = {
     "training.progress": "Progress",
     "training.resume": "Resume",
     "training.strategies": "replicate",
-    "training.wait": "InputWait",
 }
 
 # modules of ``frameworks``, each with an extra of its name
@@ -64,7 +62,6 @@ __all__ = [
     "DamagedRecord",
     "DeviceData",
     "Image",
-    "InputWait",
     "Keypoints",
     "Mix",
     "Occurrence",

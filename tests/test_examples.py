@@ -76,10 +76,9 @@ def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(r
 
 
 @pytest.mark.nightly
-def test_larger_than_memory_learns_from_the_copies_and_prints_its_input_wait(run, digits, tmp_path):
+def test_larger_than_memory_learns_from_the_copies(run, digits, tmp_path):
     output = run("larger_than_memory.py", digits, tmp_path / "fast")
     assert float(re.search(r"^accuracy: ([\d.]+)$", output, re.M)[1]) > 0.6, output
-    assert re.search(r"^input: steps waited for \d+% of the time", output, re.M), output
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 

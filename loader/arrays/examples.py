@@ -36,8 +36,6 @@ def processed(content: Content, columns: Columns, epoch: int, numbers: Ints) -> 
         numbers: shape ``(n,)`` int64: the numbers of the examples.
     """
     found = {feature.name: columns[feature.name] for feature in content.features}
-    for name, num_classes in content.multi_hot.items():
-        found[name] = _multi_hot(found[name], num_classes)
     if content.by_example:
         found = _by_example(content, found, epoch, numbers)
     if content.adds_weight:
@@ -102,22 +100,7 @@ def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.N
         shape = (*feature.shape[:-3], *pixels_shape(feature, image))
         return objects(values) if None in shape else np.stack(values)
     is_object = feature.is_ragged or (feature.wire == "bytes" and feature.kind != "raw")
-    if is_object and feature.name not in content.multi_hot:
-        return objects(values)
-    return np.stack(values)
-
-
-def _multi_hot(lists: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float32]:
-    """Return vectors of shape ``(n, num_classes)`` for n lists of class numbers."""
-    found = np.zeros((len(lists), num_classes), np.float32)
-    for row, numbers in enumerate(lists):
-        classes = np.asarray(numbers, np.int64)
-        # -1 would be the last class
-        if (classes < 0).any() or (classes >= num_classes).any():
-            fault = f"has the classes {classes.tolist()}, of which not all are from 0 to {num_classes - 1}"
-            raise FormatError("a list of classes", [Problem("multi_hot", fault)])
-        found[row, classes] = 1
-    return found
+    return objects(values) if is_object else np.stack(values)
 
 
 def _weights(source: Weighing, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -152,7 +152,6 @@ class Content:
 
     Attributes:
         images: options of the images that are decoded, by feature.
-        multi_hot: number of classes of the lists of classes that become vectors, by feature.
     """
 
     features: tuple[Feature, ...]
@@ -160,7 +159,6 @@ class Content:
     images: Mapping[str, Image]
     boxes: Boxes | None
     keypoints: Keypoints | None
-    multi_hot: Mapping[str, int]
     weighing: Weighing | None
     user_map: Callable[..., object] | None
     map_seed: int
@@ -203,26 +201,11 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
         images=images,
         boxes=checked_boxes(options.boxes, features, images, known),
         keypoints=checked_keypoints(options.keypoints, features, images, known),
-        multi_hot=checked_multi_hot(options.multi_hot, features, source.manifest.schema.class_names),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
         user_map=options.map_fn,
         map_seed=options.shuffle.seed if options.shuffle is not None else 0,
         adds_weight=options.adds_weight,
     )
-
-
-def checked_multi_hot(
-    name: str | None, features: Sequence[Feature], class_names: Sequence[str]
-) -> dict[str, int]:
-    """Return the number of classes of the feature ``name``; empty for None."""
-    if name is None:
-        return {}
-    lists = [each.name for each in features if each.kind == "label" and len(each.shape) == 1]
-    if name not in lists:
-        raise OptionsError("multi-hot-feature", name=name, lists=lists)
-    if not class_names:
-        raise OptionsError("multi-hot-no-classes", name=name)
-    return {name: len(class_names)}
 
 
 def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:

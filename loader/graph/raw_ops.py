@@ -258,16 +258,6 @@ def with_cardinality(dataset: tf.data.Dataset, cardinality: int | tf.Tensor) -> 
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
-def not_prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return ``dataset`` without the buffer that tf.data adds after the last stage by default.
-
-    The last stage then runs when a batch is requested.
-    """
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
-    return dataset.with_options(options)
-
-
 def pipeline_options() -> tf.data.Options:
     """Return the options of a pipeline that runs in order and as built, and is never auto-sharded."""
     options = tf.data.Options()

@@ -70,8 +70,6 @@ class ReadOptions(OrderOptions):
         boxes: the feature that holds the boxes of an image, which are moved as the image is cropped, resized
             and flipped; they come as a ``tf.RaggedTensor`` of shape ``(batch_size, None, 4)``, float32.
         keypoints: the feature that holds the keypoints of an image, which are moved in the same way.
-        multi_hot: the feature of kind ``label`` whose lists of classes come as vectors of shape
-            ``(batch_size, num_classes)``, float32: 1 for each class of the example, else 0.
         sample_weights: the weight of each example: "balanced" as in ``class_weights``, weights by name or
             number of the class, or the name of a feature that holds one number for each example.
         map_fn: called in the graph for each example before batches are made, as ``map_fn(example, seed)``: a
@@ -102,7 +100,6 @@ class ReadOptions(OrderOptions):
     image: Image | Mapping[str, Image] | None = None
     boxes: Boxes | None = None
     keypoints: Keypoints | None = None
-    multi_hot: str | None = None
     sample_weights: SampleWeights | None = None
     map_fn: Callable[..., object] | None = None
     class_names: Sequence[str] | None = None
@@ -153,8 +150,6 @@ class LoadOptions(ReadOptions):
         check_images(self.image)
         check_type("boxes", self.boxes, Boxes)
         check_type("keypoints", self.keypoints, Keypoints)
-        if not isinstance(self.multi_hot, (str, type(None))):
-            raise OptionsError("multi-hot-feature", name=self.multi_hot, lists=[])
         if not isinstance(self.start, (Position, Tracker, type(None))):
             raise OptionsError("start-type", start=self.start)
         _check_sample_weights(self.sample_weights)

@@ -23,7 +23,7 @@ from tfshards.loader.records.intervals import check_rows
 from tfshards.loader.records.record_reader import RecordReader
 from tfshards.loader.records.streams import read_groups
 from tfshards.loader.tensors.decode import decode_image, decode_with_region
-from tfshards.loader.tensors.labels import example_weights, multi_hot
+from tfshards.loader.tensors.labels import example_weights
 from tfshards.loader.tensors.specs import (
     Batch,
     Nest,
@@ -195,8 +195,6 @@ def _parse(
     """
     parsed = parse_examples(records, content.parsed)
     values = {feature.name: parsed[feature.name] for feature in content.features}
-    for name, num_classes in content.multi_hot.items():
-        values[name] = multi_hot(values[name], num_classes)
     for feature in without_elements(content.features):
         # unbatch() ends the process on a tensor without elements (TensorFlow 2.21): a bool replaces it
         values[feature.name] = tf.zeros([tf.shape(records)[0]], tf.bool)

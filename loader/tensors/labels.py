@@ -1,4 +1,4 @@
-"""Weights of examples, and lists of classes as vectors, in the graph."""
+"""Weights of examples in the graph."""
 
 from __future__ import annotations
 
@@ -27,13 +27,3 @@ def example_weights(source: Weighing, values: Mapping[str, tf.Tensor]) -> tf.Ten
 
     with tf.control_dependencies([fail_unless(tf.reduce_all(fits), explain)]):
         return tf.gather(tf.constant(source.weights, tf.float32), tf.identity(index))
-
-
-def multi_hot(labels: tf.RaggedTensor | tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Return vectors of shape ``(n, num_classes)`` float32 for n lists of class numbers."""
-    lists = labels if isinstance(labels, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(labels)
-    places = tf.stack([lists.value_rowids(), tf.cast(lists.values, tf.int64)], axis=1)
-    shape = tf.stack([lists.nrows(), tf.constant(num_classes, tf.int64)])
-    counts = tf.scatter_nd(places, tf.ones([tf.shape(places)[0]], tf.float32), shape)
-    # a class may be named twice
-    return tf.ensure_shape(tf.minimum(counts, 1), [None, num_classes])

@@ -77,8 +77,6 @@ def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
             )
         elif feature.holds_images:
             specs[feature.name] = tf.TensorSpec(feature.shape[:-3], tf.string)
-        elif feature.name in content.multi_hot:
-            specs[feature.name] = tf.TensorSpec([content.multi_hot[feature.name]], tf.float32)
         else:
             dtype = tf.string if feature.dtype == "bytes" else feature.dtype
             if feature.name in content.moved:

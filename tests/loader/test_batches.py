@@ -347,15 +347,3 @@ def test_an_image_that_cannot_be_decoded_is_named(write_dataset, tmp_path):
     path = write_dataset(tmp_path / "data", SCHEMA, {"train": [examples]})
     with pytest.raises(FormatError, match="example 3: an image cannot be decoded"):
         list(batches(path, batch_size=3, image={"image": Image((4, 4))}, select=("image",)))
-
-
-def test_lists_of_classes_become_vectors_and_no_class_is_none_of_them(write_dataset, tmp_path):
-    schema = Schema((Feature("label", "label", "int64", (None,)),), ("ant", "bee", "cat"))
-    lists = [[0, 2], [], [1], [1, 1]]
-    shards = [[{"label": np.array(each, np.int64)} for each in lists]]
-    path = write_dataset(tmp_path / "data", schema, {"train": shards})
-    assert check_same(path, batch_size=2, multi_hot="label")
-    shards[0][2]["label"] = np.array([-1])
-    path = write_dataset(tmp_path / "other", schema, {"train": shards})
-    with pytest.raises(FormatError, match=r"\[-1\], of which not all are from 0 to 2"):
-        list(batches(path, batch_size=2, multi_hot="label"))

@@ -1,16 +1,15 @@
-"""Lists of classes as vectors, chosen by class; and the warning about examples without a class."""
+"""Lists of classes, chosen by class; and the warning about examples without a class."""
 
-import itertools
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.errors import raises
+from tests.test_recipes import HOW_TO, python, sections
 from tfshards import loader
-from tfshards.loader import Image, Mix, Shuffle
+from tfshards.loader import Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
 from tfshards.schemas import Feature, FormatError, OptionsError, Schema
@@ -41,47 +40,20 @@ def tagged(write_dataset, tmp_path_factory):
     return write_dataset(root, SCHEMA, {"train": [rows[:9], rows[9:]]})
 
 
-OPTIONS = {
-    "stored order": {},
-    "groups of steps, shuffled": {"shuffle": Shuffle(seed=3)},
-    "decoded images": {"image": Image()},
-    "a smaller last batch": {"remainder": "keep"},
-    "padding and images": {"remainder": "pad", "image": Image()},
-    "a function": {"map_fn": lambda example, seed: example},
-    "a budget": {"memory_budget": "64MiB"},
-}
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_lists_of_classes_become_vectors(tagged, options):
-    data = loader.load(tagged, batch_size=4, multi_hot="tags", **options)
-    spec = data.element_spec["tags"]
-    rows = None if options.get("remainder") == "keep" else 4
-    assert (spec.dtype, spec.shape.as_list()) == (tf.float32, [rows, 3])
-    count = 0
-    for batch in data.as_numpy_iterator():
-        assert batch["tags"].tolist() == expected(batch["number"])
-        count += len(batch["number"])
-    assert count == {"keep": 21, "pad": 24}.get(options.get("remainder"), 20)
-
-
-def test_lists_of_one_length_become_vectors(write_dataset, tmp_path):
-    schema = Schema((replace(TAGS, shape=(2,)),), NAMES)
-    path = write_dataset(tmp_path, schema, {"train": [[{"tags": [0, 2]}, {"tags": [1, 1]}]]})
-    ((tags,),) = loader.load(path, batch_size=2, select=("tags",), multi_hot="tags").as_numpy_iterator()
-    assert tags.tolist() == [[1, 0, 1], [0, 1, 0]]
-
-
-def test_mixed_and_distributed_datasets_have_vectors(tagged):
-    mixed = loader.load(Mix({tagged: 1.0}), batch_size=7, select=("number", "tags"), multi_hot="tags")
-    for number, tags in mixed.as_numpy_iterator():
-        assert tags.tolist() == expected(number)
-    strategy = tf.distribute.MirroredStrategy(["cpu:0"])
-    spread = loader.distribute(
-        strategy, tagged, global_batch_size=7, select=("number", "tags"), multi_hot="tags"
-    )
-    for number, tags in itertools.islice(spread, 3):
-        assert tags.numpy().tolist() == expected(number.numpy())
+def test_the_recipe_makes_vectors_of_lists(tagged):
+    images = tf.zeros([2, 1, 1, 3])
+    names = {
+        "tf": tf,
+        "train": tf.data.Dataset.from_tensors((images, [9, 0])),
+        "tagged": loader.load(tagged, batch_size=21, select=("image", "tags"), image=Image()),
+    }
+    exec(python(sections(HOW_TO)["How do I get one-hot labels?"]), names)
+    ((_, labels),) = names["train"].as_numpy_iterator()
+    assert labels.argmax(axis=1).tolist() == [9, 0]
+    assert names["tagged"].element_spec[1] == tf.TensorSpec([21, 40], tf.float32)
+    ((_, vectors),) = names["tagged"].as_numpy_iterator()
+    assert vectors[:, :3].tolist() == expected(range(21))
+    assert vectors[:, 3:].sum() == 0
 
 
 @pytest.mark.parametrize(("classes", "wanted"), [(["cat"], {0}), (["eel", "dog"], {1, 2})])
@@ -91,24 +63,9 @@ def test_classes_choose_the_examples_that_have_one(tagged, classes, wanted):
     assert found == [number for number in range(21) if wanted & {*tags_of(number)}]
 
 
-WRONG = {
-    "another kind": ({"multi_hot": "number"}, "multi-hot-feature"),
-    "not delivered": ({"multi_hot": "tags", "select": ("number",)}, "multi-hot-feature"),
-    "not a name": ({"multi_hot": 3}, "multi-hot-feature"),
-    "ratios of lists": ({"classes": {"cat": 1, "dog": 1}}, "classes-no-label"),
-}
-
-
-@pytest.mark.parametrize(("options", "code"), WRONG.values(), ids=WRONG)
-def test_what_is_no_list_of_classes_is_refused(tagged, options, code):
-    with raises(OptionsError, code):
-        loader.load(tagged, batch_size=1, **options)
-
-
-def test_classes_without_names_make_no_vectors(write_dataset, tmp_path):
-    path = write_dataset(tmp_path, Schema((TAGS,)), {"train": [[{"tags": [3]}]]})
-    with raises(OptionsError, "multi-hot-no-classes"):
-        loader.load(path, batch_size=1, multi_hot="tags")
+def test_ratios_of_lists_of_classes_are_refused(tagged):
+    with raises(OptionsError, "classes-no-label"):
+        loader.load(tagged, batch_size=1, classes={"cat": 1, "dog": 1})
 
 
 def test_classes_of_lists_need_records_that_can_be_read(tmp_path, write_dataset):
