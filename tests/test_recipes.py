@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 import re
 import shlex
 import textwrap
@@ -48,6 +49,20 @@ def python(text):
     blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", text, re.M)
     code = [textwrap.dedent(block) for block in blocks if block.strip()]
     return "\n".join(block for block in code if not block.lstrip().startswith(("tfshards", "pip ")))
+
+
+def test_the_loops_that_export_a_dataset_run_as_printed(tmp_path, monkeypatch):
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    monkeypatch.chdir(tmp_path)
+    dataset_and_folder()
+    exec(python(sections(HOW_TO)["How do I export the dataset to another format?"]), {})
+    rows = [*loader.Records("data/photos", "train")]
+    files = sorted(Path("exported/folder/train").rglob("*.jpg"), key=lambda path: path.name)
+    assert [path.read_bytes() for path in files] == [row["image"] for row in rows]
+    assert {path.parent.name for path in files} == {"cat", "dog"}
+    with ArrayRecordDataSource("exported/train.array_record") as source:
+        assert [pickle.loads(each) for each in source.__getitems__(range(len(source)))] == rows
 
 
 def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch, capsys):

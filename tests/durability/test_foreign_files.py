@@ -57,7 +57,7 @@ MANIFEST_COMMANDS = (
     "load data",
     "show data",
     "diff data good",
-    "export data parts --to folder",
+    "export data parts --to webdataset",
     "generations data",
     "build images photos data --checksum",
     "append photos data",

@@ -181,9 +181,9 @@ def test_four_columns_become_one_feature_through_every_verb(photos, tmp_path, ca
     assert read_manifest(merged).schema == manifest.schema
     capsys.readouterr()
     exported = tmp_path / "exported"
-    assert main(["export", str(new), str(exported), "--to", "folder"]) == 0
+    assert main(["export", str(new), str(exported), "--to", "parquet"]) == 0
     assert "--boxes boxes=xyxy" in capsys.readouterr().err
-    table = exported / "train/metadata.jsonl"
+    table = next((exported / "data").glob("*.parquet"))
     again = tmp_path / "again"
     flags = ["--boxes", "boxes=xyxy", "--boxes-in", "upright", "--drop", "key"]
     assert main(["build", "table", str(table), str(again), *flags]) == 0
