@@ -65,6 +65,22 @@ def test_the_loops_that_export_a_dataset_run_as_printed(tmp_path, monkeypatch):
         assert [pickle.loads(each) for each in source.__getitems__(range(len(source)))] == rows
 
 
+def test_what_tfds_reads_is_built_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_classes()
+    photos(*(f"masks/{path.relative_to('photos')}" for path in Path("photos").rglob("*.png")))
+    run("build images photos elsewhere --mask-dir ../masks --split train=0.9 --split val=0.1")
+    exec(python(sections(HOW_TO)["How do I use TFRecord files written by another tool?"]), {})
+    built = read_manifest("data/copied")
+    assert {feature.name: feature.kind for feature in built.schema.features} == {
+        "image": "image",
+        "key": "bytes",
+        "label": "label",
+        "mask": "mask",
+    }
+    assert built.num_examples == read_manifest("elsewhere").splits["train"].num_examples
+
+
 def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos("photos/cat/1.jpg", "photos/dog/2.jpg")
