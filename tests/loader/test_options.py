@@ -153,7 +153,6 @@ def mixed(write_dataset, tmp_path_factory):
         ({"image": {"foto": Image((9, 9))}}, OptionsError, fault("image-unknown", encoded=["photo"])),
         ({"image": {"photo": Image((9, 9))}, "select": ("label",)}, OptionsError, "image-no-images"),
         ({"image": {"photo": Image()}}, OptionsError, fault("image-sizes-differ", name="photo")),
-        ({"class_names": "cat"}, OptionsError, fault("names-type", name="class_names")),
         ({"start": 3}, OptionsError, fault("start-type", start=3)),
         ({"split": ["train"]}, OptionsError, fault("split-type", names="'train', 'val'")),
         ({"remainder": "wrap"}, OptionsError, fault("not-a-choice", name="remainder", found="wrap")),
