@@ -27,12 +27,11 @@ class Form:
 
     stored: str
     crop: Literal["random", "shift"]
-    dct_scaling: bool = False
 
     @property
     def name(self) -> str:
         """Form and view, as the table names them."""
-        return f"{self.stored}, {self.crop} crop{', DCT-scaled' if self.dct_scaling else ''}"
+        return f"{self.stored}, {self.crop} crop"
 
 
 _AS_STORED = "as stored"
@@ -47,9 +46,9 @@ _STORED: Mapping[str, str] = {
 
 def _forms(*, is_pixels: bool) -> list[Form]:
     # a window of large originals would show less of a scene than one of smaller images
-    second = Form(_AS_STORED, "shift") if is_pixels else Form(_AS_STORED, "random", dct_scaling=True)
+    windows = [Form(_AS_STORED, "shift")] if is_pixels else []
     others = [Form(stored, crop) for stored in [*_STORED][1:] for crop in _CROPS]
-    return [Form(_AS_STORED, "random"), second, *others]
+    return [Form(_AS_STORED, "random"), *windows, *others]
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,8 +74,7 @@ class FormSpeeds:
         else:
             flag = _STORED[self.best.stored]
             how = f"tfshards build --from {self.dataset} --for-training {self.side}{flag} SOURCE NEW_DATASET"
-        scaling = ", dct_scaling=True" if self.best.dct_scaling else ""
-        return f"{how}; then read with Image(({self.side}, {self.side}), crop={self.best.crop!r}{scaling})"
+        return f"{how}; then read with Image(({self.side}, {self.side}), crop={self.best.crop!r})"
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards bench --for-training`` prints."""
@@ -101,7 +99,6 @@ class FormSpeeds:
             {
                 "stored": form.stored,
                 "crop": form.crop,
-                "dct_scaling": form.dct_scaling,
                 "image_bytes": round(self.image_bytes[form.stored]),
                 "images_per_second": round(wall, 1),
                 "images_per_cpu_second": round(cpu, 1),
@@ -152,9 +149,7 @@ def compare_forms(
         # in turns, so that other work of the machine slows down all of them rather than one
         for _ in range(2):
             for form in _forms(is_pixels=sides_of(sample[0]["image"]) is not None):
-                image = loader.Image(
-                    (side, side), crop=form.crop, flip="horizontal", dct_scaling=form.dct_scaling
-                )
+                image = loader.Image((side, side), crop=form.crop, flip="horizontal")
                 views = loader.load(
                     _folder(folder, form.stored),
                     batch_size=batch_size,

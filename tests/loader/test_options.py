@@ -62,10 +62,6 @@ def normalized(normalize, channels=None):
         (lambda: normalized(((0, 0), 1)), fault("normalize-channels", name="mean", num_part=2)),
         (lambda: normalized((0, (1, 1, 1)), 1), fault("normalize-channels", name="std", num_part=3)),
         (lambda: normalized("imagenet", 4), fault("normalize-channels", name="mean", num_part=3)),
-        (lambda: Image((9, 9), dct_scaling=2), fault("not-a-flag", name="Image.dct_scaling", found=2)),
-        (lambda: Image(dct_scaling=True), fault("image-scaling", size=None)),
-        (lambda: Image((9, 9), dct_scaling=True, method="nearest"), "image-scaling"),
-        (lambda: Image((9, 9), dct_scaling=True, channels=4), fault("image-scaling", channels=4)),
         (lambda: Image(method="cubic"), fault("not-a-choice", name="Image.method", found="cubic")),
     ],
 )

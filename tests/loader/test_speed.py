@@ -144,19 +144,19 @@ def test_the_forms_of_images_are_compared_for_training(photos, capsys):
     line = ["bench", photos, "--for-training", "48", "--batch-size", "8", "--seconds", "0.05"]
     assert main(line, VERBS) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 9
+    assert len(printed) == 8
     assert printed[1].startswith("as stored, random crop ")
     assert printed[1].endswith(" 1.00")
     assert printed[-2].startswith("fastest: ")
     assert main([*line, "--json"], VERBS) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [form["crop"] for form in found["forms"]] == ["random", "random"] + ["random", "shift"] * 2
+    assert [form["crop"] for form in found["forms"]] == ["random"] + ["random", "shift"] * 2
     # the photos of 100 x 80 are 55 pixels high, with three channels
     assert 0 < found["forms"][-1]["image_bytes"] - 69 * 55 * 3 < 300
 
 
 @pytest.mark.nightly
-def test_pixels_are_not_scaled_by_their_decoder(tmp_path, photos, capsys):
+def test_windows_of_pixels_are_compared_as_they_are_stored(tmp_path, photos, capsys):
     images = [{"image": record["image"]} for record in loader.Records(photos, "train")]
     build(
         Examples(images, images=ImageOptions(for_training=48, format="pixels")),
@@ -166,7 +166,7 @@ def test_pixels_are_not_scaled_by_their_decoder(tmp_path, photos, capsys):
     line = ["bench", str(tmp_path / "pixels"), "--for-training", "48", "--batch-size", "8"]
     assert main([*line, "--seconds", "0.05", "--json"], VERBS) == 0
     forms = json.loads(capsys.readouterr().out)["forms"]
-    assert (forms[1]["stored"], forms[1]["crop"], forms[1]["dct_scaling"]) == ("as stored", "shift", False)
+    assert (forms[1]["stored"], forms[1]["crop"]) == ("as stored", "shift")
 
 
 FORMS = [
