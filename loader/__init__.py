@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tfshards.loader.frameworks import jax as jax
     from tfshards.loader.frameworks import keras as keras
     from tfshards.loader.frameworks import torch as torch
-    from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
     from tfshards.loader.options.boxes import Boxes, Keypoints
     from tfshards.loader.options.image import Image
     from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
@@ -39,7 +38,6 @@ _NAMES = {
     "array_batches": "Batches batches",
     "devices": "DeviceData distribute per_device steps_per_epoch",
     "examples.weights": "class_weights",
-    "integrity.damaged": "DamagedRecord damaged_records",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",
     "options.selection": "Mix Part Position Shuffle",
@@ -59,7 +57,6 @@ _FRAMEWORKS = ("grain", "jax", "keras", "torch")
 __all__ = [
     "Batches",
     "Boxes",
-    "DamagedRecord",
     "DeviceData",
     "Image",
     "Keypoints",
@@ -76,7 +73,6 @@ __all__ = [
     "batches",
     "bench",
     "class_weights",
-    "damaged_records",
     "distribute",
     "load",
     "per_device",

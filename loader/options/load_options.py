@@ -38,7 +38,6 @@ from tfshards.schemas.files import local_path
 from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import parse_size
 
-Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
 SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"
 
@@ -76,8 +75,6 @@ class ReadOptions(OrderOptions):
             ``tf.random.stateless_*``. The seed is a pure function of ``Shuffle``'s seed (0 without), the
             epoch and the example. The result, a tensor or dicts and tuples of tensors, is put into batches.
             A tensor that it captures is held once by the graph, and by no batch.
-        check: "files" compares size, last bytes and index of each shard of the split with the manifest;
-            "headers" also compares the length of each record and its checksum, without reading the data.
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
             requires ``remainder="pad"``, reads all of the split before the first step and delivers the
             split's first good record, with weight 0, instead of each damaged one.
@@ -100,7 +97,6 @@ class ReadOptions(OrderOptions):
     keypoints: Keypoints | None = None
     sample_weights: SampleWeights | None = None
     map_fn: Callable[..., object] | None = None
-    check: Check = "files"
     on_damage: OnDamage = "raise"
     cache: str | None = None
     memory_budget: str | int | None = None
@@ -152,7 +148,6 @@ class LoadOptions(ReadOptions):
         _check_sample_weights(self.sample_weights)
         if self.map_fn is not None and not callable(self.map_fn):
             raise OptionsError("map-fn-type", map_fn=self.map_fn)
-        check_choice("check", self.check, get_args(Check))
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
         cache_of(self.cache)
         _budget_bytes(self.memory_budget)
