@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfshards.loader.array_batches import Batches, batches
-    from tfshards.loader.devices import DeviceData, distribute, per_device, steps_per_epoch
+    from tfshards.loader.devices import distribute, steps_per_epoch
     from tfshards.loader.examples.weights import class_weights
     from tfshards.loader.frameworks import grain as grain
     from tfshards.loader.frameworks import jax as jax
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from tfshards.loader.speed.bench import Speeds, bench
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
-    from tfshards.loader.training.strategies import replicate
 
 # the public names of each module
 _NAMES = {
     "array_batches": "Batches batches",
-    "devices": "DeviceData distribute per_device steps_per_epoch",
+    "devices": "distribute steps_per_epoch",
     "examples.weights": "class_weights",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",
@@ -48,7 +47,6 @@ _NAMES = {
     "speed.bench": "Speeds bench",
     "training.progress": "Progress",
     "training.resume": "Resume",
-    "training.strategies": "replicate",
 }
 
 # modules of ``frameworks``, each with an extra of its name
@@ -57,7 +55,6 @@ _FRAMEWORKS = ("grain", "jax", "keras", "torch")
 __all__ = [
     "Batches",
     "Boxes",
-    "DeviceData",
     "Image",
     "Keypoints",
     "Mix",
@@ -75,8 +72,6 @@ __all__ = [
     "class_weights",
     "distribute",
     "load",
-    "per_device",
-    "replicate",
     "steps_per_epoch",
     "when",
     "which",

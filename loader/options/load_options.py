@@ -1,6 +1,6 @@
 """The options of one ``load`` as a value, and how they become the parameters of functions.
 
-A new option is a field here: ``load``, ``distribute`` and ``per_device`` have it as a parameter.
+A new option is a field here: ``load`` and ``distribute`` have it as a parameter.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def test_padding_uses_a_selected_feature_named_sample_weight(mixed):
     assert weights.tolist() == [1, 0, 0]
 
 
-@pytest.mark.parametrize("function", [loader.load, loader.distribute, loader.per_device])
+@pytest.mark.parametrize("function", [loader.load, loader.distribute])
 def test_each_parameter_is_documented(function):
     documented = function.__doc__.partition("Args:")[2].partition("Raises:")[0]
     assert all(f"\n        {name}: " in documented for name in inspect.signature(function).parameters)
