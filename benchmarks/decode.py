@@ -1,4 +1,4 @@
-"""Compare decoding in the graph: tfshards and TFDS, with and without DCT scaling, crops fused with decoding.
+"""Compare decoding in the graph: tfshards and TFDS, and crops fused with decoding.
 
 All contestants read the same shards, in one process, in turns, after a warm-up round. Before anything is
 timed, the pixels of the contestants are compared. The goals refer to wall time, which other processes on the
@@ -24,8 +24,6 @@ from read import build_photos
 
 BATCH_SIZE = 128
 SIZE = 224
-# photos 400 pixels wide are scaled by 2 and by 4
-SMALLER = (192, 96)
 OURS, TFDS, TFDS_OWN = "tfshards", "TFDS, same pixels", "TFDS, its own JPEG transform"
 BARE, BARE_FAST = "tf.data, not shuffled", "tf.data, not shuffled, INTEGER_FAST"
 CROP, PLAIN_CROP = "tfshards, random crop", "tf.data, decoded whole, then cropped"
@@ -46,10 +44,6 @@ def main() -> None:
     print(measure.machine(["tfshards", "tensorflow", "tensorflow-datasets", "numpy"]))
     command = f"--photos PHOTOS --copies {options.copies} --rounds {options.rounds}"
     print(f"\n`python benchmarks/decode.py {command}`")
-
-
-def scaled(size: int, dct_scaling: bool) -> str:
-    return f"tfshards to {size}{', DCT-scaled' if dct_scaling else ''}"
 
 
 def time_all(contestants: Mapping[str, Callable], rounds: int) -> dict[str, list[tuple[float, float]]]:
@@ -81,10 +75,6 @@ def report(taken: Mapping[str, list[tuple[float, float]]]) -> str:
         ("decoded and resized, over TFDS with its own JPEG transform", TFDS_OWN, OURS, None),
         ("decoded and resized, over tf.data", BARE, OURS, 0.97),
         ("decoded and resized, over tf.data with INTEGER_FAST", BARE_FAST, OURS, None),
-        *(
-            (f"DCT-scaled to {size}, over unscaled", scaled(size, False), scaled(size, True), 1.25)
-            for size in SMALLER
-        ),
         ("random crop fused with decoding, over decoding whole", PLAIN_CROP, CROP, 1.35),
     ]
     for text, slow, fast, limit in compared:
@@ -109,9 +99,6 @@ def pixels(contestants: Mapping[str, Callable]) -> list[str]:
     if any(ours[key] != theirs[key] for key in shared) or len(shared) < 0.9 * len(ours):
         raise SystemExit("TFDS delivers other pixels than tfshards")
     lines = [f"- TFDS and tfshards deliver the same pixels, bit for bit ({len(shared):,} images compared)"]
-    for size in SMALLER:
-        apart = _apart(*(contestants[scaled(size, dct)]("key") for dct in (False, True)))
-        lines.append(f"- values that DCT scaling to {size} changes, of 255: {apart}")
     apart = _apart(contestants[PLAIN_CROP]("key"), contestants[CROP]("key"))
     lines.append(f"- values of a crop fused with decoding, against cropping the whole: {apart}")
     return lines
@@ -215,18 +202,12 @@ def _contestants(dataset: Path) -> dict[str, Callable]:
         decoded = records.map(image, tf.data.AUTOTUNE)
         return decoded.batch(BATCH_SIZE, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
-    resized = {
-        scaled(side, dct): ours(loader.Image((side, side), dtype="float32", dct_scaling=dct))
-        for side in SMALLER
-        for dct in (False, True)
-    }
     return {
         OURS: ours(loader.Image(size, dtype="float32"), loader.Shuffle(seed=0)),
         TFDS: with_tfds({"image": same_pixels()}),
         TFDS_OWN: with_tfds(None),
         BARE: bare("INTEGER_ACCURATE"),
         BARE_FAST: bare("INTEGER_FAST"),
-        **resized,
         CROP: ours(crop),
         PLAIN_CROP: whole_then_cropped,
     }

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfshards.loader.array_batches import Batches, batches
-    from tfshards.loader.devices import DeviceData, distribute, per_device, steps_per_epoch
+    from tfshards.loader.devices import distribute, steps_per_epoch
     from tfshards.loader.examples.weights import class_weights
     from tfshards.loader.frameworks import grain as grain
     from tfshards.loader.frameworks import jax as jax
     from tfshards.loader.frameworks import keras as keras
     from tfshards.loader.frameworks import torch as torch
-    from tfshards.loader.integrity.damaged import DamagedRecord, damaged_records
     from tfshards.loader.options.boxes import Boxes, Keypoints
     from tfshards.loader.options.image import Image
     from tfshards.loader.options.selection import Mix, Part, Position, Shuffle
@@ -32,14 +31,12 @@ if TYPE_CHECKING:
     from tfshards.loader.speed.bench import Speeds, bench
     from tfshards.loader.training.progress import Progress
     from tfshards.loader.training.resume import Resume
-    from tfshards.loader.training.strategies import replicate
 
 # the public names of each module
 _NAMES = {
     "array_batches": "Batches batches",
-    "devices": "DeviceData distribute per_device steps_per_epoch",
+    "devices": "distribute steps_per_epoch",
     "examples.weights": "class_weights",
-    "integrity.damaged": "DamagedRecord damaged_records",
     "options.boxes": "Boxes Keypoints",
     "options.image": "Image",
     "options.selection": "Mix Part Position Shuffle",
@@ -50,7 +47,6 @@ _NAMES = {
     "speed.bench": "Speeds bench",
     "training.progress": "Progress",
     "training.resume": "Resume",
-    "training.strategies": "replicate",
 }
 
 # modules of ``frameworks``, each with an extra of its name
@@ -59,8 +55,6 @@ _FRAMEWORKS = ("grain", "jax", "keras", "torch")
 __all__ = [
     "Batches",
     "Boxes",
-    "DamagedRecord",
-    "DeviceData",
     "Image",
     "Keypoints",
     "Mix",
@@ -76,11 +70,8 @@ __all__ = [
     "batches",
     "bench",
     "class_weights",
-    "damaged_records",
     "distribute",
     "load",
-    "per_device",
-    "replicate",
     "steps_per_epoch",
     "when",
     "which",

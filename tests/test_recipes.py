@@ -467,6 +467,13 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
         assert {split: held.num_examples for split, held in splits.items()} == examples
 
 
+def test_the_recipe_of_class_numbers_compares_the_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_classes()
+    run("build images photos data/photos")
+    exec(python(sections(HOW_TO)["How do I keep class numbers fixed?"]), {})
+
+
 def test_the_recipe_of_boxes_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hugging_face()

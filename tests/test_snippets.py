@@ -90,7 +90,6 @@ NOT_RUN = {
     "How do I evaluate on every example?": "parts of a program; examples/mirrored_fit.py",
     "How do I handle uneven classes?": "parts of a program; examples/imbalanced.py",
     "How do I train on several hosts?": "several hosts; examples/multiworker.py",
-    "How do I train separate models on separate devices?": "GPUs; examples/separate_models.py",
     "How do I resume training after a crash?": "parts of a program; examples/resume.py",
     "How do I train from a bucket?": "a bucket; tests/storage reads local ones",
 }

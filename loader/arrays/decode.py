@@ -19,8 +19,6 @@ from tfshards.schemas.columns import dtype_named
 Pixels = npt.NDArray[Any]
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-# Ratios by which the decoder can shrink a JPEG file in its transform.
-_RATIOS = (8, 4, 2, 1)
 
 
 class Decoded(NamedTuple):
@@ -91,24 +89,17 @@ def decode_image(
 def _opened(
     encoded: bytes, image: ImageOptions, draws: Mapping[str, npt.NDArray[Any]], dtype: np.dtype[Any]
 ) -> tuple[Pixels, npt.NDArray[np.int32], npt.NDArray[np.int32] | None]:
-    """Return the pixels of a file, its sides, and the box that they show if they are of a shrunk image."""
+    """Return the pixels of a file, its sides, and the box that they show if only a box was decoded."""
     channels = int(image.channels or 3)
     if (stored := pixel_files.sides_of(encoded)) is not None:
         pixels = _pixels_of(encoded, stored, channels)
         return _in_dtype(pixels, dtype), np.array(stored[:2], np.int32), None
     try:
         with Image.open(io.BytesIO(encoded)) as file:
-            sides, box = np.array(file.size[::-1], np.int32), None
+            sides = np.array(file.size[::-1], np.int32)
             if file.format == "JPEG":
-                ratio = 1
-                if image.dct_scaling:
-                    box = None if image.crop is None else box_of(NUMPY, sides, image, draws)
-                    ratio = _ratio(sides if box is None else box[2:], image)
-                file.draft(_MODES[channels] if channels == 1 else "", tuple((sides // ratio)[::-1].tolist()))
+                file.draft(_MODES[channels] if channels == 1 else "", file.size)
                 pixels = _samples(file, channels)
-                if box is not None:
-                    top, left, height, width = (box // ratio).tolist()
-                    pixels = pixels[top : top + height, left : left + width]
             elif _bits(file) == 16:
                 pixels = _deep_samples(file, encoded, channels)
                 return pixels if dtype == np.uint16 else (pixels >> 8).astype(np.uint8), sides, None
@@ -116,7 +107,7 @@ def _opened(
                 pixels = _samples(file, channels)
     except (OSError, SyntaxError) as error:
         raise ValueError(f"an image cannot be decoded: {error}") from None
-    return _in_dtype(pixels, dtype), sides, box
+    return _in_dtype(pixels, dtype), sides, None
 
 
 def _in_dtype(pixels: Pixels, dtype: np.dtype[Any]) -> Pixels:
@@ -137,12 +128,6 @@ def _pixels_of(encoded: bytes, stored: pixel_files.Sides, channels: int) -> Pixe
     if channels == 3:
         return color
     return np.concatenate([color, np.full((*stored[:2], 1), 0xFF, np.uint8)], axis=2)
-
-
-def _ratio(sides: npt.NDArray[np.int32], image: ImageOptions) -> int:
-    """Return the ratio by which a JPEG is shrunk, so that it stays no smaller than the result."""
-    reduction = int((sides // np.array(image.size, np.int32)).min())
-    return next(ratio for ratio in _RATIOS if ratio <= max(1, reduction))
 
 
 def _samples(file: ImageFile.ImageFile, channels: int) -> Pixels:
@@ -215,11 +200,6 @@ def resized(pixels: Pixels, size: tuple[int, int], method: str) -> Pixels:
         rows, columns = (_nearest(*sides) for sides in zip(pixels.shape, size, strict=False))
         chosen: Pixels = pixels[rows][:, columns]
         return chosen
-    if method == "area":
-        down, across = (_coverage(*sides) for sides in zip(pixels.shape, size, strict=False))
-        found = np.matmul(across, pixels.astype(np.float32))
-        mixed: Pixels = (down @ found.reshape(len(found), -1)).reshape(*size, pixels.shape[2])
-        return mixed
     (low, high, part), (left, right, share) = (
         _between(*sides) for sides in zip(pixels.shape, size, strict=False)
     )
@@ -260,12 +240,3 @@ def _between(
     low = np.maximum(below.astype(np.intp), 0)
     high = np.minimum(np.ceil(places).astype(np.intp), side - 1)
     return low, np.maximum(high, 0), places - below
-
-
-def _coverage(side: int, wanted: int) -> npt.NDArray[np.float32]:
-    """Return the share of each pixel in the area of each pixel of the result, shape ``(wanted, side)``."""
-    edges = np.arange(wanted + 1) * float(_scale(side, wanted))
-    begins, ends = edges[:-1, np.newaxis], edges[1:, np.newaxis]
-    pixels = np.arange(side)
-    covered = np.minimum(ends, pixels + 1) - np.maximum(begins, pixels)
-    return np.asarray(np.maximum(covered, 0) / (ends - begins), np.float32)

@@ -140,7 +140,7 @@ def _check_fits(feature: Feature, image: Image) -> None:
         if (stored, image.dtype, image.normalize) == ("uint16", "float16", None):
             raise OptionsError("image-float16", given=given)
         return
-    mixes = image.method not in (None, "nearest") or image.dct_scaling or image.normalize is not None
+    mixes = image.method == "bilinear" or image.normalize is not None
     shallow = (stored, image.dtype) == ("uint16", "uint8")
     if mixes or shallow or image.dtype in FLOAT_DTYPES or image.channels not in (None, 1):
         raise OptionsError("mask-options", name=name, stored=stored, image=image)

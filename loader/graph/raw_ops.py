@@ -349,11 +349,6 @@ def num_server_workers(strategy: tf.distribute.ParameterServerStrategy) -> int:
     return int(strategy._num_workers)
 
 
-def values_by_replica(strategy: tf.distribute.Strategy, make: Callable[[], object]) -> object:
-    """Return a distributed value of the results of ``make``, called once for each replica of this process."""
-    return strategy.experimental_distribute_values_from_function(lambda _: make())
-
-
 class JsonState(tf.train.experimental.PythonState):  # type: ignore[misc]
     """A JSON value that a ``tf.train.Checkpoint`` saves and restores."""
 

@@ -7,73 +7,21 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.loader.integrity.files import (
-    Inspected,
-    digest_fault,
-    frame_faults,
-    header_problems,
-    inspect_shards,
-)
+from tfshards.loader.integrity.files import Inspected, frame_faults, inspect_shards
 from tfshards.loader.options.load_options import LoadOptions
-from tfshards.loader.order.source import OpenSplit, split_name
+from tfshards.loader.order.source import OpenSplit
 from tfshards.loader.records.shards import Shards, shards_of
 from tfshards.loader.stored.frames import REMEDY, remedy
-from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split, read_manifest
+from tfshards.schemas import FormatError, InputError, OptionsError, Problem, Shard, Split
 from tfshards.schemas.compression import Compression
 from tfshards.schemas.index import RecordIndex
-from tfshards.schemas.storage import RemotePath, any_path, is_remote
+from tfshards.schemas.storage import RemotePath
 
 _LISTED = 3
-
-
-class DamagedRecord(NamedTuple):
-    """A record that cannot be read.
-
-    Attributes:
-        shard: path of the shard, relative to the dataset directory.
-        record: index of the record in the shard.
-        offset: byte at which the record starts in the shard, uncompressed.
-    """
-
-    shard: str
-    record: int
-    offset: int
-
-
-def damaged_records(path: str | os.PathLike[str], split: str | None = None) -> list[DamagedRecord]:
-    """Return the records of a split that ``load(…, on_damage="skip")`` excludes, in stored order.
-
-    All shards of the split are read. All records of a missing or empty shard count as damaged, and so do the
-    records after the first damage in a compressed shard.
-
-    Args:
-        path: directory that contains ``dataset.json``.
-        split: name of the split; may be omitted if there is only one.
-
-    Raises:
-        OptionsError: ``path`` is a URL.
-        InputError: the dataset or the split does not exist.
-        FormatError: the manifest or an index breaks the format, or the records of a shard can be read but
-            do not match the manifest.
-    """
-    if is_remote(path):
-        url = any_path(path)
-        raise OptionsError("damaged-remote", url=url)
-    root, manifest = Path(path), read_manifest(path)
-    name = split_name(manifest, split, root)
-    chosen = manifest.splits[name]
-    inspected = inspect_shards(root, chosen)
-    damage = find_damage(root, chosen, inspected, manifest.compression)
-    return [
-        DamagedRecord(shard.path, int(record), int(seen.index.offsets[record]))
-        for shard, bad, seen in zip(chosen.shards, damage, inspected, strict=True)
-        for record in np.flatnonzero(bad)
-    ]
 
 
 def find_damage(
@@ -87,14 +35,19 @@ def find_damage(
     def scan(shard: Shard, seen: Inspected) -> tuple[npt.NDArray[np.bool_], str | None]:
         bad = np.zeros(len(seen.index.lengths), bool)
         try:
-            wrong, digest = frame_faults(root / shard.path, seen.index, compression, deep=True)
+            wrong, digest = frame_faults(root / shard.path, seen.index, compression)
         except OSError:
             return ~bad, None
         bad[wrong] = True
         if len(wrong) and compression != "none":
             # nothing after the first damage can be reached
             bad[wrong[0] :] = True
-        return bad, None if len(wrong) else digest_fault(shard, digest)
+        if len(wrong) or digest == shard.examples_digest:
+            return bad, None
+        return bad, (
+            "its records differ from the manifest: the digest of their headers is "
+            f"{digest} instead of {shard.examples_digest}"
+        )
 
     problems = [problem for seen in inspected for problem in seen.index_problems]
     if problems:
@@ -125,29 +78,21 @@ def warn_of_damage(root: Path, name: str, split: Split, damage: Sequence[npt.NDA
     are, get = ("is", "gets") if number == 1 else ("are", "get")
     warnings.warn(
         f"{root}: {number} of the {split.num_examples} records of split {name!r} {are} damaged and {get} "
-        f"weight 0: {listed}{more}; loader.damaged_records lists them, {REMEDY}",
+        f"weight 0: {listed}{more}; {REMEDY}",
         # the line that called load()
         stacklevel=7,
     )
 
 
-def _check_remote(options: LoadOptions, source: OpenSplit) -> None:
-    """Raise if options need files of an object store before the first step."""
-    if not isinstance(source.root, RemotePath):
-        return
-    if options.on_damage == "skip" or options.check == "headers":
-        option = "on_damage='skip'" if options.on_damage == "skip" else "check='headers'"
-        raise OptionsError("reads-all", option=option, root=source.root)
-
-
 def open_shards(source: OpenSplit, options: LoadOptions) -> Shards:
-    """Return the shards of the split, checked as ``options`` require."""
+    """Return the shards of the split after the checks of their files."""
     return open_indexed(source, options)[0]
 
 
 def open_indexed(source: OpenSplit, options: LoadOptions) -> tuple[Shards, list[RecordIndex]]:
-    """Return the shards of the split, checked as ``options`` require, and their indexes."""
-    _check_remote(options, source)
+    """Return the shards of the split after the checks of their files, and their indexes."""
+    if isinstance(source.root, RemotePath) and options.on_damage == "skip":
+        raise OptionsError("reads-all", root=source.root)
     root, split, compression = source.root, source.split, source.manifest.compression
     inspected = inspect_shards(root, split)
     indexes = [seen.index for seen in inspected]
@@ -158,9 +103,6 @@ def open_indexed(source: OpenSplit, options: LoadOptions) -> tuple[Shards, list[
         warn_of_damage(root, source.name, split, damage)
         return shards_of(root, split, indexes, compression, damage), indexes
     problems = [problem for seen in inspected for problem in (*seen.file_problems, *seen.index_problems)]
-    if options.check == "headers" and not problems:
-        assert isinstance(root, Path)
-        problems = header_problems(root, split.shards, indexes, compression)
     if problems:
         raise FormatError(f"{root}: the shards of split {source.name!r} ({remedy(root)})", problems)
     versions = [seen.version for seen in inspected] if isinstance(root, RemotePath) else ()

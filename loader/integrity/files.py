@@ -1,9 +1,8 @@
-"""The checks of shards before they are read: files, or the headers of all records."""
+"""The checks of shards before they are read: their files, or all of their records."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,56 +78,20 @@ def _file_problem(root: AnyPath, shard: Shard) -> tuple[str | None, str]:
     return None, version
 
 
-# Records are read in blocks of this size. If they are larger than _SPARSE_BYTES on average, only their
-# headers and footers are read.
+# Records are read in blocks of this size.
 _BLOCK_BYTES = 4 << 20
-_SPARSE_BYTES = 32 << 10
-# Limit per shard, because every record is wrong in a shard of a different dataset.
-_MOST_PROBLEMS = 5
 
 _Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 
-def header_problems(
-    root: Path, shards: Sequence[Shard], indexes: Sequence[RecordIndex], compression: Compression
-) -> list[Problem]:
-    """Return the records that differ from the index, and the shards that differ from the manifest.
-
-    A problem names the shard, the record and the offset at which its frame starts.
-    """
-
-    def check(shard: Shard, index: RecordIndex) -> list[Problem]:
-        try:
-            wrong, digest = frame_faults(root / shard.path, index, compression)
-        except OSError as error:
-            return [Problem(shard.path, f"cannot be read: {error.strerror or error}")]
-        fault = None if len(wrong) else digest_fault(shard, digest)
-        if fault:
-            return [Problem(shard.path, fault)]
-        offsets = index.offsets
-        why = "its length differs from the index, or the checksum of its length is wrong"
-        problems = [
-            Problem(shard.path, f"record {record} at offset {offsets[record]}: {why}")
-            for record in wrong[:_MOST_PROBLEMS]
-        ]
-        if len(wrong) > _MOST_PROBLEMS:
-            problems.append(Problem(shard.path, f"and {len(wrong) - _MOST_PROBLEMS} more such records"))
-        return problems
-
-    # Reading and decompressing release the GIL.
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        found = list(threads.map(check, shards, indexes))
-    return [problem for problems in found for problem in problems]
-
-
 def frame_faults(
-    path: Path, index: RecordIndex, compression: Compression, *, deep: bool = False
+    path: Path, index: RecordIndex, compression: Compression
 ) -> tuple[npt.NDArray[np.int64], str]:
-    """Return the records whose length is wrong, and the digest of all records; raise OSError without a file.
+    """Return the records that are wrong, and the digest of all records; raise OSError without a file.
 
-    A length is wrong if it differs from the index or from its checksum. If the file ends early, or its
-    compressed data are damaged, all records from there on are wrong. The digest is ``examples_digest`` of the
-    lengths in the index and the data checksums in the file. A deep check also compares these with the data.
+    A record is wrong if its length differs from the index or from its checksum, or its data from theirs. If
+    the file ends early, or its compressed data are damaged, all records from there on are wrong. The digest
+    is ``examples_digest`` of the lengths in the index and the data checksums in the file.
     """
     lengths = index.lengths - FRAME_OVERHEAD
     sound = np.zeros(len(lengths), bool)
@@ -139,15 +102,13 @@ def frame_faults(
         file, _ = open_unpacked(path, compression, buffering=0)
         with file:
             try:
-                for first, headers, footers, of_data in _frames(file, index, seen, block_bytes, deep=deep):
+                for first, headers, footers, of_data in _frames(file, index, seen, block_bytes):
                     seen = first + len(headers)
                     stated = np.ascontiguousarray(headers[:, :8]).view("<u8")[:, 0]
                     held = np.ascontiguousarray(headers[:, 8:]).view("<u4")[:, 0]
                     right = (stated == lengths[first:seen]) & (held == masked_crc32c_of_rows(headers[:, :8]))
                     checksums[first:seen] = np.ascontiguousarray(footers).view("<u4")[:, 0]
-                    if of_data is not None:
-                        right &= checksums[first:seen] == of_data
-                    sound[first:seen] = right
+                    sound[first:seen] = right & (checksums[first:seen] == of_data)
                 if file.read(1) and len(sound):
                     # There are bytes after the last record of the index.
                     sound[-1] = False
@@ -157,22 +118,12 @@ def frame_faults(
     return np.flatnonzero(~sound), examples_digest(lengths, checksums)
 
 
-def digest_fault(shard: Shard, digest: str) -> str | None:
-    """Return what is wrong with a shard whose records can be read and have this digest, or None."""
-    if digest == shard.examples_digest:
-        return None
-    return (
-        "its records differ from the manifest: the digest of their headers is "
-        f"{digest} instead of {shard.examples_digest}"
-    )
-
-
 def _frames(
-    file: BinaryIO, index: RecordIndex, first: int, block_bytes: int, *, deep: bool
-) -> Iterator[tuple[int, _Bytes, _Bytes, npt.NDArray[np.uint32] | None]]:
-    """Yield intervals of records: the first record, headers and footers, ``(n, 12)`` and ``(n, 4)``.
+    file: BinaryIO, index: RecordIndex, first: int, block_bytes: int
+) -> Iterator[tuple[int, _Bytes, _Bytes, npt.NDArray[np.uint32]]]:
+    """Yield intervals of records: the first record, their headers, footers, and checksums of their data.
 
-    A deep check adds the checksums of their data, ``(n,)``; otherwise the last value is None.
+    These have the shapes ``(n, 12)``, ``(n, 4)`` and ``(n,)``.
     """
     offsets, lengths = index.offsets, index.lengths
     ends = offsets + lengths
@@ -180,23 +131,13 @@ def _frames(
         last = int(np.searchsorted(ends, offsets[first] + block_bytes, side="right"))
         last = max(last, first + 1)
         start, end = int(offsets[first]), int(ends[last - 1])
-        found = None
-        if not deep and (not block_bytes or (end - start) // (last - first) > _SPARSE_BYTES):
-            data = b"".join(
-                _read(file, int(offsets[i]), int(offsets[i]) + HEADER_BYTES)
-                + _read(file, int(ends[i]) - FOOTER_BYTES, int(ends[i]))
-                for i in range(first, last)
-            )
-            rows = np.frombuffer(data, np.uint8).reshape(-1, FRAME_OVERHEAD)
-        else:
-            data = _read(file, start, end)
-            starts, stops = offsets[first:last] - start, ends[first:last] - start
-            heads = starts[:, np.newaxis] + np.arange(HEADER_BYTES)
-            tails = stops[:, np.newaxis] + np.arange(-FOOTER_BYTES, 0)
-            rows = np.frombuffer(data, np.uint8)[np.concatenate([heads, tails], axis=1)]
-            if deep:
-                bounds = zip((starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist(), strict=True)
-                found = masked_crc32c_of([data[low:high] for low, high in bounds])
+        data = _read(file, start, end)
+        starts, stops = offsets[first:last] - start, ends[first:last] - start
+        heads = starts[:, np.newaxis] + np.arange(HEADER_BYTES)
+        tails = stops[:, np.newaxis] + np.arange(-FOOTER_BYTES, 0)
+        rows = np.frombuffer(data, np.uint8)[np.concatenate([heads, tails], axis=1)]
+        bounds = zip((starts + HEADER_BYTES).tolist(), (stops - FOOTER_BYTES).tolist(), strict=True)
+        found = masked_crc32c_of([data[low:high] for low, high in bounds])
         yield first, rows[:, :HEADER_BYTES], rows[:, HEADER_BYTES:], found
         first = last
 

@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from tfshards.loader.options.validation import check_choice, check_flag, check_seed, check_type, is_integer
+from tfshards.loader.options.validation import check_choice, check_seed, check_type, is_integer
 from tfshards.schemas import OptionsError
 
 Crop: TypeAlias = Literal["center", "random", "shift"]
 Flip: TypeAlias = Literal["horizontal", "vertical", "horizontal_and_vertical"]
-Method: TypeAlias = Literal["bilinear", "nearest", "area"]
+Method: TypeAlias = Literal["bilinear", "nearest"]
 PerChannel: TypeAlias = "float | tuple[float, ...]"
 Normalize: TypeAlias = "Literal['unit', 'symmetric', 'imagenet'] | tuple[PerChannel, PerChannel]"
 
@@ -55,8 +55,8 @@ class Image:
             uint16, unless ``normalize`` changes them. For masks "uint8", "uint16", "int32" or "int64".
         seed: seed of the random boxes and flips; images of one example are cropped and flipped alike if
             their seeds, sizes, crops (with ``scale`` and ``ratio``) and flips are equal.
-        method: method of ``tf.image.resize``: "bilinear" (default); "nearest", which mixes no values and is
-            the only one for masks; or "area", the mean of the area that a pixel covers.
+        method: method of ``tf.image.resize``: "bilinear" (default), or "nearest", which mixes no values and
+            is the only one for masks.
         flip: flips a random half of the images: left and right with "horizontal", top and bottom with
             "vertical", each independently with "horizontal_and_vertical"; a pure function of the seed, the
             epoch and the example.
@@ -64,9 +64,6 @@ class Image:
             or one per channel, gives ``(value / 255 - mean) / std``, with 65535 for a uint16 feature. "unit"
             is ``(0, 1)``, values from 0 to 1; "symmetric" is ``(0.5, 0.5)``, values from -1 to 1; "imagenet"
             is, for three channels, ``((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))``.
-        dct_scaling: lets the JPEG decoder shrink an image, or its box, by 2, 4 or 8 while it decodes, as far
-            as it stays no smaller than ``size``: faster, but each value is then the mean of the area that it
-            covers, by 3 to 6 of 255 another one on average (``benchmarks/decode.py``).
         scale: smallest and largest area of a random box, relative to the image.
         ratio: smallest and largest aspect ratio, width by height, of a random box.
         crop_fraction: sides of a centered box, relative to the largest one, such as 0.875.
@@ -80,7 +77,6 @@ class Image:
     method: Method | None = None
     flip: Flip | None = None
     normalize: Normalize | None = None
-    dct_scaling: bool = False
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     crop_fraction: float = 1.0
@@ -112,9 +108,6 @@ class Image:
         check_choice("Image.flip", self.flip, (None, *get_args(Flip)))
         if self.normalize is not None:
             self._check_normalize()
-        check_flag("Image.dct_scaling", self.dct_scaling)
-        if self.dct_scaling and (self.size is None or self.method == "nearest" or self.channels == 4):
-            raise OptionsError("image-scaling", size=self.size, method=self.method, channels=self.channels)
 
     @property
     def is_random(self) -> bool:

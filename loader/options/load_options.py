@@ -1,6 +1,6 @@
 """The options of one ``load`` as a value, and how they become the parameters of functions.
 
-A new option is a field here: ``load``, ``distribute`` and ``per_device`` have it as a parameter.
+A new option is a field here: ``load`` and ``distribute`` have it as a parameter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tfshards.loader.options.validation import (
     check_choice,
     check_integer,
     check_least,
-    check_names,
     check_type,
     is_integer,
 )
@@ -39,7 +38,6 @@ from tfshards.schemas.files import local_path
 from tfshards.schemas.option import check_path
 from tfshards.schemas.sizes import parse_size
 
-Check: TypeAlias = Literal["files", "headers"]
 OnDamage: TypeAlias = Literal["raise", "skip"]
 SampleWeights: TypeAlias = "str | Mapping[str, float] | Mapping[int, float]"
 
@@ -77,9 +75,6 @@ class ReadOptions(OrderOptions):
             ``tf.random.stateless_*``. The seed is a pure function of ``Shuffle``'s seed (0 without), the
             epoch and the example. The result, a tensor or dicts and tuples of tensors, is put into batches.
             A tensor that it captures is held once by the graph, and by no batch.
-        class_names: the classes that the dataset must have, in the order of their numbers.
-        check: "files" compares size, last bytes and index of each shard of the split with the manifest;
-            "headers" also compares the length of each record and its checksum, without reading the data.
         on_damage: "raise" ends the run at a damaged record, with an error that names it; "skip", which
             requires ``remainder="pad"``, reads all of the split before the first step and delivers the
             split's first good record, with weight 0, instead of each damaged one.
@@ -102,8 +97,6 @@ class ReadOptions(OrderOptions):
     keypoints: Keypoints | None = None
     sample_weights: SampleWeights | None = None
     map_fn: Callable[..., object] | None = None
-    class_names: Sequence[str] | None = None
-    check: Check = "files"
     on_damage: OnDamage = "raise"
     cache: str | None = None
     memory_budget: str | int | None = None
@@ -155,8 +148,6 @@ class LoadOptions(ReadOptions):
         _check_sample_weights(self.sample_weights)
         if self.map_fn is not None and not callable(self.map_fn):
             raise OptionsError("map-fn-type", map_fn=self.map_fn)
-        check_names("class_names", self.class_names)
-        check_choice("check", self.check, get_args(Check))
         check_choice("on_damage", self.on_damage, get_args(OnDamage))
         cache_of(self.cache)
         _budget_bytes(self.memory_budget)

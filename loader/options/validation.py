@@ -22,12 +22,6 @@ def check_flag(name: str, value: object) -> None:
         raise OptionsError("not-a-flag", name=name, found=value)
 
 
-def check_names(name: str, names: object) -> None:
-    """Raise unless ``names`` is None or a sequence that is not itself a string."""
-    if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
-        raise OptionsError("names-type", name=name, names=names)
-
-
 def check_seed(name: str, seed: int) -> None:
     """Raise unless ``seed`` fits an int64."""
     check_integer(name, seed)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import cast
 
@@ -109,13 +108,9 @@ def without_class(options: LoadOptions, source: OpenSplit, features: Sequence[Fe
 def open_source(options: LoadOptions) -> OpenSplit:
     """Return the split that ``options`` name, after reading the manifest."""
     if isinstance(options.path, Mix):
-        source = _open_mix(options.path, options.split)
-    else:
-        manifest, root = read_manifest(options.path), any_path(options.path)
-        source = OpenSplit(root, manifest, split_name(manifest, options.split, root))
-    if options.class_names is not None:
-        _check_class_names(source, list(options.class_names))
-    return source
+        return _open_mix(options.path, options.split)
+    manifest, root = read_manifest(options.path), any_path(options.path)
+    return OpenSplit(root, manifest, split_name(manifest, options.split, root))
 
 
 def split_name(manifest: Manifest, split: str | None, root: AnyPath) -> str:
@@ -160,12 +155,3 @@ def _open_mix(mix: Mix, split: str | None) -> OpenSplit:
         options={"source": "mix", "of": [dict(manifest.options) for manifest in manifests]},
     )
     return OpenSplit(roots[0], combined, names[0], tuple(each.num_examples for each in splits))
-
-
-def _check_class_names(source: OpenSplit, wanted: Sequence[str]) -> None:
-    found = source.manifest.schema.class_names
-    if list(wanted) == list(found):
-        return
-    pairs = enumerate(zip_longest(wanted, found))
-    number, asked, stored = next((i, one, other) for i, (one, other) in pairs if one != other)
-    raise OptionsError("class-names-differ", root=source.root, number=number, asked=asked, stored=stored)

@@ -254,8 +254,7 @@ _ADVICE: Mapping[str, str] = {
     "parsing": "parsing takes the most time: deliver only the features that you need with select=, use "
     "larger batches if they are small, and store lists of numbers that have one length as arrays",
     "decoding": "decoding takes the most time: decode to a smaller Image(size=), store smaller images "
-    "(tfshards build --resize), let the JPEG decoder shrink them with Image(dct_scaling=True), or use more "
-    "cores",
+    "(tfshards build --resize), or use more cores",
     "Python": "the loop in Python takes the most time: use larger batches, or several steps in one "
     "tf.function (steps_per_execution= in Keras)",
 }

@@ -28,8 +28,6 @@ def flipped(pixels: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor]) -> 
 # The transform that Pillow and most other decoders of JPEG use; TensorFlow's default is faster and less
 # precise, and saves about 4 % of the decoding time.
 _DCT = "INTEGER_ACCURATE"
-# Ratios by which the decoder can shrink a JPEG file in its transform.
-_RATIOS = (1, 2, 4, 8)
 # Pixels are converted before they are resized if they are at most this many times those of the result.
 _FEW = 2
 
@@ -89,16 +87,13 @@ def _decoded(
 
     def jpeg() -> list[tf.Tensor]:
         box = None
-        if image.crop is None and not image.dct_scaling:
+        if image.crop is None:
             pixels = tf.io.decode_jpeg(encoded, image.channels, dct_method=_DCT)
             sides = tf.shape(pixels)[:2] if with_region else None
         else:
             sides = tf.io.extract_jpeg_shape(encoded)[:2]
-            box = None if image.crop is None else box_of(GRAPH, sides, image, draws)
-            if image.dct_scaling:
-                pixels = _decode_scaled(encoded, image, sides, box)
-            else:
-                pixels = tf.io.decode_and_crop_jpeg(encoded, box, image.channels, dct_method=_DCT)
+            box = box_of(GRAPH, sides, image, draws)
+            pixels = tf.io.decode_and_crop_jpeg(encoded, box, image.channels, dct_method=_DCT)
         return shown(_deepened(pixels, stored), sides, box)
 
     def other() -> list[tf.Tensor]:
@@ -154,7 +149,7 @@ def _decoded(
 
 def _resized(pixels: tf.Tensor, size: tuple[int, int], method: str | None) -> tf.Tensor:
     """Return pixels in the size of the result, float32, or with "nearest" of their dtype."""
-    if method not in (None, "bilinear"):
+    if method == "nearest":
         return tf.image.resize(pixels, size, method)
     # The kernel converts each integer four times for each pixel of the result, so few are converted before:
     # this takes a third less time for 150 by 180 pixels to 224 by 224, and gives the same values.
@@ -217,20 +212,6 @@ def _decoded_samples(encoded: tf.Tensor, channels: int | None, stored: tf.DType)
         lambda: decoded(stored),
         lambda: _deepened(decoded(tf.uint8), stored),
     )
-
-
-def _decode_scaled(encoded: tf.Tensor, image: Image, sides: tf.Tensor, box: tf.Tensor | None) -> tf.Tensor:
-    """Return a box of a JPEG image, or all of it, shrunk as far as it stays no smaller than the result."""
-    reduction = tf.reduce_min((sides if box is None else box[2:]) // tf.constant(image.size, tf.int32))
-
-    def decode(ratio: int) -> tf.Tensor:
-        if box is None:
-            return tf.io.decode_jpeg(encoded, image.channels, ratio, dct_method=_DCT)
-        # the box of the shrunk image; rounded down, it ends inside
-        return tf.io.decode_and_crop_jpeg(encoded, box // ratio, image.channels, ratio, dct_method=_DCT)
-
-    branch = tf.reduce_sum(tf.cast(reduction >= tf.constant(_RATIOS[1:]), tf.int32))
-    return tf.switch_case(branch, [lambda ratio=ratio: decode(ratio) for ratio in _RATIOS])
 
 
 def _normalized(pixels: tf.Tensor, image: Image, white: int) -> tf.Tensor:

@@ -40,9 +40,8 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         help="dtype of decoded images (default: the dtype of the feature)",
     )
     add("--channels", type=int, metavar="N", help="channels of decoded images: 1, 3 or 4")
-    add("--method", choices=("bilinear", "nearest", "area"), help="method of resizing")
+    add("--method", choices=("bilinear", "nearest"), help="method of resizing")
     add("--normalize", choices=("unit", "symmetric", "imagenet"), help="scale values; needs --dtype float32")
-    add("--dct-scaling", action="store_true", help="let the JPEG decoder shrink large images")
     add(
         "--seconds",
         type=float,
@@ -83,7 +82,7 @@ def _quiet_tensorflow() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-_OF_IMAGES = ("crop", "flip", "dtype", "channels", "method", "normalize", "dct_scaling")
+_OF_IMAGES = ("crop", "flip", "dtype", "channels", "method", "normalize")
 
 
 def _size(text: str | None, *, has_images: bool) -> tuple[int, int] | None:

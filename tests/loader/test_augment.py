@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.errors import raises
 from tfshards import loader
 from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.examples.crops import crop_name, draws_of, random_box
+from tfshards.loader.examples.crops import crop_name, draws_of
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -82,48 +82,11 @@ def test_an_image_is_flipped_as_drawn_and_only_as_requested(flip, channels):
 @pytest.mark.parametrize("crop", [None, "center", "random"])
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "WEBP"])
 def test_every_format_supports_every_option(kind, crop):
-    image = Image((6, 5), crop, 3, "float32", flip="horizontal", normalize="imagenet", dct_scaling=True)
+    image = Image((6, 5), crop, 3, "float32", flip="horizontal", normalize="imagenet")
     draws = {name: draw[1] for name, draw in drawn(image, numbers=2).items()}
     pixels = picture(40, 31)
     found, wanted = (decode_image(encoded(pixels, each), image, draws) for each in (kind, "PNG"))
     assert np.array_equal(found, wanted)
-
-
-def box_in(sides, size, crop, draws):
-    if crop is None:
-        return [0, 0, *sides]
-    if crop == "random":
-        return (
-            random_box(GRAPH, tf.constant(sides), size, draws[crop_name(Image(size, crop))]).numpy().tolist()
-        )
-    side = min(sides)
-    return [(sides[0] - side) // 2, (sides[1] - side) // 2, side, side]
-
-
-@pytest.mark.parametrize("crop", [None, "center", "random"])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_jpeg_is_never_decoded_smaller_than_the_result(crop, channels):
-    sides = [131, 178]
-    jpeg = encoded(picture(*sides, channels), "JPEG")
-    ratios = set()
-    for side in (5, 9, 17, 33, 60, 65, 70, 150):
-        image = Image((side, side), crop, channels, "float32", dct_scaling=True)
-        draws = {name: draw[0] for name, draw in drawn(image, numbers=1).items()}
-        box = box_in(sides, (side, side), crop, draws)
-        ratio = max(ratio for ratio in (1, 2, 4, 8) if ratio == 1 or min(box[2:]) // ratio >= side)
-        ratios.add(ratio)
-        found = decode_image(jpeg, image, draws).numpy()
-        if ratio == 1:
-            wanted = decode_image(jpeg, Image((side, side), crop, channels, "float32"), draws)
-        else:
-            shrunk = tf.io.decode_jpeg(jpeg, channels, ratio, dct_method="INTEGER_ACCURATE")
-            if crop:
-                top, left, height, width = np.array(box) // ratio
-                shrunk = shrunk[top : top + height, left : left + width]
-            assert min(shrunk.shape[:2]) >= side
-            wanted = tf.image.resize(shrunk, (side, side))
-        assert np.array_equal(found, wanted), f"by {ratio}"
-    assert ratios == {1, 2, 4, 8}
 
 
 @pytest.mark.parametrize(
@@ -149,9 +112,9 @@ def test_floats_are_normalized_as_requested_and_cast_last(normalize, mean, std, 
 
 
 @pytest.mark.parametrize("crop", [None, "random"])
-def test_a_damaged_jpeg_is_an_error_even_if_decoded_at_a_smaller_scale(crop):
+def test_a_damaged_jpeg_is_an_error(crop):
     jpeg = encoded(picture(131, 178), "JPEG")
-    image = Image((4, 4), crop, 3, dct_scaling=True)
+    image = Image((4, 4), crop, 3)
     draws = {name: draw[0] for name, draw in drawn(image, numbers=1).items()}
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid JPEG data or crop window"):
         decode_image(jpeg[: len(jpeg) // 2], image, draws)
@@ -173,7 +136,7 @@ def photos(write_dataset, tmp_path_factory):
 
 
 def test_an_image_depends_only_on_seed_epoch_and_example(photos):
-    image = Image((5, 6), "random", None, "float16", 3, "area", "horizontal", "symmetric", True)
+    image = Image((5, 6), "random", None, "float16", 3, "bilinear", "horizontal", "symmetric")
 
     def load(batch_size, threads=None, **options):
         dataset = loader.load(photos, batch_size=batch_size, image=image, remainder="keep", **options)

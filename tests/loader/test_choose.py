@@ -22,10 +22,6 @@ SCHEMA = Schema((Feature("number", "int", "int64"), Feature("label", "label", "i
 # 60 cats, 25 dogs, 12 eels, no fox
 LABELS = np.random.default_rng(7).permutation([0] * 60 + [1] * 25 + [2] * 12).tolist()
 COUNT = len(LABELS)
-# what a Progress records, and what it cannot be used for
-ORDER = dict.fromkeys(
-    ("build_id", "split", "examples", "global_batch_size", "remainder", "how", "seed", "run", "lanes"), 1
-)
 SHUFFLES = [None, Shuffle(seed=5, run=3), Shuffle(how="full", seed=5)]
 
 
@@ -250,65 +246,3 @@ def test_labels_that_contradict_the_manifest_are_refused(write_dataset, tmp_path
     with pytest.raises(FormatError, match="cannot be read: No such file"):
         loader.load(path, batch_size=1, classes=["dog"])
     assert len(loader.load(path, batch_size=1)) == 3, "what needs no labels does not look at them"
-
-
-def of(data):
-    return [step["number"].tolist() for step in data.as_numpy_iterator()]
-
-
-@pytest.mark.nightly
-def test_each_model_of_an_ensemble_has_its_own_order(animals):
-    shuffle = Shuffle(seed=3)
-    models = loader.per_device(["CPU:0", "/cpu:0", "CPU"], animals, batch_size=8, shuffle=shuffle)
-    assert [model.device for model in models] == ["CPU:0", "/cpu:0", "CPU"]
-    orders = [of(model.train) for model in models]
-    assert orders[0] == of(loader.load(animals, batch_size=8, shuffle=shuffle))
-    assert orders[0] != orders[1] != orders[2] != orders[0]
-    assert {len(order) for order in orders} == {COUNT // 8}
-    assert all(model.validation is None for model in models)
-
-
-def test_models_on_parts_share_no_example(animals):
-    models = loader.per_device(["CPU:0"] * 2, animals, batch_size=4, how="parts", remainder="keep")
-    read = [flat(of(model.train)) for model in models]
-    assert sorted(itertools.chain(*read)) == list(range(COUNT))
-
-
-@pytest.mark.nightly
-def test_folds_train_on_all_examples_that_they_are_not_evaluated_on(animals):
-    models = loader.per_device(["CPU:0"] * 3, animals, batch_size=4, how="folds", remainder="pad")
-    held_out = []
-    for model in models:
-        trained = {n for b in model.train.as_numpy_iterator() for n in b["number"][b["sample_weight"] > 0]}
-        batches = list(model.validation.as_numpy_iterator())
-        tried = [n for b in batches for n in b["number"][b["sample_weight"] > 0]]
-        assert len(set(tried)) == len(tried)
-        assert trained.isdisjoint(tried)
-        assert trained.union(tried) == set(range(COUNT))
-        held_out += tried
-    assert sorted(held_out) == list(range(COUNT))
-
-
-@pytest.mark.parametrize(
-    ("devices", "options", "message"),
-    [
-        ("GPU:0", {}, r"devices='GPU:0' must be a list of names"),
-        ([], {}, r"devices=\[\] must be a list of names"),
-        (["CPU:0"], {"how": "half"}, "how='half' must be one of all, parts, folds"),
-        (["CPU:0"], {"how": "parts", "take": 3}, "take= and how='parts' both choose examples"),
-        (["CPU:0", "GPU:7"], {}, "devices: 'GPU:7' does not exist here; TensorFlow sees CPU:0"),
-        (["/job:worker/task:1/CPU:3"], {}, "does not exist here"),
-        (["first"], {}, "devices: 'first' does not exist here"),
-        ([0], {}, "devices: 0 does not exist here"),
-    ],
-)
-def test_options_that_per_device_does_not_support_are_refused(animals, devices, options, message):
-    with pytest.raises(OptionsError, match=message):
-        loader.per_device(devices, animals, batch_size=2, **options)
-
-
-@pytest.mark.parametrize("start", [loader.Progress, lambda: Position(1, 0, ORDER)])
-def test_the_recorded_order_of_one_model_is_refused_for_several(animals, start):
-    with raises(OptionsError, "devices-start"):
-        loader.per_device(["CPU:0"] * 2, animals, batch_size=2, start=start())
-    assert len(loader.per_device(["CPU:0"], animals, batch_size=2, start=loader.Progress())) == 1

@@ -40,7 +40,7 @@ def pairs(write_dataset, tmp_path_factory):
 
 
 def test_given_one_image_masks_are_resized_with_nearest_and_never_normalized(pairs):
-    image = Image((17, 13), dtype="float32", normalize="imagenet", method="area")
+    image = Image((17, 13), dtype="float32", normalize="imagenet", method="bilinear")
     (batch,) = loader.load(pairs, batch_size=5, image=image)
     assert (batch["mask"].dtype, batch["objects"].dtype) == (tf.uint8, tf.uint16)
     for row, number in enumerate(batch["number"].numpy()):
@@ -127,8 +127,6 @@ def test_images_with_different_crops_give_none_to_the_mask(write_dataset, tmp_pa
     ("name", "options"),
     [
         ("mask", {"method": "bilinear"}),
-        ("mask", {"method": "area"}),
-        ("mask", {"dct_scaling": True}),
         ("mask", {"dtype": "float32"}),
         ("mask", {"dtype": "float32", "normalize": "unit"}),
         ("mask", {"channels": 3}),

@@ -62,10 +62,6 @@ def normalized(normalize, channels=None):
         (lambda: normalized(((0, 0), 1)), fault("normalize-channels", name="mean", num_part=2)),
         (lambda: normalized((0, (1, 1, 1)), 1), fault("normalize-channels", name="std", num_part=3)),
         (lambda: normalized("imagenet", 4), fault("normalize-channels", name="mean", num_part=3)),
-        (lambda: Image((9, 9), dct_scaling=2), fault("not-a-flag", name="Image.dct_scaling", found=2)),
-        (lambda: Image(dct_scaling=True), fault("image-scaling", size=None)),
-        (lambda: Image((9, 9), dct_scaling=True, method="nearest"), "image-scaling"),
-        (lambda: Image((9, 9), dct_scaling=True, channels=4), fault("image-scaling", channels=4)),
         (lambda: Image(method="cubic"), fault("not-a-choice", name="Image.method", found="cubic")),
     ],
 )
@@ -153,7 +149,6 @@ def mixed(write_dataset, tmp_path_factory):
         ({"image": {"foto": Image((9, 9))}}, OptionsError, fault("image-unknown", encoded=["photo"])),
         ({"image": {"photo": Image((9, 9))}, "select": ("label",)}, OptionsError, "image-no-images"),
         ({"image": {"photo": Image()}}, OptionsError, fault("image-sizes-differ", name="photo")),
-        ({"class_names": "cat"}, OptionsError, fault("names-type", name="class_names")),
         ({"start": 3}, OptionsError, fault("start-type", start=3)),
         ({"split": ["train"]}, OptionsError, fault("split-type", names="'train', 'val'")),
         ({"remainder": "wrap"}, OptionsError, fault("not-a-choice", name="remainder", found="wrap")),
@@ -191,7 +186,7 @@ def test_padding_uses_a_selected_feature_named_sample_weight(mixed):
     assert weights.tolist() == [1, 0, 0]
 
 
-@pytest.mark.parametrize("function", [loader.load, loader.distribute, loader.per_device])
+@pytest.mark.parametrize("function", [loader.load, loader.distribute])
 def test_each_parameter_is_documented(function):
     documented = function.__doc__.partition("Args:")[2].partition("Raises:")[0]
     assert all(f"\n        {name}: " in documented for name in inspect.signature(function).parameters)

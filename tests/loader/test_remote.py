@@ -185,12 +185,8 @@ def test_a_shard_of_another_build_is_refused_before_the_first_step(local, remote
 
 
 def test_what_reads_everything_first_is_refused(remote):
-    with raises(OptionsError, "reads-all", option="on_damage='skip'"):
+    with raises(OptionsError, "reads-all"):
         batches(remote, on_damage="skip", remainder="pad")
-    with raises(OptionsError, "reads-all", option="check='headers'"):
-        batches(remote, check="headers")
-    with raises(OptionsError, "damaged-remote"):
-        loader.damaged_records("s3://b/data", "train")
     with raises(InputError, "split-not-shown", split="val"):
         loader.class_weights(remote, "val")
     with raises(OptionsError, "mix-remote"):
