@@ -87,8 +87,8 @@ def test_a_column_named_label_is_stored_as_it_is_by_default(labels, kind, warnin
 
 WRONG_LABELS = {
     "beyond int64": (pa.array([2**63, 1], pa.uint64()), None, "label-column-fault"),
-    "missing": (["a", None], None, "column-missing-values"),
-    "empty": (["a", ""], None, "label-column-empty"),
+    "missing in a list": ([["a"], ["a", None]], None, "column-missing-values"),
+    "missing among floats": ([1.0, None], None, "column-missing-values"),
     "empty in a list": ([["a"], ["a", ""]], None, "label-column-empty"),
     "a new class": (["a", "b", "c"], ("a", "b"), "classes-differ"),
     "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), "classes-differ"),

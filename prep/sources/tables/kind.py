@@ -88,7 +88,6 @@ def _roles(recorded: Recorded) -> dict[str, Any]:
         # a column of that name need not hold classes
         "label": recorded.label or ("" if "label" in recorded.schema.names else None),
         "label_separator": options.get("label_separator", ""),
-        "missing": options.get("missing", {}),
         # not by the names of columns or folders that the build did not have
         "split": options["split_column"] or "",
         "no_images": True,

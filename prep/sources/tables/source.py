@@ -41,7 +41,6 @@ from tfshards.prep.sources.tables.image_lists import with_places
 from tfshards.prep.sources.tables.images import is_url, stat_images, unmentioned
 from tfshards.prep.sources.tables.joining import joined_and_grouped
 from tfshards.prep.sources.tables.labels import label_column, label_fault
-from tfshards.prep.sources.tables.missing import NO_CLASS, with_missing
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.placement import placement_of, with_formats
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
@@ -54,7 +53,7 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.several_labels import with_label_lists
-from tfshards.prep.sources.tables.staging import HEIGHT, LACKS, LENGTH, PATH, WIDTH, stage_table
+from tfshards.prep.sources.tables.staging import HEIGHT, LENGTH, PATH, WIDTH, stage_table
 from tfshards.prep.sources.tables.templates import with_paths
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.option import check_choices, check_instance, option, to_json
@@ -165,7 +164,6 @@ class Table:
         may_guess = self.form == "table"
         if may_guess:
             check_header(found.table.column_names, root)
-        found, lacking = with_missing(found, self.columns, str(path))
         found = replace(found, table=with_paths(found.table, self.columns, str(path)))
         found, roles = with_formats(found, self.columns, self.form)
         found, roles, of_labels = with_label_lists(found, roles)
@@ -187,8 +185,6 @@ class Table:
             staged = staged.append_column(LENGTH + name, pa.array(lengths))
         for column, sides in zip((WIDTH, HEIGHT), found.sides, strict=False):
             staged = staged.append_column(column, pa.array(sides, pa.int64()))
-        if lacking is not None:
-            staged = staged.append_column(LACKS, pa.array(lacking, pa.string()))
         skipped: dict[str, int] = {}
         if self.split_list:
             folder_of_lists = path if path.is_dir() else path.parent
@@ -272,8 +268,7 @@ class Table:
     def _stored(self, found: TableFile, name: str, role: str) -> StoredColumn:
         column = found.table[name]
         if role == "label":
-            own, may_lack = found.class_names.get(name, ()), self.columns.missing.get(name) == NO_CLASS
-            return label_column(name, column, self.class_names, own, may_lack=may_lack)
+            return label_column(name, column, self.class_names, found.class_names.get(name, ()))
         if role == "coordinates":
             return coordinates_column(name, column, found.formats[name])
         varies = name in found.lists or is_along_rows(name, found.table)
@@ -309,17 +304,13 @@ class Table:
             raise InputError("table-no-label", path=path)
         # a label with names in the metadata is not stored as a number without them
         is_given = roles.label or self.class_names is not None or label in found.class_names
-        may_lack = roles.missing.get(label or "") == NO_CLASS
-        if label is not None and not is_given and label_fault(label, table[label], may_lack=may_lack):
+        if label is not None and not is_given and label_fault(label, table[label]):
             if is_text_type(table[label].type):
                 raise InputError("label-column-many", name=label, max_classes=MAX_CLASSES)
             is_number = pa.types.is_integer(table[label].type) or pa.types.is_floating(table[label].type)
-            declared = f"missing={{{label!r}: '-1'}}"
-            lines = (
-                unused_numbers("column", label, table[label].drop_null().to_numpy(), declared)
-                if is_number
-                else []
-            )
+            if is_number:
+                values = table[label].drop_null().to_numpy()
+                lines = unused_numbers("column", label, values, "null in its place")
             assigned = assigned.with_label(None)
         if not roles.no_images:
             assigned, of_images = with_found_images(table, assigned, root)

@@ -54,11 +54,7 @@ def _texts(column: pa.ChunkedArray, name: str, template: str, digits: str) -> li
     lacking = values.null_count if is_integer else pc.sum(pc.equal(values.fill_null(b""), b"")).as_py()
     if lacking:
         raise InputError(
-            "column-missing-values",
-            name=name,
-            null_count=lacking,
-            where="of which paths are made",
-            fill="reject",
+            "column-missing-values", name=name, null_count=lacking, where="of which paths are made"
         )
     found = values.to_pylist()
     return [format(value, digits).encode() for value in found] if is_integer else found
