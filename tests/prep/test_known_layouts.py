@@ -26,9 +26,6 @@ LAYOUTS = {
     "CelebA of Kaggle": (
         ["list_attr_celeba.csv", "list_eval_partition.csv", "img_align_celeba/img_align_celeba/1.png"],
         "CelebA",
-        BUILD + "table SOURCE/list_attr_celeba.csv DATASET --image image_id --root "
-        "SOURCE/img_align_celeba/img_align_celeba --join list_eval_partition.csv=image_id "
-        "--split-column partition",
     ),
     "boxes in XML beside the images": (["1.png", "1.xml"], "Pascal VOC"),
     "Cityscapes": (

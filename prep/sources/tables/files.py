@@ -56,7 +56,6 @@ class TableFile:
         sides: widths, and heights, of the images of the rows as annotations state them, each of which may be
             None; empty where they state none.
         formats: format of each column of boxes or keypoints, see ``ColumnRoles``.
-        lists: columns of lists of any length, which were made from several rows.
     """
 
     table: pa.Table
@@ -65,7 +64,6 @@ class TableFile:
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sides: tuple[tuple[int | None, ...], ...] = ()
     formats: Mapping[str, str] = field(default_factory=dict)
-    lists: frozenset[str] = frozenset()
 
 
 def table_path(path: str | os.PathLike[str], *, is_text: bool = False) -> AnyPath:

@@ -18,7 +18,7 @@ from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.split_lists import UNLISTED, check_split_list, split_list_option
 from tfshards.prep.sources.tables.annotations import CATEGORY, check_segmentations
-from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, assign_columns, single_columns
+from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, assign_columns
 from tfshards.prep.sources.tables.column_roles import ColumnRoles
 from tfshards.prep.sources.tables.coordinates import coordinates_column
 from tfshards.prep.sources.tables.features import (
@@ -39,7 +39,6 @@ from tfshards.prep.sources.tables.image_columns import (
 )
 from tfshards.prep.sources.tables.image_lists import with_places
 from tfshards.prep.sources.tables.images import is_url, stat_images, unmentioned
-from tfshards.prep.sources.tables.joining import joined_and_grouped
 from tfshards.prep.sources.tables.labels import label_column, label_fault
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.placement import placement_of, with_formats
@@ -78,7 +77,7 @@ class Table:
             ``metadata.parquet``; or a folder or a pattern of Parquet files, whose names may give the splits.
         images: how images are checked, converted and stored.
         columns: roles of columns whose names do not determine them.
-        rows: how rows are read, joined with other tables, and grouped.
+        rows: how rows are read.
         root: folder to which image paths are relative; by default the folder of the table.
         class_names: class names in label order; other labels are an error.
         follow_links: read images outside ``root``.
@@ -249,9 +248,6 @@ class Table:
             found = read_tables(paths, named, self.rows.form)
             path = paths[0] if len(paths) == 1 else any_path(self.path)
             beside = path if path.is_dir() else paths[0].parent
-            single = single_columns(found.table.column_names, self.columns)
-            of_images = single - {"split" if self.columns.split is None else self.columns.split}
-            found = joined_and_grouped(found, beside, self.rows, single, of_images)
             folder = given or beside
             if isinstance(folder, RemotePath):
                 return found, path, to_bytes(str(folder))
@@ -271,8 +267,7 @@ class Table:
             return label_column(name, column, self.class_names, found.class_names.get(name, ()))
         if role == "coordinates":
             return coordinates_column(name, column, found.formats[name])
-        varies = name in found.lists or is_along_rows(name, found.table)
-        return stored_column(name, column, varies=varies)
+        return stored_column(name, column, varies=is_along_rows(name, found.table))
 
     def _check_no_image_options(self, path: AnyPath, lines: Sequence[str]) -> None:
         """Raise OptionsError if an option is given that only images have; links are not among them.
