@@ -129,7 +129,7 @@ def pets():
     ):
         split, stem = ("train", "test")[number // 2], f"{name}_{number + 1}"
         lines[split].append(f"{stem} {label} {species} 1")
-        found[split][f"{split}/images/{stem}.jpg"] = {
+        found[split][f"images/{stem}.jpg"] = {
             "image": picture(f"pets/images/{stem}.jpg", number),
             "mask": picture(f"pets/annotations/trimaps/{stem}.png", number, mode="L"),
             "name": stem.encode(),

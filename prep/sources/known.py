@@ -80,13 +80,6 @@ KNOWN: Sequence[Known] = (
     Known(
         "Oxford-IIIT Pet",
         ("images/", "annotations/trainval.txt", "annotations/test.txt", "annotations/trimaps/"),
-        "\n".join(
-            f"tfshards build table SOURCE/annotations/{name}.txt DATASET-{split} --root SOURCE "
-            "--delimiter ' ' --header none --columns name,label,species,breed --image 'images/{name}.jpg' "
-            "--mask 'annotations/trimaps/{name}.png'"
-            for name, split in (("trainval", "train"), ("test", "test"))
-        )
-        + "\ntfshards merge --as-splits train=DATASET-train test=DATASET-test DATASET",
     ),
     Known(
         "Food-101",

@@ -253,3 +253,11 @@ def test_a_column_that_cannot_group_is_reported(groups, expected, rows, tmp_path
         reader.groups(reader.listing(), "g")
     with raises(InputError, "group-by-column", by="h", columns="g, x"):
         reader.groups(reader.listing(), "h")
+
+
+def test_too_many_texts_for_classes_are_refused(tmp_path, quiet_build):
+    path = write_text(tmp_path / "t.csv", "label", *(f"text {number}" for number in range(10_001)))
+    with raises(InputError, "label-column-many", name="label", max_classes=10_000):
+        quiet_build(Table(path), tmp_path / "out")
+    manifest = quiet_build(Table(path, columns=ColumnRoles(label="")), tmp_path / "out")
+    assert {feature.name: feature.kind for feature in manifest.schema.features}["label"] == "bytes"

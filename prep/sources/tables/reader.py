@@ -62,7 +62,7 @@ class TableReader:
         form: form of the table, see ``Table``.
         warnings: warnings for the user.
         placement: boxes and keypoints, and how they are placed in the stored image.
-        recorded: what manifests record of boxes and keypoints, and of how rows are read.
+        recorded: what manifests record of boxes and keypoints, and of lists of splits.
         places: names of the staged images of each feature: one, or one for each element of a list.
         skipped: number of rows that are left out, by reason.
         has_remote_images: whether images may be in object stores.

@@ -43,7 +43,6 @@ from tfshards.prep.sources.tables.labels import label_column, label_fault
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.placement import placement_of, with_formats
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
-from tfshards.prep.sources.tables.row_options import RowOptions
 from tfshards.prep.sources.tables.rows import (
     in_order_of_keys,
     rows_to_stage,
@@ -55,7 +54,7 @@ from tfshards.prep.sources.tables.several_labels import with_label_lists
 from tfshards.prep.sources.tables.staging import HEIGHT, LENGTH, PATH, WIDTH, stage_table
 from tfshards.prep.sources.tables.templates import with_paths
 from tfshards.schemas import InputError, OptionsError, Schema
-from tfshards.schemas.option import check_choices, check_instance, option, to_json
+from tfshards.schemas.option import check_choices, check_instance, option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 Form: TypeAlias = Literal["table", "coco", "yolo"]
@@ -77,7 +76,6 @@ class Table:
             ``metadata.parquet``; or a folder or a pattern of Parquet files, whose names may give the splits.
         images: how images are checked, converted and stored.
         columns: roles of columns whose names do not determine them.
-        rows: how rows are read.
         root: folder to which image paths are relative; by default the folder of the table.
         class_names: class names in label order; other labels are an error.
         follow_links: read images outside ``root``.
@@ -89,14 +87,13 @@ class Table:
             relative to the folder of the table. Rows whose first image is in no list are left out.
 
     Raises:
-        OptionsError: the path is empty, a path is a URL that is not of an object store, the class names are
-            empty or repeated, or ``rows`` are given for another form than a table.
+        OptionsError: the path is empty, a path is a URL that is not of an object store, or the class names
+            are empty or repeated.
     """
 
     path: str | os.PathLike[str]
     images: ImageOptions = field(default_factory=ImageOptions)
     columns: ColumnRoles = field(default_factory=ColumnRoles)
-    rows: RowOptions = field(default_factory=RowOptions, kw_only=True)
     root: str | os.PathLike[str] | None = option(
         None,
         "folder to which image paths are relative",
@@ -120,10 +117,7 @@ class Table:
             raise OptionsError("table-type", kind=type(self.path).__name__)
         check_instance("images", self.images, ImageOptions)
         check_instance("columns", self.columns, ColumnRoles)
-        check_instance("rows", self.rows, RowOptions)
         check_segmentations(self.columns.segmentations, self.form)
-        if self.form != "table" and self.rows != RowOptions():
-            raise OptionsError("rows-of-form", form=self.form, names=[*to_json(self.rows)])
         if not os.fspath(self.path):
             raise OptionsError("table-path-empty")
         given = [self.path, *([] if self.root is None else [self.root])]
@@ -229,7 +223,6 @@ class Table:
             placement,
             {
                 **self.columns.recorded(),
-                **to_json(self.rows),
                 **({"split_list": {**self.split_list}} if self.split_list else {}),
             },
             {name: lists.places.get(name, (name,)) for name in features},
@@ -243,9 +236,9 @@ class Table:
         if isinstance(given, Path) and not given.is_dir():
             raise InputError("root-not-a-folder", root=os.fspath(given))
         if self.form == "table":
-            is_text, named = self.rows.delimiter is not None, {*self.columns.images, *self.columns.masks}
-            paths = table_paths(self.path, follow_links=self.follow_links, is_text=is_text)
-            found = read_tables(paths, named, self.rows.form)
+            named = {*self.columns.images, *self.columns.masks}
+            paths = table_paths(self.path, follow_links=self.follow_links)
+            found = read_tables(paths, named)
             path = paths[0] if len(paths) == 1 else any_path(self.path)
             beside = path if path.is_dir() else paths[0].parent
             folder = given or beside
