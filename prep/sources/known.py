@@ -128,7 +128,6 @@ KNOWN: Sequence[Known] = (
     Known(
         "a table of images in several folders",
         ("*.csv",),
-        "tfshards build table SOURCE/%0 DATASET",
         check="names images in parts",
         section="Other layouts",
     ),

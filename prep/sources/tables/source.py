@@ -172,8 +172,7 @@ class Table:
         whole, (table, assigned, lists) = assigned, with_places(found.table, assigned)
         embedded = {feature for name, feature in assigned.images.items() if is_embedded(table[name])}
         assigned, images = replace(assigned, embedded=frozenset(embedded)), [*assigned.images.values()]
-        staged, of_paths = rows_to_stage(table, assigned, stored, root)
-        lines += of_paths
+        staged = rows_to_stage(table, assigned, stored)
         for name, lengths in lists.lengths.items():
             staged = staged.append_column(LENGTH + name, pa.array(lengths))
         for column, sides in zip((WIDTH, HEIGHT), found.sides, strict=False):

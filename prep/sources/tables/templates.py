@@ -21,6 +21,8 @@ _DIGITS = re.compile(r"0?[0-9]{1,2}d?")
 def with_paths(table: pa.Table, columns: ColumnRoles, path: str) -> pa.Table:
     """Return a table with a column of paths, named like the template, for each template in the roles."""
     for template in (*columns.images, *columns.masks):
+        if is_template(template) and "*" in template:
+            raise InputError("template-pattern", template=template)
         if is_template(template) and template not in table.column_names:
             table = table.append_column(template, _paths(table, template, path))
     return table
