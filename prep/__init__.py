@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.examples.source import Examples
     from tfshards.prep.sources.images.folder import ImageFolder
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.row_options import RowOptions
     from tfshards.prep.sources.tables.source import Table
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
@@ -63,7 +62,6 @@ __all__ = [
     "RecordProblem",
     "RepairReport",
     "ReportOptions",
-    "RowOptions",
     "ShardCounts",
     "ShardOptions",
     "Table",
@@ -155,7 +153,6 @@ _NAMES = {
     "prep.sources.examples.source": "Examples",
     "prep.sources.images.folder": "ImageFolder",
     "prep.sources.tables.column_roles": "ColumnRoles",
-    "prep.sources.tables.row_options": "RowOptions",
     "prep.sources.tables.source": "Table",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",

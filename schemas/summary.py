@@ -79,19 +79,13 @@ def role_lines(schema: Schema, options: Mapping[str, Json]) -> list[str]:
     """Return a table of the columns with a role, if a dataset was built from a table that has any."""
     if options.get("source") != "table":
         return []
-
-    def of(name: str) -> Mapping[str, Json]:
-        found = options.get(name, {})
-        return found if isinstance(found, Mapping) else {}
-
+    images = options.get("image_columns", {})
+    images = images if isinstance(images, Mapping) else {}
     kinds = {feature.name: feature for feature in schema.features}
-    rows = [
-        (str(column), kinds[name].kind, name) for name, column in of("image_columns").items() if name in kinds
-    ]
+    rows = [(str(column), kinds[name].kind, name) for name, column in images.items() if name in kinds]
     rows += [(each.name, "label", each.name) for each in schema.features if each.kind == "label"]
     rows += [(each.name, each.coordinates, each.name) for each in schema.features if each.coordinates]
     rows += [(str(options["split_column"]), "split", "")] if options.get("split_column") else []
-    rows += [(name, f"missing: {value}", "") for name, value in of("missing").items()]
     cells = [tuple(escaped(cell) for cell in row) for row in rows]
     return table([("column", "role", "feature"), *cells]) if cells else []
 

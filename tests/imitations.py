@@ -129,7 +129,7 @@ def pets():
     ):
         split, stem = ("train", "test")[number // 2], f"{name}_{number + 1}"
         lines[split].append(f"{stem} {label} {species} 1")
-        found[split][f"{split}/images/{stem}.jpg"] = {
+        found[split][f"images/{stem}.jpg"] = {
             "image": picture(f"pets/images/{stem}.jpg", number),
             "mask": picture(f"pets/annotations/trimaps/{stem}.png", number, mode="L"),
             "name": stem.encode(),
@@ -348,7 +348,7 @@ def open_images():
             labels = [*names][: len(boxes)]
             for label, (x1, y1, x2, y2) in zip(labels, boxes, strict=True):
                 rows.append(f"{image_id},xclick,{label},1,{x1},{x2},{y1},{y2},0,1,0,0,0")
-            found[split][f"{split}/{key}"] = {
+            found[split][key] = {
                 "image": picture(f"openimages/{key}", number + len(split)),
                 "ImageID": image_id.encode(),
                 "boxes": boxes,

@@ -251,6 +251,11 @@ def tables():
     pa.parquet.write_table(pa.table(rows), "rows.parquet")
 
 
+def ids_of_files():
+    photos("images_1/01.jpg", "images_2/02.jpg")
+    Path("ids.csv").write_text("id,label\n01,cat\n02,dog\n")
+
+
 def text_tables():
     photos("birds/images/a/1.png", "birds/images/b/2.png", "x.png", "y.png")
     Path("birds/images.txt").write_text("1 a/1.png\n2  b/2.png\n")
@@ -402,6 +407,10 @@ RECIPES = {
     ),
     "How do I keep class numbers fixed?": (class_files, {}),
     "How do I build from a table?": (tables, {}),
+    "How do I build from a table whose paths are not those of the files?": (
+        ids_of_files,
+        {"images": {"train": 2}},
+    ),
     "How do I build from text tables without headers, or from several tables?": (
         text_tables,
         {"birds": {"train": 2}, "objects": {"train": 2}},

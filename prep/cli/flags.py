@@ -35,7 +35,7 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
 
     def typed(match: re.Match[str]) -> str:
         flag = flags.get(match["name"])
-        # the value of a flag may look like a parameter, as in --missing label=-1
+        # the value of a flag may look like a parameter, as in --column split=label
         is_value = _FLAG.search(message, 0, match.start())
         return match[0] if flag is None or is_value else _as_typed(flag, match["value"])
 

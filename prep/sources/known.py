@@ -56,22 +56,14 @@ KNOWN: Sequence[Known] = (
     Known(
         "CUB-200-2011",
         ("images.txt", "image_class_labels.txt", "train_test_split.txt", "bounding_boxes.txt"),
-        "tfshards build table SOURCE/images.txt DATASET --root SOURCE/images --delimiter ' ' --header none "
-        "--columns image_id,path --image path --join image_class_labels.txt=image_id:image_id,class_id "
-        "--join classes.txt=class_id:class_id,label --join train_test_split.txt=image_id:image_id,split "
-        "--join bounding_boxes.txt=image_id:image_id,x,y,w,h --boxes x,y,w,h=xywh --drop class_id",
     ),
     Known(
         "CelebA",
         ("list_attr_celeba.txt", "list_eval_partition.txt", "img_align_celeba/"),
-        "tfshards build table SOURCE/list_attr_celeba.txt DATASET --root SOURCE/img_align_celeba "
-        "--delimiter ' ' --skip-rows 1 --image index --join list_eval_partition.txt=index:index,split",
     ),
     Known(
         "CelebA",
         ("list_attr_celeba.csv", "list_eval_partition.csv", "img_align_celeba/img_align_celeba/"),
-        "tfshards build table SOURCE/list_attr_celeba.csv DATASET --image image_id "
-        "--root SOURCE/%2 --join list_eval_partition.csv=image_id --split-column partition",
     ),
     Known("Cityscapes", ("leftImg8bit/", "gtFine/")),
     Known("Tiny ImageNet", ("wnids.txt", "val/val_annotations.txt", "val/images/")),
@@ -88,13 +80,6 @@ KNOWN: Sequence[Known] = (
     Known(
         "Oxford-IIIT Pet",
         ("images/", "annotations/trainval.txt", "annotations/test.txt", "annotations/trimaps/"),
-        "\n".join(
-            f"tfshards build table SOURCE/annotations/{name}.txt DATASET-{split} --root SOURCE "
-            "--delimiter ' ' --header none --columns name,label,species,breed --image 'images/{name}.jpg' "
-            "--mask 'annotations/trimaps/{name}.png'"
-            for name, split in (("trainval", "train"), ("test", "test"))
-        )
-        + "\ntfshards merge --as-splits train=DATASET-train test=DATASET-test DATASET",
     ),
     Known(
         "Food-101",
@@ -143,7 +128,6 @@ KNOWN: Sequence[Known] = (
     Known(
         "a table of images in several folders",
         ("*.csv",),
-        "tfshards build table SOURCE/%0 DATASET",
         check="names images in parts",
         section="Other layouts",
     ),

@@ -209,16 +209,15 @@ def _names_images_in_parts(
     patterns = {re.sub(rb"\d+(?=\D*$)", b"*", name) for name in tops}
     if len(tops) < 2 or len(patterns) > 1 or patterns == {b"*"}:
         return None
-    header, values = _first_row(folder, paths[0])
+    _, values = _first_row(folder, paths[0])
     inside = [key.removeprefix(base) for key in keys if key.startswith(base)]
     if {*values} & {to_text(part) for key in inside for part in key.split(b"/")[:-1]}:
         return None
-    for column, value in zip(header, values, strict=False):
+    for value in values:
         for key in inside:
             stem, suffix = os.path.splitext(to_text(key.rpartition(b"/")[2]))
             if value in (stem, stem + suffix):
-                parts = re.sub(r"^[^/]*", to_text(*patterns), to_text(key.rpartition(b"/")[0]))
-                return ["--image", f"{parts}/{{{column}}}{suffix if value == stem else ''}"]
+                return ()
     return None
 
 

@@ -32,11 +32,9 @@ def test_roles_of_columns_are_the_options_of_their_roles():
 def test_flags_of_columns_make_the_dataset_that_plan_and_info_describe(tmp_path, capsys):
     (tmp_path / "a.png").write_bytes(encoded(1))
     (tmp_path / "m.png").write_bytes(encoded(2, mode="L"))
-    path = write_jsonl(
-        tmp_path / "t.jsonl", [{**ROW, "note": "x", "age": None}, {**ROW, "note": "y", "age": 1}]
-    )
+    path = write_jsonl(tmp_path / "t.jsonl", [{**ROW, "note": "x", "age": 0}, {**ROW, "note": "y", "age": 1}])
     flags = [each for name, role in ROLES.items() for each in ("--column", f"{name}={role}")]
-    flags += ["--missing", "age=0", "--quiet"]
+    flags.append("--quiet")
     out = tmp_path / "out"
     assert main(["build", "table", str(path), str(out), *flags]) == 0
     schema = read_manifest(out).schema
@@ -55,14 +53,13 @@ def test_flags_of_columns_make_the_dataset_that_plan_and_info_describe(tmp_path,
         assert main(command) == 0
         rows = [tuple(line.split()) for line in capsys.readouterr().out.splitlines()]
         first = rows.index(("column", "role", "feature"))
-        assert rows[first + 1 : first + 8] == [
+        assert rows[first + 1 : first + 7] == [
             ("path", "image", "path"),
             ("edge", "mask", "edge"),
             ("kind", "label", "kind"),
             ("bbox", "xywh", "bbox"),
             ("eye", "xyv", "eye"),
             ("part", "split"),
-            ("age", "missing:", "0"),
         ]
 
 

@@ -18,7 +18,7 @@ IMAGES = (prep.ImageOptions,)
 BUILDS = {
     "images": (prep.Options, prep.ImageFolder, *IMAGES),
     "arrays": (prep.Options, prep.Arrays.open),
-    "table": (prep.Options, prep.Table, prep.ColumnRoles, prep.RowOptions, *IMAGES),
+    "table": (prep.Options, prep.Table, prep.ColumnRoles, *IMAGES),
 }
 # functions called by each verb, whose parameters its errors name
 CALLED = {

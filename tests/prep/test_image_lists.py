@@ -9,9 +9,9 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.prep import table_files
-from tests.prep.table_files import IMAGES, encoded, examples, write_jsonl, write_text
+from tests.prep.table_files import IMAGES, encoded, examples, write_jsonl
 from tfshards import loader
-from tfshards.prep import ColumnRoles, RowOptions, Table, append, verify
+from tfshards.prep import ColumnRoles, Table, append, verify
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, read_manifest
 
@@ -66,14 +66,6 @@ def test_lists_of_one_length_have_it_in_their_shape(photos, tmp_path, build_tabl
         tmp_path / "out", batch_size=2, select=("views",), image=loader.Image(size=(3, 4))
     )
     assert images.shape == (2, 2, 3, 4, 3)
-
-
-def test_rows_of_one_image_each_become_lists(photos, tmp_path, build_table, log):
-    path = write_text(tmp_path / "t.csv", "number,view,x", "0,a0.png,1", "1,b0.png,2", "0,a1.png,3")
-    rows = RowOptions(one_row_per=("number",))
-    build_table(path, columns=ColumnRoles(images=("view",)), rows=rows)
-    assert views(tmp_path / "out", "view") == {0: [photos("a0.png"), photos("a1.png")], 1: [photos("b0.png")]}
-    assert any("lists: view, x" in line for line in log)
 
 
 def test_images_in_lists_of_a_file_are_lists(photos, tmp_path, build_table):

@@ -26,9 +26,6 @@ LAYOUTS = {
     "CelebA of Kaggle": (
         ["list_attr_celeba.csv", "list_eval_partition.csv", "img_align_celeba/img_align_celeba/1.png"],
         "CelebA",
-        BUILD + "table SOURCE/list_attr_celeba.csv DATASET --image image_id --root "
-        "SOURCE/img_align_celeba/img_align_celeba --join list_eval_partition.csv=image_id "
-        "--split-column partition",
     ),
     "boxes in XML beside the images": (["1.png", "1.xml"], "Pascal VOC"),
     "Cityscapes": (
@@ -101,12 +98,10 @@ LAYOUTS = {
     "a table beside folders of parts": (
         {"meta10.csv": b"age,id,dx\n3,x_7,cat\n", "all10_part_1/x_7.png": 1, "all10_part_2/x_8.png": 2},
         "a table of images in several folders",
-        BUILD + "table SOURCE/meta10.csv DATASET --image 'all10_part_*/{id}.png'",
     ),
     "folders in folders of parts": (
         {"data.csv": b"name,dx\n7.png,cat\n", "x01/images/7.png": 1, "x02/images/8.png": 2},
         "a table of images in several folders",
-        BUILD + "table SOURCE/data.csv DATASET --image 'x*/images/{name}'",
     ),
     "KITTI": (["training/image_2/1.png", "training/label_2/1.txt"], "KITTI"),
     "images and labels": (

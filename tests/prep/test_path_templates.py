@@ -41,6 +41,7 @@ WRONG = {
     "another format": ("train/{id:>9}.png", "template-form"),
     "a conversion": ("train/{id!r}.png", "template-form"),
     "an open brace": ("train/{id.png", "template-form"),
+    "a pattern": ("*/{id:04d}_x.png", "template-pattern"),
 }
 
 

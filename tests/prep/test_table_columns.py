@@ -100,19 +100,6 @@ def test_each_column_type_is_read_back_as_its_feature(tmp_path, build_table, log
     assert verify(tmp_path / "out", deep=True)
 
 
-def test_missing_floating_point_numbers_that_are_declared_are_nan(tmp_path, build_table):
-    rows = rows_of([[[0.5], [None]], []], pa.list_(pa.float32()))
-    columns = {"x": [0.5, None], "y": [[1.0, None], [2.0, 3.0]], "z": [[0.1], [math.inf, None]], "rows": rows}
-    path = write_parquet(tmp_path / "t.parquet", columns)
-    roles = ColumnRoles(missing=dict.fromkeys(columns, "nan"))
-    build_table(path, columns=roles)
-    first, second = read_back(tmp_path / "out")
-    assert (first["x"], second["y"], first["z"]) == (0.5, [2, 3], [float(np.float32(0.1))])
-    assert second["z"][0] == math.inf
-    missing = (second["x"], first["y"][1], second["z"][1], first["rows"][1][0])
-    assert all(map(math.isnan, missing))
-
-
 def missing(number: int, where: str = "in its lists"):
     return fault("column-missing-values", name="x", null_count=number, where=where)
 

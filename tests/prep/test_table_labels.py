@@ -87,8 +87,8 @@ def test_a_column_named_label_is_stored_as_it_is_by_default(labels, kind, warnin
 
 WRONG_LABELS = {
     "beyond int64": (pa.array([2**63, 1], pa.uint64()), None, "label-column-fault"),
-    "missing": (["a", None], None, "column-missing-values"),
-    "empty": (["a", ""], None, "label-column-empty"),
+    "missing in a list": ([["a"], ["a", None]], None, "column-missing-values"),
+    "missing among floats": ([1.0, None], None, "column-missing-values"),
     "empty in a list": ([["a"], ["a", ""]], None, "label-column-empty"),
     "a new class": (["a", "b", "c"], ("a", "b"), "classes-differ"),
     "a new class in a list": ([["a", "b"], ["c"]], ("a", "b"), "classes-differ"),
@@ -253,3 +253,11 @@ def test_a_column_that_cannot_group_is_reported(groups, expected, rows, tmp_path
         reader.groups(reader.listing(), "g")
     with raises(InputError, "group-by-column", by="h", columns="g, x"):
         reader.groups(reader.listing(), "h")
+
+
+def test_too_many_texts_for_classes_are_refused(tmp_path, quiet_build):
+    path = write_text(tmp_path / "t.csv", "label", *(f"text {number}" for number in range(10_001)))
+    with raises(InputError, "label-column-many", name="label", max_classes=10_000):
+        quiet_build(Table(path), tmp_path / "out")
+    manifest = quiet_build(Table(path, columns=ColumnRoles(label="")), tmp_path / "out")
+    assert {feature.name: feature.kind for feature in manifest.schema.features}["label"] == "bytes"

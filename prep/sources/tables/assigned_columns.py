@@ -119,13 +119,6 @@ def _is_by_name(name: str) -> bool:
     return name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)
 
 
-def single_columns(names: Sequence[str], columns: ColumnRoles) -> set[str]:
-    """Return the columns of which an example has one value: images, masks and splits."""
-    split = "split" if columns.split is None else columns.split
-    roles = {*columns.images, *columns.masks, split}
-    return {name for name in names if name in roles or _is_by_name(name)}
-
-
 def _fields(name: str, names: Sequence[str]) -> list[str]:
     """Return the columns of the fields of the struct ``name``, unless there is a column of that name."""
     return [] if name in names else [each for each in names if each.startswith(f"{name}/")]

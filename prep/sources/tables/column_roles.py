@@ -51,8 +51,6 @@ class ColumnRoles:
             rejected if these do not.
         label_separator: what separates the classes in a text of the label column, such as "|". An empty text
             is no class. An empty string states that each text is one class.
-        missing: what a missing value, or an empty text, of a column is: "-1" in the column of classes for no
-            class, "nan", another value of its type, or "reject" for rejecting the row.
         column: role of columns that the other options do not name: "image", "mask", "label", "split", "drop",
             or a format of ``boxes`` or ``keypoints``. They become the values of these options.
         segmentations: how the segmentations of COCO and YOLO are stored; by default they are left out.
@@ -130,13 +128,6 @@ class ColumnRoles:
         "text between the classes in a text of the label column, such as '|'; '' if each text is one class",
         metavar="TEXT",
     )
-    missing: Mapping[str, str] = option(
-        {},
-        "value for missing values of a column: -1 for no class, nan, or another one; reject rejects the row",
-        metavar="COLUMN=VALUE",
-        is_repeatable=True,
-        parse=partial(parse_pairs, "missing-form"),
-    )
     column: Mapping[str, str] = option(
         {},
         "column and its role: image, mask, label, split, drop, or a format of boxes or keypoints",
@@ -159,11 +150,6 @@ class ColumnRoles:
         check_formats("keypoints", self.keypoints, POINT_FORMATS)
         for name in ("images", "masks", "drop"):
             check_strings(name, getattr(self, name))
-        if not isinstance(self.missing, Mapping):
-            raise OptionsError("missing-form", text=self.missing)
-        for column, value in self.missing.items():
-            if not isinstance(column, str) or not isinstance(value, str):
-                raise OptionsError("missing-form", text=f"{column}={value}")
 
     def _expand_columns(self) -> None:
         """Set the fields of the roles in ``column``, which is empty then."""
@@ -198,7 +184,6 @@ class ColumnRoles:
             "outside_boxes": None if self.outside_boxes == "reject" else self.outside_boxes,
             "boxes_in": self.boxes_in,
             "label_separator": self.label_separator,
-            "missing": dict(sorted(self.missing.items())),
             "segmentations": self.segmentations,
         }
         return {name: value for name, value in found.items() if value}

@@ -1,15 +1,12 @@
-"""Read text tables: rows of values between delimiters, with or without a header; Arrow finds the types."""
+"""Read text tables: a header, and rows of values between delimiters; Arrow finds the types."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,103 +14,32 @@ import pyarrow.csv
 
 from tfshards.schemas.storage.untrusted import open_regular
 
-
-class TextForm(NamedTuple):
-    """How the values in a text table are written.
-
-    Attributes:
-        delimiter: the character between values, of which spaces count once; None to take it from the suffix.
-        names: names of the columns of a table without a header; empty if its first row has them.
-        skip_rows: number of lines before the header, or before the first row.
-    """
-
-    delimiter: str | None = None
-    names: tuple[str, ...] = ()
-    skip_rows: int = 0
-
-
 # Size of the block that a thread reads, which is also the maximum length of a row.
 BLOCK_BYTES = 16 << 20
 # Numbers such as 007 are identifiers, and 0x10 is not decimal.
 _NO_NUMBER = r"^\s*[+-]?0[0-9xX]"
 _LONG = r"^\s*[+-]?[0-9]{16,}\s*$"
 
-
-# Name of the first column of a table separated by spaces whose header names all other columns.
-_INDEX = "index"
-# A value in quotes, in which two quotes are one, or all up to the next space.
-_FIELD = re.compile(r'"((?:[^"]|"")*)"(?![^ ])|([^ ]+)')
 LONG_ROW = f"a row is longer than {BLOCK_BYTES >> 20} MiB"
 
 
-def read_csv(path: Path, form: TextForm, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a text table, and a warning for each column of numbers that is kept as text.
-
-    In a table separated by spaces, a header with one name fewer than there are values in a row lacks the
-    name of the first column, which becomes ``index``; a warning reports it.
-    """
-    if form.delimiter != " ":
-        return _read_csv(path, form, text_columns)
-    with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
-        copy = Path(folder) / "table"
-        lines = _write_with_commas(path, copy, form)
-        table, warnings = _read_csv(copy, TextForm(",", form.names), text_columns)
-    return table, [*lines, *warnings]
-
-
-def _write_with_commas(path: Path, copy: Path, form: TextForm) -> list[str]:
-    """Write a table separated by runs of spaces as CSV, without its first lines; return warnings."""
-    warnings: list[str] = []
-    header: list[str] | None = None
-    with _opened(path) as file, copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as to:
-        writer = csv.writer(to)
-        for number, line in enumerate(iter(partial(file.readline, BLOCK_BYTES), "")):
-            if len(line) == BLOCK_BYTES:
-                raise pa.ArrowInvalid(LONG_ROW)
-            fields = [
-                quoted.replace('""', '"') or plain for quoted, plain in _FIELD.findall(line.strip(" \r\n"))
-            ]
-            if number < form.skip_rows or not fields:
-                continue
-            if header is None and not form.names:
-                header = fields
-                continue
-            if header and len(header) == len(fields) - 1 and _INDEX not in header:
-                header = [_INDEX, *header]
-                warnings = [f"the header names all columns except the first, which is named {_INDEX!r}"]
-            if header:
-                writer.writerow(header)
-                header = []
-            writer.writerow(fields)
-        if header:
-            writer.writerow(header)
-    return warnings
-
-
-def _opened(path: Path) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="")
-
-
-def _read_csv(path: Path, form: TextForm, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
-    names = list(form.names)
-    with _opened(path) as file:
+def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
+    """Return the rows of a text table, and a warning for each column of numbers that is kept as text."""
+    with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
         # in parts, since a line may be as long as the file
         parts = iter(partial(file.readline, BLOCK_BYTES), "")
-        for _ in range(0 if names else form.skip_rows):
-            while not next(parts, "\n").endswith("\n"):
-                pass
-        names = names or next(csv.reader(parts, delimiter=form.delimiter or ","), [])
+        names = next(csv.reader(parts, delimiter=delimiter), [])
     # paths may look like numbers, and need not be UTF-8
     types = {name: pa.binary() for name in names if name in text_columns or name.endswith("file_name")}
-    table = _parsed(path, form, types)
+    table = _parsed(path, delimiter, types)
     _check_end(path, table)
     # Arrow would convert text that looks like dates or times
     text = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
     warnings = []
-    for name, number in _changed_numbers(path, form, table):
+    for name, number in _changed_numbers(path, delimiter, table):
         text[name] = pa.string()
         warnings.append(f"column {name!r} is stored as text: the number {number} could not be restored")
-    return _parsed(path, form, {**types, **text}) if text else table, warnings
+    return _parsed(path, delimiter, {**types, **text}) if text else table, warnings
 
 
 def undated(kind: pa.DataType) -> pa.DataType:
@@ -126,26 +52,24 @@ def undated(kind: pa.DataType) -> pa.DataType:
 
 
 def _parsed(
-    path: Path, form: TextForm, types: Mapping[str, pa.DataType], only: Sequence[str] = ()
+    path: Path, delimiter: str, types: Mapping[str, pa.DataType], only: Sequence[str] = ()
 ) -> pa.Table:
     return pa.csv.read_csv(
         path,
-        read_options=pa.csv.ReadOptions(
-            block_size=BLOCK_BYTES, skip_rows=form.skip_rows, column_names=list(form.names) or None
-        ),
-        parse_options=pa.csv.ParseOptions(delimiter=form.delimiter or ",", newlines_in_values=True),
+        read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=list(only)),
     )
 
 
-def _changed_numbers(path: Path, form: TextForm, table: pa.Table) -> Iterator[tuple[str, str]]:
+def _changed_numbers(path: Path, delimiter: str, table: pa.Table) -> Iterator[tuple[str, str]]:
     """Yield each column with a number whose text could not be restored, and that text."""
     kinds = {field.name: field.type for field in table.schema}
     numbers = [name for name in kinds if kinds[name] in (pa.int64(), pa.float64())]
     if not numbers or len(kinds) < len(table.column_names):
         # no numbers, or a repeated column, which is reported later
         return
-    written = _parsed(path, form, dict.fromkeys(numbers, pa.binary()), numbers)
+    written = _parsed(path, delimiter, dict.fromkeys(numbers, pa.binary()), numbers)
     for name in numbers:
         texts = written[name]
         found = texts.filter(pc.match_substring_regex(texts, _NO_NUMBER)).slice(0, 1).to_pylist()

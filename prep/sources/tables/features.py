@@ -114,17 +114,14 @@ def plain_values(name: str, flat: pa.ChunkedArray, whole: pa.DataType) -> pa.Chu
         raise InputError("column-type", name=name, kind=shown(whole)) from None
 
 
-def without_missing(
-    name: str, flat: pa.ChunkedArray, *, is_list: bool, fill: str | None = None
-) -> pa.ChunkedArray:
-    """Return values of which none is missing; ``fill`` is the value that an error proposes otherwise."""
+def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.ChunkedArray:
+    """Return values of which none is missing."""
     if not flat.null_count:
         return flat
     # people count rows from 1
     first = pc.index(pc.is_null(flat), True).as_py() + 1
     where = "in its lists" if is_list else f"the first in data row {first}"
-    fill = fill or ("nan" if pa.types.is_floating(flat.type) else "reject")
-    raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where, fill=fill)
+    raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where)
 
 
 def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:

@@ -23,7 +23,7 @@ import pyarrow.parquet
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.recognition import other_formats
-from tfshards.prep.sources.tables.csv_file import BLOCK_BYTES, LONG_ROW, TextForm, read_csv, undated
+from tfshards.prep.sources.tables.csv_file import BLOCK_BYTES, LONG_ROW, read_csv, undated
 from tfshards.prep.sources.tables.features import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
@@ -31,9 +31,7 @@ from tfshards.schemas.files import file_digest
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
-# Tables whose files have names of columns and types of values.
-TYPED = (".jsonl", ".ndjson", ".parquet")
-_SUFFIXES = (".csv", ".tsv", *TYPED)
+_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Above this, float64 cannot hold every integer.
 _EXACT = 2.0**53
 # Levels of lists and objects in a line of JSON.
@@ -56,7 +54,6 @@ class TableFile:
         sides: widths, and heights, of the images of the rows as annotations state them, each of which may be
             None; empty where they state none.
         formats: format of each column of boxes or keypoints, see ``ColumnRoles``.
-        lists: columns of lists of any length, which were made from several rows.
     """
 
     table: pa.Table
@@ -65,14 +62,10 @@ class TableFile:
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sides: tuple[tuple[int | None, ...], ...] = ()
     formats: Mapping[str, str] = field(default_factory=dict)
-    lists: frozenset[str] = frozenset()
 
 
-def table_path(path: str | os.PathLike[str], *, is_text: bool = False) -> AnyPath:
-    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``.
-
-    If the file ``is_text``, any suffix is allowed.
-    """
+def table_path(path: str | os.PathLike[str]) -> AnyPath:
+    """Return the file ``path``, or the file named ``metadata`` with a known suffix in the folder ``path``."""
     found = any_path(path)
     if found.is_dir():
         inside = [name for name in METADATA_NAMES if (found / name).is_file()]
@@ -84,21 +77,20 @@ def table_path(path: str | os.PathLike[str], *, is_text: bool = False) -> AnyPat
         raise InputError("table-folder", path=path, names=METADATA_NAMES)
     if not found.is_file():
         raise InputError("table-missing", path=path)
-    if not is_text and found.suffix.lower() not in _SUFFIXES:
+    if found.suffix.lower() not in _SUFFIXES:
         raise OptionsError("table-suffix", *other_formats(str(path)), path=path, suffixes=_SUFFIXES)
     return found
 
 
-def read_table(path: AnyPath, text_columns: Collection[str], form: TextForm | None = None) -> TableFile:
+def read_table(path: AnyPath, text_columns: Collection[str]) -> TableFile:
     """Return the rows of a table, with a column ``NAME/FIELD`` for each field of a struct.
 
     Columns of text tables that are among ``text_columns``, or whose names end in ``file_name``, are bytes.
-    ``form`` is None, or how the values of a text table are written.
     """
     try:
         with local_copy(path) as file:
             before = file.stat()
-            table, warnings = _read(path, file, text_columns, form or TextForm())
+            table, warnings = _read(path, file, text_columns)
             class_names = classes_in(table.schema.metadata)
             table = flattened(table)
             digest = file_digest(file)
@@ -146,21 +138,16 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
         yield copy
 
 
-def _read(
-    path: AnyPath, file: Path, text_columns: Collection[str], form: TextForm
-) -> tuple[pa.Table, list[str]]:
+def _read(path: AnyPath, file: Path, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
     """Return the rows of the table ``path``, whose content is in ``file``."""
     suffix = path.suffix.lower()
-    if form != TextForm() and suffix in TYPED:
-        raise OptionsError("text-form-useless", path=path)
     if suffix == ".parquet":
         # not read_table, which adds columns for folders that are named like NAME=VALUE
         with pa.parquet.ParquetFile(file) as parquet:
             return parquet.read(), []
     if suffix in (".jsonl", ".ndjson"):
         return _read_json(path, file), []
-    delimiter = form.delimiter or ("\t" if suffix == ".tsv" else ",")
-    return read_csv(file, form._replace(delimiter=delimiter), text_columns)
+    return read_csv(file, "\t" if suffix == ".tsv" else ",", text_columns)
 
 
 def _check_depth(path: AnyPath, copy: Path) -> None:

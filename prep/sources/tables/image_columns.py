@@ -192,10 +192,8 @@ def _check_no_files_fit(root: bytes, columns: Mapping[str, pa.ChunkedArray]) -> 
                 found = [file for file in files if os.path.isfile(file)]
                 if found and 3 * len(found) >= len(files):
                     digits = f":0{width}d" if width > min(map(len, texts[name])) else ""
-                    # folders such as images_01, images_02
-                    parts = folder if len(found) == len(files) else re.sub(rb"\d+(?=\D*$)", b"*", folder)
                     path = to_text(
-                        os.path.join(parts, b"{" + name.encode() + digits.encode() + b"}" + suffix)
+                        os.path.join(folder, b"{" + name.encode() + digits.encode() + b"}" + suffix)
                     )
                     raise InputError("column-fits-files", name=name, first=to_text(found[0]), template=path)
 
@@ -281,7 +279,7 @@ def _is_image(tree: Tree, value: bytes) -> bool:
             suffix = _suffix(value)
             return suffix in SUFFIXES or starts_like_an_image(file.read(HEAD_BYTES), suffix)
     except (OSError, ValueError):
-        return b"\\" in value and _is_image(tree, value.replace(b"\\", b"/"))
+        return False
 
 
 def _suffix(path: bytes) -> bytes:

@@ -16,16 +16,14 @@ from tfshards.schemas.option import recorded_values
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.row_options import RowOptions
     from tfshards.prep.sources.tables.source import Table
 
 
-def _classes() -> tuple[type[Table], type[ColumnRoles], type[RowOptions]]:
+def _classes() -> tuple[type[Table], type[ColumnRoles]]:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.row_options import RowOptions
     from tfshards.prep.sources.tables.source import Table
 
-    return Table, ColumnRoles, RowOptions
+    return Table, ColumnRoles
 
 
 def _make(
@@ -33,18 +31,18 @@ def _make(
     class_names: Sequence[str] | None,
     of_table: Mapping[str, Any],
     of_columns: Mapping[str, Any],
-    of_rows: Mapping[str, Any],
     of_images: Mapping[str, Any],
 ) -> Table:
-    table, columns, rows = _classes()
-    images, roles, of_text = ImageOptions(**of_images), columns(**of_columns), rows(**of_rows)
-    return table(source, images, roles, rows=of_text, class_names=class_names, **of_table)
+    table, columns = _classes()
+    return table(
+        source, ImageOptions(**of_images), columns(**of_columns), class_names=class_names, **of_table
+    )
 
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.assigned_columns import listed_columns
 
-    make, columns, rows = _classes()
+    make, columns = _classes()
     options: Mapping[str, Any] = recorded.options
     has_images = bool(options.get("image_columns"))
     allowed = "and at most one folder of images" if has_images else "since the dataset has no images"
@@ -54,7 +52,6 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         inputs[0],
         ImageOptions(**recorded_values(ImageOptions, recorded.options)),
         columns(**roles),
-        rows=rows(**recorded_values(rows, recorded.options)),
         root=inputs[1] if len(inputs) == 2 else None,
         class_names=recorded.class_names,
         follow_links=recorded.follow_links,
@@ -79,7 +76,6 @@ def _roles(recorded: Recorded) -> dict[str, Any]:
         # a column of that name need not hold classes
         "label": recorded.label or ("" if "label" in recorded.schema.names else None),
         "label_separator": options.get("label_separator", ""),
-        "missing": options.get("missing", {}),
         # not by the names of columns or folders that the build did not have
         "split": options["split_column"] or "",
         "no_images": True,

@@ -29,21 +29,19 @@ from tfshards.schemas.names import name_fault
 _MAX_SPLITS = 100
 
 
-def label_fault(
-    name: str, column: pa.ChunkedArray, own: Sequence[str] = (), *, may_lack: bool = False
-) -> str | None:
+def label_fault(name: str, column: pa.ChunkedArray, own: Sequence[str] = ()) -> str | None:
     """Return why a column does not hold classes, or None if it does.
 
     Classes are text, booleans, non-negative integers, or lists of these, with at most 10,000 distinct values.
-    Single integers with ``own`` names, or that ``may_lack``, may be -1, which means no class.
+    Single integers with ``own`` names may be -1, which means no class.
     """
     if is_list_type(unlisted(column)[0].type):
         return "lists of lists cannot be classes"
-    flat, lengths = _classes(name, column, own, may_lack=may_lack)
-    lowest = -1 if (own or may_lack) and lengths is None else 0
+    flat, lengths = _classes(name, column)
+    lowest = -1 if own and lengths is None else 0
     if pa.types.is_floating(flat.type):
         return f"labels must be text or integers, not {shown(column.type)}"
-    if len(flat) and flat.type != TEXT:
+    if len(flat) > flat.null_count and flat.type != TEXT:
         least, most = pc.min_max(flat).as_py().values()
         if least < lowest or most >= 1 << 63:
             return f"the label {least if least < lowest else most} is negative or exceeds int64"
@@ -53,24 +51,19 @@ def label_fault(
 
 
 def label_column(
-    name: str,
-    column: pa.ChunkedArray,
-    given: Sequence[str] | None,
-    own: Sequence[str] = (),
-    *,
-    may_lack: bool = False,
+    name: str, column: pa.ChunkedArray, given: Sequence[str] | None, own: Sequence[str] = ()
 ) -> StoredColumn:
     """Return the numbers of the classes in a column, and their names.
 
     Text is numbered in the order of the given class names, or in sorted order; booleans are the text
-    ``false`` and ``true``; integers are class numbers. A column of lists holds several classes per row.
+    ``false`` and ``true``; integers are class numbers. A column of lists holds several classes per row. A
+    missing value, or an empty text, that is not in a list is -1, which means no class.
 
-    The file may have its ``own`` names of the integers, which are translated to ``given`` ones by name; then,
-    or if classes ``may_lack``, -1 or a missing value means no class.
+    The file may have its ``own`` names of the integers, which are translated to ``given`` ones by name.
     """
-    if fault := label_fault(name, column, own, may_lack=may_lack):
+    if fault := label_fault(name, column, own):
         raise InputError("label-column-fault", name=name, fault=fault)
-    flat, lengths = _classes(name, column, own, may_lack=may_lack)
+    flat, lengths = _classes(name, column)
     if flat.type == TEXT:
         found = [to_text(value) for value in pc.unique(flat).drop_null().to_pylist()]
         if "" in found:
@@ -87,21 +80,22 @@ def label_column(
     return StoredColumn(relisted(numbers, lengths), feature, warning, names)
 
 
-def _classes(
-    name: str, column: pa.ChunkedArray, own: Sequence[str], *, may_lack: bool
-) -> tuple[pa.ChunkedArray, IntArray | None]:
-    """Return the labels in a column, and their number in each row; booleans are text, as class names are."""
+def _classes(name: str, column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]:
+    """Return the labels in a column, and their number in each row; booleans are text, as class names are.
+
+    Of single labels, any may be null.
+    """
     flat, lengths = unlisted(column)
+    if lengths is None and pa.types.is_null(flat.type):
+        flat = flat.cast(pa.int64())
     flat = plain_values(name, flat, column.type)
     if flat.type == pa.bool_():
         flat = flat.cast(pa.string()).cast(TEXT)
-    if own and lengths is None and pa.types.is_signed_integer(flat.type):
-        # as Hugging Face's datasets do
-        flat = flat.fill_null(pa.scalar(-1, flat.type))
-    if may_lack and lengths is None and flat.type == TEXT:
-        return flat, None
-    fill = None if pa.types.is_floating(flat.type) else "-1"
-    return without_missing(name, flat, is_list=lengths is not None, fill=fill), lengths
+    if lengths is not None or pa.types.is_floating(flat.type):
+        return without_missing(name, flat, is_list=lengths is not None), lengths
+    if flat.type == TEXT:
+        flat = pc.if_else(pc.equal(flat, pa.scalar(b"", TEXT)), pa.scalar(None, TEXT), flat)
+    return flat, None
 
 
 def _numbered(
@@ -109,12 +103,12 @@ def _numbered(
 ) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
     """Return the class numbers of integers, and the class names."""
     names = tuple(own or given or ())
-    largest = pc.max(flat).as_py() if len(flat) else -1
+    largest = pc.max(flat).as_py() if len(flat) > flat.null_count else -1
     if names and largest >= len(names):
         raise InputError("label-column-range", name=name, largest=largest, num_names=len(names))
     if not own or given is None:
         return flat, names
-    numbers = flat.cast(pa.int64()).to_numpy()
+    numbers = flat.cast(pa.int64()).fill_null(-1).to_numpy()
     used = [names[number] for number in np.unique(numbers[numbers >= 0]).tolist()]
     given = class_map({*used, *given}, given, f"column {name!r} has none of that name")
     number_of = {each: number for number, each in enumerate(given)}

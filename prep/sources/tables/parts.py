@@ -15,7 +15,6 @@ from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import SPLIT_FOLDERS
 from tfshards.prep.sources.patterns import key_pattern
-from tfshards.prep.sources.tables.csv_file import TextForm
 from tfshards.prep.sources.tables.files import TableFile, read_table, table_path
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, any_path
@@ -26,16 +25,15 @@ _SHARD = re.compile(r"(?P<split>.+?)-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)(-[0-
 _SPLIT = "split"
 
 
-def table_paths(path: str | os.PathLike[str], *, follow_links: bool, is_text: bool = False) -> list[AnyPath]:
+def table_paths(path: str | os.PathLike[str], *, follow_links: bool) -> list[AnyPath]:
     """Return the files of a table: a file, the metadata file of a folder, or Parquet files.
 
     Parquet files are those that match a pattern, or those in a folder without a metadata file, or in its
     subfolders, sorted by path. ``follow_links`` allows links out of the folder, or that of the pattern.
-    If a single file ``is_text``, it may have any suffix.
     """
     folder = any_path(path)
     try:
-        found = _table_paths(path, folder, is_text=is_text)
+        found = _table_paths(path, folder)
         while glob.has_magic(str(folder)) and not folder.exists():
             folder = folder.parent
         if isinstance(folder, Path) and found != [folder]:
@@ -48,7 +46,7 @@ def table_paths(path: str | os.PathLike[str], *, follow_links: bool, is_text: bo
         raise InputError("unreadable", path=path, why=error.strerror or error) from None
 
 
-def _table_paths(path: str | os.PathLike[str], folder: AnyPath, *, is_text: bool) -> list[AnyPath]:
+def _table_paths(path: str | os.PathLike[str], folder: AnyPath) -> list[AnyPath]:
     if glob.has_magic(str(folder)) and not folder.exists():
         found = sorted(each for each in _matches(folder) if each.suffix == ".parquet")
         if not found:
@@ -62,7 +60,7 @@ def _table_paths(path: str | os.PathLike[str], folder: AnyPath, *, is_text: bool
             raise InputError("parts-missing", path=path, missing=line, folder=folder / "*.parquet")
         if found:
             return found
-    return [table_path(path, is_text=is_text)]
+    return [table_path(path)]
 
 
 def _matches(pattern: AnyPath) -> list[AnyPath]:
@@ -76,15 +74,13 @@ def _matches(pattern: AnyPath) -> list[AnyPath]:
     return [path for path, _ in folder.walk([]) if matches(path.key)]
 
 
-def read_tables(
-    paths: Sequence[AnyPath], text_columns: Collection[str], form: TextForm | None = None
-) -> TableFile:
+def read_tables(paths: Sequence[AnyPath], text_columns: Collection[str]) -> TableFile:
     """Return the rows of all files, which must have the same columns and class names; see ``read_table``.
 
     If the names of several files, or of their folders, are those of splits, as in
     ``train-00000-of-00002.parquet`` or ``test/0000.parquet``, the column ``split`` holds them.
     """
-    files = [read_table(path, text_columns, form) for path in paths]
+    files = [read_table(path, text_columns) for path in paths]
     first = files[0]
     for path, file in zip(paths, files, strict=True):
         if not file.table.schema.equals(first.table.schema):

@@ -62,7 +62,7 @@ class TableReader:
         form: form of the table, see ``Table``.
         warnings: warnings for the user.
         placement: boxes and keypoints, and how they are placed in the stored image.
-        recorded: what manifests record of boxes and keypoints, and of how rows are read.
+        recorded: what manifests record of boxes and keypoints, and of lists of splits.
         places: names of the staged images of each feature: one, or one for each element of a list.
         skipped: number of rows that are left out, by reason.
         has_remote_images: whether images may be in object stores.
@@ -142,8 +142,7 @@ class TableReader:
             images[name].append(staging.IMAGE + name)
         has_sides = staging.WIDTH in staged.column_names
         sides = [staging.WIDTH, staging.HEIGHT] if has_sides else []
-        lacks = [staging.LACKS] if staging.LACKS in staged.column_names else []
-        wanted = [*chain(*images.values()), *sides, *lacks, *(staging.LENGTH + name for name in lists)]
+        wanted = [*chain(*images.values()), *sides, *(staging.LENGTH + name for name in lists)]
         wanted += [staging.VALUE + feature.name for feature in values]
         taken = staged.select(wanted).take(pa.array(numbers, pa.int64()))
         columns = {
@@ -161,12 +160,9 @@ class TableReader:
             for row in range(len(rows))
         ]
         stated = _rows_of(taken, sides)
-        lacking = taken[staging.LACKS].to_pylist() if lacks else [""] * len(rows)
         names = [name for name in schema.names if name != "key"]
 
         def decode(index: int, remote: Contents | None) -> Outcome:
-            if lacking[index]:
-                return Rejected(Reason.MISSING, f"the column {lacking[index]!r} has no value")
             found = {name: column[index] for name, column in columns.items()}
             size = stated[index] if has_sides else ()
             conversions = self._add_images(found, of_rows[index], remote or {}, size)

@@ -25,18 +25,15 @@ from tfshards.prep.sources.tables.features import (
     shown,
 )
 from tfshards.prep.sources.tables.labels import folder_splits, split_column
-from tfshards.prep.sources.tables.paths import found_paths
 from tfshards.prep.sources.tables.staging import BYTES, DROPPED, IMAGE, KEY, PATH, SAME, SPLIT, VALUE
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.storage import AnyPath
 
 
-def rows_to_stage(
-    table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn], root: bytes
-) -> tuple[pa.Table, list[str]]:
-    """Return the columns to stage, with their names in the staged file, and lines on the paths in them."""
-    rows, lines = {}, []
+def rows_to_stage(table: pa.Table, assigned: AssignedColumns, stored: Sequence[StoredColumn]) -> pa.Table:
+    """Return the columns to stage, with their names in the staged file."""
+    rows = {}
     no_paths = pa.chunked_array([pa.nulls(table.num_rows)])
     for column, feature in assigned.images.items():
         values, is_embedded = table[column], feature in assigned.embedded
@@ -48,10 +45,7 @@ def rows_to_stage(
             raise InputError("column-paths-type", name=column, kind=shown(values.type))
         # as in CSV
         rows[PATH + feature] = plain.fill_null(b"")
-        if not is_embedded:
-            rows[PATH + feature], more = found_paths(root, column, rows[PATH + feature])
-            lines += more
-        else:
+        if is_embedded:
             rows[IMAGE + feature] = fields["bytes"].cast(TEXT)
     rows |= {VALUE + column.feature.name: column.values for column in stored}
     split = assigned.split
@@ -63,7 +57,7 @@ def rows_to_stage(
     used = {*assigned.images, *assigned.stored, split}
     rows |= {DROPPED + name: table[name] for name in table.column_names if name not in used}
     sizes = sum((row_bytes(column) for column in stored), np.zeros(table.num_rows, dtype=np.int64))
-    return pa.table({**rows, BYTES: sizes}), lines
+    return pa.table({**rows, BYTES: sizes})
 
 
 def with_listed_splits(

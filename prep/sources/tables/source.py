@@ -18,7 +18,7 @@ from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.split_lists import UNLISTED, check_split_list, split_list_option
 from tfshards.prep.sources.tables.annotations import CATEGORY, check_segmentations
-from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, assign_columns, single_columns
+from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, assign_columns
 from tfshards.prep.sources.tables.column_roles import ColumnRoles
 from tfshards.prep.sources.tables.coordinates import coordinates_column
 from tfshards.prep.sources.tables.features import (
@@ -39,13 +39,10 @@ from tfshards.prep.sources.tables.image_columns import (
 )
 from tfshards.prep.sources.tables.image_lists import with_places
 from tfshards.prep.sources.tables.images import is_url, stat_images, unmentioned
-from tfshards.prep.sources.tables.joining import joined_and_grouped
 from tfshards.prep.sources.tables.labels import label_column, label_fault
-from tfshards.prep.sources.tables.missing import NO_CLASS, with_missing
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.placement import placement_of, with_formats
 from tfshards.prep.sources.tables.reader import TableReader, rows_path
-from tfshards.prep.sources.tables.row_options import RowOptions
 from tfshards.prep.sources.tables.rows import (
     in_order_of_keys,
     rows_to_stage,
@@ -54,10 +51,10 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.several_labels import with_label_lists
-from tfshards.prep.sources.tables.staging import HEIGHT, LACKS, LENGTH, PATH, WIDTH, stage_table
+from tfshards.prep.sources.tables.staging import HEIGHT, LENGTH, PATH, WIDTH, stage_table
 from tfshards.prep.sources.tables.templates import with_paths
 from tfshards.schemas import InputError, OptionsError, Schema
-from tfshards.schemas.option import check_choices, check_instance, option, to_json
+from tfshards.schemas.option import check_choices, check_instance, option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 
 Form: TypeAlias = Literal["table", "coco", "yolo"]
@@ -79,7 +76,6 @@ class Table:
             ``metadata.parquet``; or a folder or a pattern of Parquet files, whose names may give the splits.
         images: how images are checked, converted and stored.
         columns: roles of columns whose names do not determine them.
-        rows: how rows are read, joined with other tables, and grouped.
         root: folder to which image paths are relative; by default the folder of the table.
         class_names: class names in label order; other labels are an error.
         follow_links: read images outside ``root``.
@@ -91,14 +87,13 @@ class Table:
             relative to the folder of the table. Rows whose first image is in no list are left out.
 
     Raises:
-        OptionsError: the path is empty, a path is a URL that is not of an object store, the class names are
-            empty or repeated, or ``rows`` are given for another form than a table.
+        OptionsError: the path is empty, a path is a URL that is not of an object store, or the class names
+            are empty or repeated.
     """
 
     path: str | os.PathLike[str]
     images: ImageOptions = field(default_factory=ImageOptions)
     columns: ColumnRoles = field(default_factory=ColumnRoles)
-    rows: RowOptions = field(default_factory=RowOptions, kw_only=True)
     root: str | os.PathLike[str] | None = option(
         None,
         "folder to which image paths are relative",
@@ -122,10 +117,7 @@ class Table:
             raise OptionsError("table-type", kind=type(self.path).__name__)
         check_instance("images", self.images, ImageOptions)
         check_instance("columns", self.columns, ColumnRoles)
-        check_instance("rows", self.rows, RowOptions)
         check_segmentations(self.columns.segmentations, self.form)
-        if self.form != "table" and self.rows != RowOptions():
-            raise OptionsError("rows-of-form", form=self.form, names=[*to_json(self.rows)])
         if not os.fspath(self.path):
             raise OptionsError("table-path-empty")
         given = [self.path, *([] if self.root is None else [self.root])]
@@ -165,7 +157,6 @@ class Table:
         may_guess = self.form == "table"
         if may_guess:
             check_header(found.table.column_names, root)
-        found, lacking = with_missing(found, self.columns, str(path))
         found = replace(found, table=with_paths(found.table, self.columns, str(path)))
         found, roles = with_formats(found, self.columns, self.form)
         found, roles, of_labels = with_label_lists(found, roles)
@@ -181,14 +172,11 @@ class Table:
         whole, (table, assigned, lists) = assigned, with_places(found.table, assigned)
         embedded = {feature for name, feature in assigned.images.items() if is_embedded(table[name])}
         assigned, images = replace(assigned, embedded=frozenset(embedded)), [*assigned.images.values()]
-        staged, of_paths = rows_to_stage(table, assigned, stored, root)
-        lines += of_paths
+        staged = rows_to_stage(table, assigned, stored)
         for name, lengths in lists.lengths.items():
             staged = staged.append_column(LENGTH + name, pa.array(lengths))
         for column, sides in zip((WIDTH, HEIGHT), found.sides, strict=False):
             staged = staged.append_column(column, pa.array(sides, pa.int64()))
-        if lacking is not None:
-            staged = staged.append_column(LACKS, pa.array(lacking, pa.string()))
         skipped: dict[str, int] = {}
         if self.split_list:
             folder_of_lists = path if path.is_dir() else path.parent
@@ -234,7 +222,6 @@ class Table:
             placement,
             {
                 **self.columns.recorded(),
-                **to_json(self.rows),
                 **({"split_list": {**self.split_list}} if self.split_list else {}),
             },
             {name: lists.places.get(name, (name,)) for name in features},
@@ -248,14 +235,11 @@ class Table:
         if isinstance(given, Path) and not given.is_dir():
             raise InputError("root-not-a-folder", root=os.fspath(given))
         if self.form == "table":
-            is_text, named = self.rows.delimiter is not None, {*self.columns.images, *self.columns.masks}
-            paths = table_paths(self.path, follow_links=self.follow_links, is_text=is_text)
-            found = read_tables(paths, named, self.rows.form)
+            named = {*self.columns.images, *self.columns.masks}
+            paths = table_paths(self.path, follow_links=self.follow_links)
+            found = read_tables(paths, named)
             path = paths[0] if len(paths) == 1 else any_path(self.path)
             beside = path if path.is_dir() else paths[0].parent
-            single = single_columns(found.table.column_names, self.columns)
-            of_images = single - {"split" if self.columns.split is None else self.columns.split}
-            found = joined_and_grouped(found, beside, self.rows, single, of_images)
             folder = given or beside
             if isinstance(folder, RemotePath):
                 return found, path, to_bytes(str(folder))
@@ -272,12 +256,10 @@ class Table:
     def _stored(self, found: TableFile, name: str, role: str) -> StoredColumn:
         column = found.table[name]
         if role == "label":
-            own, may_lack = found.class_names.get(name, ()), self.columns.missing.get(name) == NO_CLASS
-            return label_column(name, column, self.class_names, own, may_lack=may_lack)
+            return label_column(name, column, self.class_names, found.class_names.get(name, ()))
         if role == "coordinates":
             return coordinates_column(name, column, found.formats[name])
-        varies = name in found.lists or is_along_rows(name, found.table)
-        return stored_column(name, column, varies=varies)
+        return stored_column(name, column, varies=is_along_rows(name, found.table))
 
     def _check_no_image_options(self, path: AnyPath, lines: Sequence[str]) -> None:
         """Raise OptionsError if an option is given that only images have; links are not among them.
@@ -309,17 +291,13 @@ class Table:
             raise InputError("table-no-label", path=path)
         # a label with names in the metadata is not stored as a number without them
         is_given = roles.label or self.class_names is not None or label in found.class_names
-        may_lack = roles.missing.get(label or "") == NO_CLASS
-        if label is not None and not is_given and label_fault(label, table[label], may_lack=may_lack):
+        if label is not None and not is_given and label_fault(label, table[label]):
             if is_text_type(table[label].type):
                 raise InputError("label-column-many", name=label, max_classes=MAX_CLASSES)
             is_number = pa.types.is_integer(table[label].type) or pa.types.is_floating(table[label].type)
-            declared = f"missing={{{label!r}: '-1'}}"
-            lines = (
-                unused_numbers("column", label, table[label].drop_null().to_numpy(), declared)
-                if is_number
-                else []
-            )
+            if is_number:
+                values = table[label].drop_null().to_numpy()
+                lines = unused_numbers("column", label, values, "null in its place")
             assigned = assigned.with_label(None)
         if not roles.no_images:
             assigned, of_images = with_found_images(table, assigned, root)

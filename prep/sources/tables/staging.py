@@ -23,8 +23,6 @@ IMAGE = "image/"
 WIDTH, HEIGHT = "width", "height"
 # number of images in the list of a row
 LENGTH = "length/"
-# the column whose missing value rejects a row; empty for rows that lack none
-LACKS = "lacks"
 
 
 def stage_table(table: pa.Table, path: Path) -> None:

@@ -21,6 +21,8 @@ _DIGITS = re.compile(r"0?[0-9]{1,2}d?")
 def with_paths(table: pa.Table, columns: ColumnRoles, path: str) -> pa.Table:
     """Return a table with a column of paths, named like the template, for each template in the roles."""
     for template in (*columns.images, *columns.masks):
+        if is_template(template) and "*" in template:
+            raise InputError("template-pattern", template=template)
         if is_template(template) and template not in table.column_names:
             table = table.append_column(template, _paths(table, template, path))
     return table
@@ -54,11 +56,7 @@ def _texts(column: pa.ChunkedArray, name: str, template: str, digits: str) -> li
     lacking = values.null_count if is_integer else pc.sum(pc.equal(values.fill_null(b""), b"")).as_py()
     if lacking:
         raise InputError(
-            "column-missing-values",
-            name=name,
-            null_count=lacking,
-            where="of which paths are made",
-            fill="reject",
+            "column-missing-values", name=name, null_count=lacking, where="of which paths are made"
         )
     found = values.to_pylist()
     return [format(value, digits).encode() for value in found] if is_integer else found
