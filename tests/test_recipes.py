@@ -403,7 +403,7 @@ RECIPES = {
     "How do I merge datasets?": (two_datasets, {}),
     "How do I add new examples?": (dataset_table_and_arrays, {}),
     "How do I use TFRecord files written by another tool?": (records, {}),
-    "How do I know before I build?": (two_classes, {}),
+    "How do I know before I build?": (two_classes, {"sample": {"train": 18}}),
     "How do I find out what limits reading?": (large_dataset, {}),
     "How do I export the dataset to another format?": (dataset_and_folder, {}),
     "How do I get a page that shows a dataset?": (dataset, {}),

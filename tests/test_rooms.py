@@ -154,7 +154,6 @@ def run_without(blocked, code, folder=None, *, capture_stderr=False):
 
 # Modules that open files for reading by themselves, since nobody else writes these.
 OWN_FILES = {
-    "prep/building/preview.py": "what its own processes have measured, and /proc",
     "prep/engines/worker.py": "the token of the build that started it",
     "prep/exporting/folder.py": "parts that were just written, which are read back",
     "prep/exporting/webdataset.py": "as before",
