@@ -139,6 +139,14 @@ def _fault(name: str, seen: Seen, found: Findings, storage: str | None) -> str |
                 f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "
                 f"name must be unique: {leave_out}"
             )
+    if (
+        seen.image_shape
+        and not seen.no_image_at
+        and name not in found.roles.raw
+        and (storage or not seen.is_scalar)
+    ):
+        numbers = "is an image that some records lack" if storage == "optional" else "is a list of images"
+        return f"{numbers}; write one feature per view, in every record, or {leave_out}"
     return _role_fault(name, seen, found.roles)
 
 
@@ -175,7 +183,7 @@ def _feature(name: str, seen: Seen, roles: FeatureRoles, label: str | None, stor
         shape = (None, seen.widest)
     if seen.image_shape and not seen.no_image_at:
         dtype = "uint16" if seen.has_deep_images else "uint8"
-        return Feature(name, "image", dtype, (*shape, *seen.image_shape), storage=storage)
+        return Feature(name, "image", dtype, seen.image_shape)
     if seen.wire == "bytes":
         return Feature(name, "bytes", "bytes", shape, storage=storage)
     if seen.wire == "float":
@@ -201,7 +209,7 @@ def with_coordinates(feature: Feature, text: str, seen: Seen) -> tuple[Feature, 
 
 
 def _warnings(found: Findings, features: Sequence[Feature]) -> Iterator[str]:
-    images = [feature.name for feature in features if feature.holds_images]
+    images = [feature.name for feature in features if feature.is_encoded]
     if images:
         names = ", ".join(map(repr, images))
         yield f"the images in {names} are kept as they are: they were not decoded, rotated or converted"

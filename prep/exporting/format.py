@@ -60,16 +60,10 @@ PIECES = f"{STATE}/pieces"
 
 
 def dtype_problems(request: ExportRequest, dtypes: Sequence[str], fault: str) -> list[Problem]:
-    """Return a problem for each numeric feature of a dtype that the format does not have.
-
-    Lists of images have one, too: only array_record stores them.
-    """
+    """Return a problem for each numeric feature of a dtype that the format does not have."""
     features = request.schema.features
-    numbers = [each for each in features if each.dtype in dtypes and not each.holds_images]
-    lists = [each for each in features if each.holds_images and not each.is_encoded]
-    return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers] + [
-        Problem(each.name, "is a list of images, which array_record stores") for each in lists
-    ]
+    numbers = [each for each in features if each.dtype in dtypes and not each.is_encoded]
+    return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers]
 
 
 def suffix_of(data: bytes) -> str:
