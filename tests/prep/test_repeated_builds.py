@@ -16,7 +16,7 @@ from tfshards.schemas import read_manifest
 
 OF_IMAGES = {
     "resized and stratified": "--resize short=6 --split train=2/3 --split val=1/3 --stratify --seed 5",
-    "converted": "--channels 1 --format jpeg --jpeg-quality 80 --check header --max-pixels 5000 --shards 3",
+    "converted": "--channels 1 --format jpeg --jpeg-quality 80 --max-pixels 5000 --shards 3",
     "chosen": "--exclude **/1*.png --include **/*.png --balance bytes --compression gzip --shards 2",
     "every folder is a class": "--splits= --follow-links --duplicates drop --name pets",
     "grouped": "--split train=0.5 --split val=0.5 --group-by ^.*/(\\d)",
