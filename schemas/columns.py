@@ -232,7 +232,7 @@ class Columns:
             raise _wrong_count(feature, len(values))
         if feature.wire == "bytes":
             array = objects(values)
-            return array if feature.is_ragged or feature.holds_images else array.reshape(feature.shape)
+            return array if feature.is_ragged else array.reshape(feature.shape)
         stored = np.array(values, np.float32 if feature.wire == "float" else np.int64)
         return self._shaped(feature, stored)
 

@@ -34,7 +34,7 @@ def pixel_images(features: Iterable[Feature]) -> dict[str, Feature]:
     """
     features = list(features)
     names = [feature.name for feature in features if feature.pixels]
-    if not names and not any(feature.holds_images for feature in features):
+    if not names and not any(feature.is_encoded for feature in features):
         likely = likely_images(features)
         names = likely if len(likely) == 1 else [name for name in likely if name == "image"]
     found = {feature.name: as_image(feature) for feature in features if feature.name in names}

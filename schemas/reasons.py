@@ -32,8 +32,8 @@ class Reason(str, Enum):
     DAMAGED = "damaged", "truncated, broken, or with more or fewer pixels than its header says"
     TOO_LARGE = (
         "too large",
-        "above `--max-pixels` (89,000,000), `--max-bytes` (1GiB), `--max-frames` (10,000), `--max-scans` of "
-        "a progressive JPEG (100), or a side above 1,000,000",
+        "above `--max-pixels` (89,000,000), `--max-bytes` (1GiB), 10,000 frames, 100 scans of a progressive "
+        "JPEG, or a side above 1,000,000",
     )
     ANIMATED = "animated", "several frames, without `--animation first`"
     UNSUPPORTED = (

@@ -60,14 +60,12 @@ class Kind:
 # NumPy 1.26's limit; newer releases and TensorFlow have higher ones.
 _MAX_DIMENSIONS = 32
 
-# Dimensions of an image, and of a feature of images.
 _IMAGE_DIMENSIONS = 3
-_WITH_IMAGES = (_IMAGE_DIMENSIONS, _IMAGE_DIMENSIONS + 1)
 
 _INT64_EXACT = frozenset(dtype for dtype in ITEM_SIZES if "int" in dtype) - {"uint64"}
 
 KINDS: Mapping[str, Kind] = {
-    # one encoded image (JPEG, PNG, ...), or several; dtype and shape describe the decoded pixels
+    # one encoded image (JPEG, PNG, ...); dtype and shape describe the decoded pixels
     "image": Kind("bytes", frozenset({"uint8", "uint16"}), channels=(1, 3, 4, None)),
     # one encoded PNG, whose pixel values are numbers of classes or objects: nothing may mix or scale them
     "mask": Kind("bytes", frozenset({"uint8", "uint16"}), channels=(1,)),
@@ -94,8 +92,7 @@ class Feature(JsonRecord):
         dtype: a key of ``ITEM_SIZES``, or ``bytes``.
         shape: shape of the value of one example; ``()`` for a scalar. None is a dimension that varies: any
             dimension of an image, a side of a mask, the only dimension of a list, or the first of two:
-            ``(None, 4)`` is a list of rows of 4 elements. Images and masks are ``(height, width, channels)``,
-            and with a dimension before these a list of images, or of masks.
+            ``(None, 4)`` is a list of rows of 4 elements. Images and masks are ``(height, width, channels)``.
         coordinates: one of ``COORDINATES``, if the elements are boxes or keypoints: 4 numbers of each box, 2
             or 3 of each keypoint; None for all other features, and then left out of JSON.
         storage: how records of other tools hold a list of any length, and any record may lack it, which is an
@@ -141,24 +138,18 @@ class Feature(JsonRecord):
 
     @property
     def is_encoded(self) -> bool:
-        """Whether a value is one encoded image, whose decoded pixels have the dtype and the shape."""
-        return self.holds_images and len(self.shape) == _IMAGE_DIMENSIONS
-
-    @property
-    def holds_images(self) -> bool:
-        """Whether a value is one encoded image, or a list of them."""
+        """Whether a value is an encoded image, whose decoded pixels have the dtype and the shape."""
         return bool(KINDS[self.kind].channels)
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the number of elements varies: ``(None,)``, ``(None, k)``, or images after a None."""
-        is_list = KINDS[self.kind].lists or (self.holds_images and not self.is_encoded)
-        return self.shape[:1] == (None,) and is_list
+        """Whether the number of elements varies: ``(None,)`` or ``(None, k)``."""
+        return self.shape[:1] == (None,) and KINDS[self.kind].lists
 
     @property
     def row_elements(self) -> int:
         """Number of elements of one row of a ragged feature: ``k`` for shape ``(None, k)``, else 1."""
-        return 1 if self.holds_images else math.prod(dim for dim in self.shape[1:] if dim is not None)
+        return math.prod(dim for dim in self.shape[1:] if dim is not None)
 
     @property
     def num_elements(self) -> int:
@@ -171,8 +162,7 @@ class Feature(JsonRecord):
             raise ValueError(
                 f"feature {self.name!r} has no fixed number of elements: its shape is {self.shape}"
             )
-        dims = self.shape[:-_IMAGE_DIMENSIONS] if self.holds_images else self.shape
-        return math.prod(dim for dim in dims if dim is not None)
+        return 1 if self.is_encoded else math.prod(dim for dim in self.shape if dim is not None)
 
     @property
     def num_bytes(self) -> int:
@@ -230,10 +220,10 @@ def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ..
     listed, channels = shown(list(shape)), KINDS[kind].channels
     if any(dim is not None and dim < 0 for dim in shape):
         faults["shape"] = f"is {listed}, must have no negative dimensions"
-    elif channels and (len(shape) not in _WITH_IMAGES or shape[-1] not in channels):
+    elif channels and (len(shape) != _IMAGE_DIMENSIONS or shape[-1] not in channels):
         what = "an image is (height, width, channels) with 1, 3 or 4 channels"
         what = what if kind == "image" else "a mask is (height, width, 1)"
-        faults["shape"] = f"is {listed}, but {what}, after the number of them in a list"
+        faults["shape"] = f"is {listed}, but {what}"
     elif None in shape and not channels and not KINDS[kind].lists:
         faults["shape"] = f"is {listed}, but every dimension must be known for kind {kind!r}"
     elif None in shape and not channels and not _is_list(shape, KINDS[kind]):

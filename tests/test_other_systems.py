@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # What Windows does not have, or does not allow without rights of its own.
 WITHOUT = """
 import os, signal, sys
-for name in ("fcntl", "resource", "pwd", "termios"):
+for name in ("fcntl", "pwd", "termios"):
     sys.modules[name] = None
 for name in ("symlink", "link", "getuid", "geteuid", "fork", "killpg", "sched_getaffinity", "posix_fadvise"):
     delattr(os, name)
@@ -28,7 +28,6 @@ del signal.SIGHUP
 
 HOMES = {
     "fcntl": {"schemas/locks.py"},
-    "resource": {"prep/building/preview.py"},
     "symlink": set(),
     "link": {"loader/fetching/folder.py", "schemas/storage/writing.py"},
 }

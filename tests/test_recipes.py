@@ -280,10 +280,10 @@ def lists_of_files():
 
 
 def rows_of_several_images():
-    photos("a1.png", "a2.png", "b1.png")
-    rows = [{"views": ["a1.png", "a2.png"]}, {"views": ["b1.png"]}]
+    photos("a1.png", "a2.png", "b1.png", "b2.png")
+    rows = [{"views": ["a1.png", "a2.png"], "age": 31}, {"views": ["b1.png", "b2.png"], "age": 27}]
     Path("studies.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    Path("frames.csv").write_text("frame,clip\na1.png,a\nb1.png,b\na2.png,a\n")
+    exec(python(sections(HOW_TO)["How do I build from a table with several images per row?"]), {})
 
 
 def rows_of_several_classes():
@@ -421,7 +421,7 @@ RECIPES = {
     ),
     "How do I build from a table with several images per row?": (
         rows_of_several_images,
-        {"studies": {"train": 2}, "clips": {"train": 2}},
+        {"studies": {"train": 2}},
     ),
     "How do I build from a table with several classes per row?": (
         rows_of_several_classes,
@@ -439,7 +439,7 @@ RECIPES = {
     "How do I merge datasets?": (two_datasets, {}),
     "How do I add new examples?": (dataset_table_and_arrays, {}),
     "How do I use TFRecord files written by another tool?": (records, {}),
-    "How do I know before I build?": (two_classes, {}),
+    "How do I know before I build?": (two_classes, {"sample": {"train": 18}}),
     "How do I find out what limits reading?": (large_dataset, {}),
     "How do I export the dataset to another format?": (dataset_and_folder, {}),
     "How do I get a page that shows a dataset?": (dataset, {}),

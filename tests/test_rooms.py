@@ -154,7 +154,6 @@ def run_without(blocked, code, folder=None, *, capture_stderr=False):
 
 # Modules that open files for reading by themselves, since nobody else writes these.
 OWN_FILES = {
-    "prep/building/preview.py": "what its own processes have measured, and /proc",
     "prep/engines/worker.py": "the token of the build that started it",
     "prep/exporting/write_parts.py": "files that were just written, to flush them",
     "prep/progress/threads.py": "limits of the system",

@@ -76,11 +76,6 @@ def _decoded(
         image, name = content.images.get(feature.name), feature.name
         if image is None:
             continue
-        if not feature.is_encoded:
-            images = [decode_image(each, image, drawn, feature.dtype).pixels for each in decoded[name]]
-            shape = [0, *(side or 0 for side in pixels_shape(feature, image))]
-            decoded[name] = np.stack(images) if images else np.zeros(shape, image.dtype)
-            continue
         raw_shape = feature.shape if feature.pixels else None
         shown = decode_image(decoded[name], image, drawn, feature.dtype, raw_shape)
         decoded[name] = shown.pixels
@@ -97,8 +92,7 @@ def _stacked(content: Content, feature: Feature, values: Sequence[Any]) -> npt.N
     """Return the values of a feature as a column: an array of objects if they are bytes or lists."""
     image = content.images.get(feature.name)
     if image is not None:
-        shape = (*feature.shape[:-3], *pixels_shape(feature, image))
-        return objects(values) if None in shape else np.stack(values)
+        return objects(values) if None in pixels_shape(feature, image) else np.stack(values)
     is_object = feature.is_ragged or (feature.wire == "bytes" and feature.kind != "raw")
     return objects(values) if is_object else np.stack(values)
 

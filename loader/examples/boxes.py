@@ -43,7 +43,7 @@ def checked_boxes(
     if not has_boxes or (stored and not stored.are_boxes):
         raise OptionsError("boxes-feature", feature=feature.name, kind=feature.kind, shape=feature.shape)
     for name in boxes.along:
-        if not by_name[name].shape or by_name[name].holds_images or is_one:
+        if not by_name[name].shape or by_name[name].is_encoded or is_one:
             raise OptionsError("boxes-along-feature", name=name)
     if stored is None and boxes.format is None:
         raise OptionsError("boxes-format-unknown", feature=feature.name)
@@ -67,7 +67,7 @@ def checked_boxes(
 
 def image_of(given: str | None, features: Sequence[Feature], images: Mapping[str, Image]) -> str:
     """Return the decoded image that is given, or the only one."""
-    ones = [feature for feature in features if feature.kind == "image" and feature.is_encoded]
+    ones = [feature for feature in features if feature.kind == "image"]
     found = [feature.name for feature in ones if feature.name in images]
     image = found[0] if given is None and len(found) == 1 else given
     if image is None or image not in found:

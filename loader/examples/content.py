@@ -42,7 +42,7 @@ def decoded_images(
     """Return the options of decoded images and masks by name, complete, masks aligned with the images."""
     if image is None:
         return {}
-    encoded = {feature.name: feature for feature in features if feature.holds_images}
+    encoded = {feature.name: feature for feature in features if feature.is_encoded}
     if not encoded:
         likely = likely_images(features)
         if likely:
@@ -56,7 +56,7 @@ def decoded_images(
     for name, value in chosen.items():
         _check_fits(encoded[name], value)
         shape = encoded[name].shape
-        if value.size is None and None in shape[-3:-1] and not (is_mapped and encoded[name].is_encoded):
+        if value.size is None and None in shape[:2] and not is_mapped:
             raise OptionsError("image-sizes-differ", name=name, shape=shape)
     return {
         name: replace(
@@ -209,10 +209,10 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
 
 
 def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:
-    """Return height, width and channels of a decoded image, or of each in a list."""
-    return (*(feature.shape[-3:-1] if image.size is None else image.size), image.channels)
+    """Return height, width and channels of a decoded image."""
+    return (*(feature.shape[:2] if image.size is None else image.size), image.channels)
 
 
 def without_elements(features: Sequence[Feature]) -> list[Feature]:
     """Return the features whose values have no elements; see ``loader/tensors`` for what replaces them."""
-    return [feature for feature in features if not feature.holds_images and 0 in feature.shape]
+    return [feature for feature in features if not feature.is_encoded and 0 in feature.shape]

@@ -43,17 +43,15 @@ def record_lengths(shards: Shards, split: Split) -> npt.NDArray[np.float64]:
 
 def most_pixels(
     source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64], features: Sequence[Feature]
-) -> tuple[dict[str, int], int]:
+) -> dict[str, int]:
     """Return the maximum number of pixels of each of the images ``features`` in the longest records.
-
-    The second value is the maximum number of images in a list.
 
     The first records of compressed shards are examined, since compressed shards can only be read from the
     start.
     """
-    found, count = {feature.name: 1 for feature in features}, 1
+    found = {feature.name: 1 for feature in features}
     if not features:
-        return found, count
+        return found
     for record in _records(source, shards, lengths):
         try:
             images = parse_examples(tf.constant([record]), features)
@@ -61,10 +59,8 @@ def most_pixels(
             # a damaged record is reported when it is read
             continue
         for name, values in images.items():
-            encoded = tf.reshape(values[0], [-1])
-            found[name] = max([found[name], *map(_pixels, encoded)])
-            count = max(count, len(encoded))
-    return found, count
+            found[name] = max(found[name], _pixels(values[0]))
+    return found
 
 
 def _records(source: OpenSplit, shards: Shards, lengths: npt.NDArray[np.float64]) -> Iterator[bytes]:
@@ -184,7 +180,7 @@ def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: ob
     plan, assignment, shards = reader.plan, reader.plan.assignment, reader.shards
     lengths = record_lengths(shards, source.split)
     images = [each for each in content.features if each.name in content.images and not each.pixels]
-    pixels, count = most_pixels(source, shards, lengths, images)
+    pixels = most_pixels(source, shards, lengths, images)
     # of arrays the pixels are known
     pixels |= {
         each.name: math.prod(side or 1 for side in each.shape[:2]) for each in content.features if each.pixels
@@ -207,7 +203,7 @@ def forecast(source: OpenSplit, reader: RecordReader, content: Content, spec: ob
             for feature in content.features
             if feature.name in content.images
         ),
-        example=delivered_bytes(spec, longest, count),
+        example=delivered_bytes(spec, longest),
         by_example=content.by_example,
         num_steps=plan.num_steps,
     )
@@ -222,14 +218,8 @@ def longest_records(lengths: npt.NDArray[np.float64], count: int) -> int:
     return int(rounds * lengths.sum() + longest.sum())
 
 
-def delivered_bytes(spec: object, longest: int, count: int = 1) -> int:
-    """Return the bytes of one example of ``spec``.
-
-    Args:
-        spec: its tensors.
-        longest: size of the longest record.
-        count: maximum number of images in a list.
-    """
+def delivered_bytes(spec: object, longest: int) -> int:
+    """Return the bytes of one example with the tensors ``spec``; ``longest`` is the longest record's size."""
     num_bytes = 0
     for tensor in tf.nest.flatten(spec):
         dtype = tensor.dtype
@@ -239,10 +229,7 @@ def delivered_bytes(spec: object, longest: int, count: int = 1) -> int:
             or not tensor.shape.is_fully_defined()
         ):
             # values without a fixed size are as large as stored; small integers are stored in fewer bytes
-            stored = longest * (1 if dtype == tf.string else dtype.size)
-            known = [dim for dim in (tensor.shape.dims or [])[1:] if dim.value]
-            images = count * prod(dim.value for dim in known) * dtype.size if len(known) == 3 else 0
-            num_bytes += max(stored, images)
+            num_bytes += longest * (1 if dtype == tf.string else dtype.size)
         else:
             num_bytes += prod(tensor.shape) * dtype.size
     return num_bytes

@@ -14,7 +14,6 @@ from tfshards.loader.examples.keypoints import moved_keypoints
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.graph.raw_ops import without_autograph
 from tfshards.loader.graph.stages import mapped, unbatched
-from tfshards.loader.options.image import Image
 from tfshards.loader.options.load_options import WEIGHT
 from tfshards.loader.options.worker import num_cpus
 from tfshards.loader.order.assignment import Assignment
@@ -104,7 +103,7 @@ def _wire_spec(feature: Feature) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
     if feature.is_ragged:
         # A record without the feature reads as one with an empty list; only verify distinguishes them.
         return tf.io.RaggedFeature(wire_dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(feature.shape[:-3] if feature.holds_images else feature.shape, wire_dtype)
+    return tf.io.FixedLenFeature(feature.shape, wire_dtype)
 
 
 def _decode(value: tf.Tensor, feature: Feature) -> tf.Tensor:
@@ -297,26 +296,9 @@ def _decode_images(
                     )
                 if boxes is not None and boxes.image == feature.name:
                     decoded |= moved_boxes(GRAPH, decoded, boxes, image, region, extra)
-            elif feature.is_encoded:
-                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
             else:
-                pixels = _decode_list(content, encoded, image, extra, feature)
-            if image.size is None and feature.is_encoded:
+                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
+            if image.size is None:
                 pixels = tf.ensure_shape(pixels, pixels_shape(feature, image))
             decoded[feature.name] = pixels
     return decoded
-
-
-def _decode_list(
-    content: Content, encoded: tf.Tensor, image: Image, draws: Mapping[str, tf.Tensor], feature: Feature
-) -> tf.Tensor:
-    """Return the pixels of the images in a list, all cropped and flipped as the draws of the example are."""
-    shape = pixels_shape(feature, image)
-
-    @without_autograph
-    def decode(one: tf.Tensor) -> tf.Tensor:
-        pixels = decode_image(one, image, draws, feature.dtype)
-        return tf.ensure_shape(pixels, shape)
-
-    pixels = tf.map_fn(decode, encoded, fn_output_signature=tf.TensorSpec(shape, image.dtype))
-    return tf.ensure_shape(pixels, [*feature.shape[:-3], *shape])

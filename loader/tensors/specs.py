@@ -72,11 +72,9 @@ def example_spec(content: Content) -> dict[str, tf.TensorSpec]:
     for feature in content.features:
         image = content.images.get(feature.name)
         if image is not None:
-            specs[feature.name] = tf.TensorSpec(
-                [*feature.shape[:-3], *pixels_shape(feature, image)], image.dtype
-            )
-        elif feature.holds_images:
-            specs[feature.name] = tf.TensorSpec(feature.shape[:-3], tf.string)
+            specs[feature.name] = tf.TensorSpec(pixels_shape(feature, image), image.dtype)
+        elif feature.is_encoded:
+            specs[feature.name] = tf.TensorSpec([], tf.string)
         else:
             dtype = tf.string if feature.dtype == "bytes" else feature.dtype
             if feature.name in content.moved:

@@ -110,6 +110,10 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
                 f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "
                 f"name must be unique: {leave_out}"
             )
+    is_single = seen.is_scalar and seen.num_records == found.num_records
+    if seen.image_shape and not seen.no_image_at and not is_single:
+        numbers = "is an image that some records lack" if seen.is_scalar else "is a list of images"
+        return f"{numbers}; write one feature per view, in every record, or {leave_out}"
     return _role_fault(name, seen, found.roles)
 
 
@@ -130,7 +134,7 @@ def _feature(name: str, seen: Seen, label: str | None, storage: str | None) -> F
     shape: tuple[int | None, ...] = () if seen.is_scalar else (seen.most,) if is_even else (None,)
     if seen.image_shape and not seen.no_image_at:
         dtype = "uint16" if seen.has_deep_images else "uint8"
-        return Feature(name, "image", dtype, (*shape, *seen.image_shape), storage=storage)
+        return Feature(name, "image", dtype, seen.image_shape)
     if seen.wire == "bytes":
         return Feature(name, "bytes", "bytes", shape, storage=storage)
     if seen.wire == "float":
@@ -139,7 +143,7 @@ def _feature(name: str, seen: Seen, label: str | None, storage: str | None) -> F
 
 
 def _warnings(found: Findings, features: Sequence[Feature]) -> Iterator[str]:
-    images = [feature.name for feature in features if feature.holds_images]
+    images = [feature.name for feature in features if feature.is_encoded]
     if images:
         names = ", ".join(map(repr, images))
         yield f"the images in {names} are kept as they are: they were not decoded, rotated or converted"

@@ -75,9 +75,9 @@ def compared_names(manifest: Manifest) -> list[str]:
 
 
 def image_names(manifest: Manifest) -> list[str]:
-    """Return the names of the features that hold one image; the pixels of lists are not compared."""
+    """Return the names of the features that hold images."""
     features = manifest.schema.features
-    encoded = [feature.name for feature in features if feature.kind == "image" and feature.is_encoded]
+    encoded = [feature.name for feature in features if feature.kind == "image"]
     return [*encoded, *pixel_images(features)]
 
 

@@ -57,7 +57,7 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     ``follow_links``.
     """
     options = _source_options(manifest)
-    if follow_links and not any(feature.holds_images for feature in manifest.schema.features):
+    if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow-links-useless")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links)
     return KINDS[str(options["source"])]().restore(recorded, inputs)

@@ -65,12 +65,6 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
     )
-    parser.add_argument(
-        "--estimate",
-        action="store_true",
-        help="estimate time, memory and bytes of the build, and the speed of training, from a sample that is "
-        "read for about 2 s; --for-training includes it",
-    )
 
 
 def _run_plan(args: argparse.Namespace) -> Result:
@@ -82,8 +76,7 @@ def _run_plan(args: argparse.Namespace) -> Result:
         raise OptionsError("batch-size-range", batch_size=args.batch_size)
     source = source_of(args)
     shards, options = settings_of(args)
-    estimate = args.estimate or getattr(args, "for_training", None) is not None
-    found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options, estimate=estimate)
+    found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
     report_warning(*found.warnings)
     report_line(*outlook(inspect_output(any_path(args.dataset)), wanted_of(found)))
     typed = partial(with_flags, parser=args.parser)

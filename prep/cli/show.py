@@ -86,7 +86,7 @@ def _run_show(args: argparse.Namespace) -> Result:
 
 
 def _save(found: Found, args: argparse.Namespace) -> None:
-    images = [feature.name for feature in found.schema.features if feature.holds_images]
+    images = [feature.name for feature in found.schema.features if feature.is_encoded]
     data = next(iter(found.values[images[0]]), None) if images else None
     if not isinstance(data, bytes):
         raise OptionsError("save-without-images")

@@ -44,16 +44,10 @@ STATE = ".export"
 
 
 def dtype_problems(request: ExportRequest, dtypes: Sequence[str], fault: str) -> list[Problem]:
-    """Return a problem for each numeric feature of a dtype that the format does not have.
-
-    Lists of images have one, too.
-    """
+    """Return a problem for each numeric feature of a dtype that the format does not have."""
     features = request.schema.features
-    numbers = [each for each in features if each.dtype in dtypes and not each.holds_images]
-    lists = [each for each in features if each.holds_images and not each.is_encoded]
-    return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers] + [
-        Problem(each.name, "is a list of images") for each in lists
-    ]
+    numbers = [each for each in features if each.dtype in dtypes and not each.is_encoded]
+    return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers]
 
 
 def suffix_of(data: bytes) -> str:

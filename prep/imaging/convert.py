@@ -207,9 +207,6 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")
         picture.save(encoded, "JPEG", quality=options.quality, exif=exif)
-    elif options.format == "webp":
-        check_side(picture.size, "webp")
-        picture.save(encoded, "WEBP", lossless=True, exif=exif)
     elif options.format == "pixels":
         check_side(picture.size, "pixels")
         return pixel_files.encode(np.asarray(picture))

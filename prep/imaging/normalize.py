@@ -109,12 +109,11 @@ def _kept_jpeg(built: jpeg.Structure, data: bytes, options: ImageOptions, suffix
         check_pixels(header, data)
         if not is_kept(header, data, options):
             return None
-        if options.check == "decode":
-            # The whole stream is decoded, but only gray pixels of an eighth of the size: half the cost.
-            eighth = (-(-size[0] // 8), -(-size[1] // 8))
-            with one_at_a_time(size):
-                # arguments of the decoder: output mode, color space of the input (as stated in it), scale
-                Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
+        # The whole stream is decoded, but only gray pixels of an eighth of the size: half the cost.
+        eighth = (-(-size[0] // 8), -(-size[1] // 8))
+        with one_at_a_time(size):
+            # arguments of the decoder: output mode, color space of the input (as stated in it), scale
+            Image.frombytes("L", eighth, data, "jpeg", "L", "", 8, 0)
     except (ImageError, OSError, ValueError):
         return None
     return Normalized(data, tuple(notes_of(header, suffix)), Geometry(size))
@@ -150,18 +149,16 @@ def _keep_or_convert(
     view, turn = _turned(image, options, images)
     size = options.size.size(*view.upright) if options.size else view.upright
     keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
-    if options.check == "decode" or not keeps:
-        check_pixels(header, data)
-        if getattr(image, "tag_v2", {}).get(_COMPRESSION) in _FAX:
-            # libtiff makes up missing rows
-            detail = "fax-compressed, so that missing rows go unnoticed; convert it"
-            raise ImageError(Reason.UNSUPPORTED, detail)
+    check_pixels(header, data)
+    if getattr(image, "tag_v2", {}).get(_COMPRESSION) in _FAX:
+        # libtiff makes up missing rows
+        detail = "fax-compressed, so that missing rows go unnoticed; convert it"
+        raise ImageError(Reason.UNSUPPORTED, detail)
     if keeps:
-        if options.check == "decode":
-            # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
-            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
-            with one_at_a_time(image.size):
-                image.load()
+        # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
+        image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
+        with one_at_a_time(image.size):
+            image.load()
         return Normalized(data, tuple(notes), view)
     if size != view.upright and not options.mask:
         wide, high = (REDUCING_GAP * side for side in size)

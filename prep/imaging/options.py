@@ -14,11 +14,11 @@ from tfshards.schemas.option import check_choices, option, recorded_values
 from tfshards.schemas.pixel_files import MOST_SIDE
 from tfshards.schemas.sizes import parse_size
 
-Check: TypeAlias = Literal["decode", "header", "none"]
+Check: TypeAlias = Literal["decode", "none"]
 Orientation: TypeAlias = Literal["apply", "keep"]
 Alpha: TypeAlias = Literal["white", "drop", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
-Format: TypeAlias = Literal["keep", "jpeg", "png", "webp", "pixels"]
+Format: TypeAlias = Literal["keep", "jpeg", "png", "pixels"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 Depth: TypeAlias = Literal[8, 16, "keep"]
 
@@ -31,8 +31,8 @@ VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's longest side.
 _TRAINING_QUALITY, _MARGIN = 90, 1.15
-# The longest side that libjpeg, libwebp and our header allow; libpng reads sides up to MAX_SIDE.
-LONGEST = {"jpeg": 65_500, "webp": 16_383, "pixels": MOST_SIDE}
+# The longest side that libjpeg and our header allow; libpng reads sides up to MAX_SIDE.
+LONGEST = {"jpeg": 65_500, "pixels": MOST_SIDE}
 MAX_SIDE = 1_000_000
 # What applies even if files are stored unchanged.
 _FOR_ANY_CHECK = ("check", "max_bytes")
@@ -81,9 +81,8 @@ class ImageOptions:
     """How images are checked, converted and stored.
 
     Attributes:
-        check: ``decode`` decodes every image; ``header`` decodes only those that are re-encoded, and checks
-            the headers of the others. ``none`` stores the bytes of the files unchanged; then ``max_bytes`` is
-            the only other option that applies.
+        check: ``decode`` decodes every image; ``none`` stores the bytes of the files unchanged; then
+            ``max_bytes`` is the only other option that applies.
         orientation: ``apply`` rotates images upright by their EXIF tag, ``keep`` changes neither pixels nor
             tag.
         channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
@@ -109,16 +108,12 @@ class ImageOptions:
             does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
         max_bytes: the largest size of a file.
-        max_frames: the largest number of frames of a file whose first frame is stored.
-        max_scans: the largest number of scans of a progressive JPEG; each costs a pass over the image.
 
     Raises:
         OptionsError: an option is not allowed, or two exclude each other.
     """
 
-    check: Check = option(
-        "decode", "decode every image, check headers only, or store files unchecked", choices=get_args(Check)
-    )
+    check: Check = option("decode", "decode every image, or store files unchecked", choices=get_args(Check))
     orientation: Orientation = option(
         "apply",
         "rotate images upright by their EXIF tag, or leave pixels and tag unchanged",
@@ -177,8 +172,6 @@ class ImageOptions:
         parse=partial(parse_size, name="max_bytes"),
         default_text="1GiB",
     )
-    max_frames: int = option(10_000, "reject files with more frames", metavar="N", parse=int)
-    max_scans: int = option(100, "reject progressive JPEGs with more scans", metavar="N", parse=int)
     for_training: int | None = option(
         None,
         "store images for random crops of SIZE pixels: JPEG of quality 90, short side 1.15 times SIZE",
@@ -191,7 +184,7 @@ class ImageOptions:
         check_choices(self)
         if self.for_training is not None:
             self._resolve_for_training(self.for_training)
-        for name in ("max_pixels", "max_bytes", "max_frames", "max_scans"):
+        for name in ("max_pixels", "max_bytes"):
             limit = getattr(self, name)
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
                 raise OptionsError("limit-range", name=name, limit=limit)
@@ -233,8 +226,6 @@ class ImageOptions:
             raise OptionsError("check-none-excludes", join=" and ".join(changed))
         if self.alpha == "keep" and self.channels not in (4, "keep"):
             raise OptionsError("alpha-keep-channels")
-        if self.animation == "reject" and "max_frames" in self._changed():
-            raise OptionsError("max-frames-useless")
         if self.format in ("jpeg", "pixels") and has_alpha:
             raise OptionsError("format-has-no-alpha", format=self.format)
         if self.format == "pixels" and self.orientation == "keep":
@@ -242,8 +233,6 @@ class ImageOptions:
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError("jpeg-quality-excluded", where=where)
-        if self.format == "webp" and self.channels != 3:
-            raise OptionsError("webp-channels")
         if self.depth != 8 and (self.format not in ("keep", "png") or self.jpeg_quality is not None):
             raise OptionsError("depth-format", depth=self.depth)
         if self.mask and (self.channels != 1 or self.format not in ("keep", "png") or self.jpeg_quality):

@@ -97,19 +97,6 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     return None
 
 
-def draw_view(data: bytes, side: int) -> None:
-    """Decode an image, and resize the middle half of its pixels, as training on random crops does.
-
-    Raises:
-        ValueError: the image cannot be decoded; the message has no control characters.
-    """
-    with _readable(data) as image:
-        # half of the pixels: 0.71 of the width and of the height
-        margins = (0.15 * image.width, 0.15 * image.height)
-        window = (*margins, image.width - margins[0], image.height - margins[1])
-        np.asarray(image.resize((side, side), Image.Resampling.BILINEAR, window))
-
-
 def glance(data: bytes, side: int) -> tuple[tuple[int, int], Picture | None]:
     """Return an image's (width, height) in pixels and a gray copy of it, ``side`` pixels wide and high.
 

@@ -17,6 +17,8 @@ _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
     "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB"), "keep": ("1", "L", "RGB")},
 }
 _GRAY_ALPHA_PNG = 4
+# The most frames of a file whose first one is stored, and scans of a progressive JPEG, each a pass over it.
+_MAX_FRAMES, _MAX_SCANS = 10_000, 100
 
 
 @dataclass(eq=False)
@@ -69,10 +71,10 @@ def check_limits(image: Header, options: ImageOptions) -> None:
     check_size(image.size, options)
     if image.num_frames > 1 and options.animation == "reject":
         raise ImageError(Reason.ANIMATED, f"has {image.num_frames} frames")
-    if image.num_frames > options.max_frames:
-        raise ImageError(Reason.TOO_LARGE, f"{image.num_frames} frames; at most {options.max_frames}")
-    if image.built and image.built.num_scans > options.max_scans:
-        raise ImageError(Reason.TOO_LARGE, f"{image.built.num_scans} scans; at most {options.max_scans}")
+    if image.num_frames > _MAX_FRAMES:
+        raise ImageError(Reason.TOO_LARGE, f"{image.num_frames} frames; at most {_MAX_FRAMES}")
+    if image.built and image.built.num_scans > _MAX_SCANS:
+        raise ImageError(Reason.TOO_LARGE, f"{image.built.num_scans} scans; at most {_MAX_SCANS}")
 
 
 def check_pixels(image: Header, data: bytes) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -27,42 +26,6 @@ _WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
 
 
-# Side of the views by which an estimate measures decoding, the usual one of training.
-VIEW_SIDE = 224
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a build with the local engine takes on this machine.
-
-    Attributes:
-        num_sampled: number of examples that were read, checked, and written to a temporary folder.
-        sample_seconds: wall time of the sample.
-        num_cores: number of cores.
-        num_processes: number of processes that write shards.
-        seconds: wall time of the build, without the start of the program.
-        memory_bytes: the most memory of all processes together, without pages of files.
-        output_bytes: bytes of the shards.
-        rejected: number of examples of the sample by reason for which they are rejected.
-        losses: warnings about what conversions of the sample lose, with the options that keep it.
-        conversions: number of images of the sample by conversion, such as "resized".
-        views_per_second: images that Pillow decodes from the shards on one core, resizing half of each to
-            224 x 224 pixels; None without images.
-    """
-
-    num_sampled: int
-    sample_seconds: float
-    num_cores: int
-    num_processes: int
-    seconds: float
-    memory_bytes: int
-    output_bytes: int
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    losses: tuple[str, ...] = ()
-    conversions: Mapping[str, int] = field(default_factory=dict)
-    views_per_second: float | None = None
-
-
 @dataclass(frozen=True, repr=False)
 class Plan:
     """The result of a build if no input is rejected.
@@ -77,7 +40,6 @@ class Plan:
         options: all options that change the output, as the manifest stores them.
         warnings: warnings for the user.
         notes: other lines for the user, such as which rows stay in one split.
-        estimate: time, memory and bytes of the build, if it was asked for.
     """
 
     name: str
@@ -89,7 +51,6 @@ class Plan:
     options: Mapping[str, Json]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    estimate: Estimate | None = None
 
     def __repr__(self) -> str:
         """Return the table that ``tfshards plan`` prints."""
@@ -156,7 +117,6 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
         *(table(steps) if has_steps else [no_steps]),
         *(one_line(typed(note)) for note in plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
-        *(map(typed, _estimate_lines(plan.estimate)) if plan.estimate else ()),
     ]
     return "\n".join(lines)
 
@@ -184,57 +144,4 @@ def plan_json(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
         "skipped": dict(plan.listing.skipped),
         **({"notes": [*map(typed, plan.notes)]} if plan.notes else {}),
         **({"warnings": [*map(typed, plan.warnings)]} if plan.warnings else {}),
-        **({"estimate": _estimate_json(plan.estimate, typed)} if plan.estimate else {}),
-    }
-
-
-def _estimate_lines(found: Estimate) -> list[str]:
-    """Return an estimate as lines of text."""
-    processes = f"{found.num_processes} process{'es' if found.num_processes > 1 else ''}"
-    cores = f"{found.num_cores} core{'s' if found.num_cores > 1 else ''}"
-    rows = [
-        ("estimate", "time", "memory", "shards"),
-        (
-            f"{processes} on {cores}",
-            duration(found.seconds),
-            size(found.memory_bytes),
-            size(found.output_bytes),
-        ),
-    ]
-    lines = [
-        *table(rows),
-        f"  from {found.num_sampled:,} examples, which took {found.sample_seconds:.1f} s; a build with other "
-        "engines, or on busy cores, takes another time",
-    ]
-    lines += [
-        f"  rejected in the sample: {count:,} {one_line(reason)}" for reason, count in found.rejected.items()
-    ]
-    if found.conversions:
-        converted = (f"{count:,} {one_line(name)}" for name, count in found.conversions.items())
-        lines.append(f"  images in the sample: {', '.join(converted)}")
-    if found.views_per_second is not None:
-        lines.append(
-            f"  training: about {found.views_per_second:,.0f} images a second on each core, measured with "
-            f"Pillow: decoded, and half of each resized to {VIEW_SIDE} x {VIEW_SIDE}"
-        )
-    return [*lines, *(f"  in the sample: {one_line(loss)}" for loss in found.losses)]
-
-
-def duration(seconds: float) -> str:
-    """Return a time as text, such as ``2 min`` or ``1.5 h``, to two digits."""
-    for unit, most in (("s", 120), ("min", 120 * 60), ("h", math.inf)):
-        if seconds < most:
-            value = seconds / {"s": 1, "min": 60, "h": 3600}[unit]
-            return f"{value:.1f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
-    raise AssertionError
-
-
-def _estimate_json(found: Estimate, typed: Callable[[str], str] = str) -> dict[str, Json]:
-    """Return an estimate as a JSON object; for ``typed`` see ``plan_text``."""
-    return {
-        **asdict(found),
-        "sample_seconds": round(found.sample_seconds, 3),
-        "seconds": round(found.seconds, 3),
-        "views_per_second": found.views_per_second and round(found.views_per_second, 1),
-        "losses": [*map(typed, found.losses)],
     }

@@ -17,7 +17,7 @@ DIGEST_BYTES = 16
 
 def compared_features(schema: Schema) -> list[Feature]:
     """Return the features whose values are the content: the images; without images, all but key and label."""
-    images = [feature for feature in schema.features if feature.holds_images]
+    images = [feature for feature in schema.features if feature.is_encoded]
     return images or [
         feature for feature in schema.features if feature.name != "key" and feature.kind != "label"
     ]

@@ -95,10 +95,7 @@ class DrawnPoints:
 
 @dataclass(frozen=True)
 class Roles:
-    """The features from which pictures are drawn: the first image, or feature of pixels, and its marks.
-
-    Of a list of images, the first one is drawn, without marks.
-    """
+    """The features from which pictures are drawn: the first image, or feature of pixels, and its marks."""
 
     image: Feature | None
     mask: Feature | None = None
@@ -168,12 +165,10 @@ def look(
             return Glimpse(part.split, number, unnamed, fault=values)
         header, num_bytes, picture, fault = None, 0, None, ""
         marks: tuple[int, ...] = ()
-        # an empty list of images has none
-        has_picture = roles.image is not None and bool(values[roles.image.name])
-        if roles.image is not None and roles.image.holds_images and has_picture:
+        if roles.image is not None and roles.image.is_encoded:
             data = cast("bytes", values[roles.image.name][0])
             header, num_bytes = header_of(data), len(data)
-        if sides[row] and has_picture:
+        if sides[row] and roles.image is not None:
             try:
                 picture, marks = _drawn(values, sides[row], roles, header if has_marks else None)
             except ValueError as error:
@@ -209,7 +204,7 @@ def _drawn(
     """Return a thumbnail, and the class numbers of the boxes in it; marks are drawn if a header is given."""
     image = cast("Feature", roles.image)
     data = cast("bytes", values[image.name][0])
-    if not image.holds_images:
+    if not image.is_encoded:
         return thumbnail_of(stored_picture(data, image), side), ()
     if header is None:
         return thumbnail(data, side), ()

@@ -67,7 +67,7 @@ def find_new_examples(
     examples = known.find(listing.keys)
     is_known = examples >= 0
     # arrays that hold only new rows also start at number 0, which only a comparison of the rows can detect
-    has_images = any(feature.holds_images for feature in listing.schema.features)
+    has_images = any(feature.is_encoded for feature in listing.schema.features)
     by_number = listing.is_numbered or (is_of_rows and not has_images)
     with lines_to(nowhere) if by_number else nullcontext():
         changed = _changed(listing, reader, known, examples, checksum=checksum or by_number)

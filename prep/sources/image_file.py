@@ -80,15 +80,14 @@ def mask_feature(name: str, options: ImageOptions) -> Feature:
 def mask_options(images: ImageOptions) -> ImageOptions:
     """Return the image options for masks: the given ones, except that pixel values are kept.
 
-    The headers of masks are checked even if those of images are not: a palette would be decoded to colors.
+    Masks are checked even if images are not: a palette would be decoded to colors.
     """
-    check = "header" if images.check == "none" else images.check
     depth = images.depth if images.mask_depth is None else images.mask_depth
     kept = replace(
         images,
         format="keep",
         jpeg_quality=None,
-        check=check,
+        check="decode",
         channels=1,
         alpha=None,
         mask=True,

@@ -87,7 +87,7 @@ class SplitLists:
             classes = class_map(labels, class_names, "no line has this label")
             number = {name: index for index, name in enumerate(classes)}
             numbers = np.array([number[label] for label in labels], np.int64)
-        images = [each for each in listing.schema.features if each.holds_images]
+        images = [each for each in listing.schema.features if each.is_encoded]
         schema = Schema((*images, Feature("label", "label", "int64"), KEY_FEATURE), classes)
         return replace(listing, schema=schema, labels=numbers)
 

@@ -148,7 +148,7 @@ class _ShardCheck:
         self, shard: Shard, manifest: Manifest, companions: Companions, decoders: ThreadPoolExecutor | None
     ) -> None:
         self._shard, self._manifest, self._companions, self._decoders = shard, manifest, companions, decoders
-        self._images = [feature for feature in manifest.schema.features if feature.holds_images]
+        self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
         self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
         self._is_whole = self._follows = True

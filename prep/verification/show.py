@@ -131,8 +131,9 @@ def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:
     """Return one value as text, in a line without control characters."""
-    if feature.holds_images:
-        return _shorten([f"{_image_text(data)}, {size(len(data))}" for data in _all_bytes(values)])
+    if feature.is_encoded:
+        data = _only_bytes(values)
+        return f"{_image_text(data)}, {size(len(data))}"
     if feature.kind == "label" and schema.class_names:
         return _shorten([f"{int(value)} ({_class_name(int(value), schema)})" for value in values])
     if feature.kind == "bytes":
@@ -145,11 +146,9 @@ def description(feature: Feature, schema: Schema, values: Decoded) -> str:
 
 
 def _json_of(feature: Feature, schema: Schema, values: Decoded) -> Json:
-    if feature.holds_images:
-        images: list[Json] = [
-            {"image": _image_text(data), "num_bytes": len(data)} for data in _all_bytes(values)
-        ]
-        return images[0] if feature.is_encoded else images
+    if feature.is_encoded:
+        data = _only_bytes(values)
+        return {"image": _image_text(data), "num_bytes": len(data)}
     if feature.kind == "raw" and feature.dtype in UNCOMMON_DTYPES:
         return {"dtype": feature.dtype, "hex": _only_bytes(values).hex()}
     found: list[Json] = [os.fsdecode(value) if isinstance(value, bytes) else value for value in values]
@@ -184,12 +183,8 @@ def _text_of(value: bytes) -> str:
     return text if len(value) <= _SHOWN_BYTES else f"{text}… ({size(len(value))} in all)"
 
 
-def _all_bytes(values: Decoded) -> list[bytes]:
-    return [value for value in values if isinstance(value, bytes)]
-
-
 def _only_bytes(values: Decoded) -> bytes:
-    return _all_bytes(values)[0]
+    return next(value for value in values if isinstance(value, bytes))
 
 
 def _shorten(values: Sequence[object]) -> str:

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
 from tfshards.schemas.json_reader import Json
@@ -128,13 +127,6 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
     if _is_named(feature, schema):
         python_class = f"{_PACKAGE}.class_label_feature.ClassLabel"
         return {"pythonClassName": python_class, "classLabel": {"numClasses": str(len(schema.class_names))}}
-    if feature.holds_images and not feature.is_encoded:
-        image, length = replace(feature, shape=feature.shape[1:]), feature.shape[0]
-        sequence: Json = {
-            "feature": _feature_json(image, schema),
-            "length": str(-1 if length is None else length),
-        }
-        return {"pythonClassName": f"{_PACKAGE}.sequence_feature.Sequence", "sequence": sequence}
     dims: list[Json] = [str(-1 if dim is None else dim) for dim in feature.shape]
     content: dict[str, Json] = {"shape": {"dimensions": dims}, "dtype": feature.dtype}
     if feature.is_encoded:

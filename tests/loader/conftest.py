@@ -46,7 +46,7 @@ def _traced_functions() -> Iterator[None]:
 
 def wire(feature: Feature, value: object) -> tf.train.Feature:
     """Return ``value`` as it is stored according to ``KINDS`` of ``schemas.feature``."""
-    if feature.holds_images or feature.kind == "bytes":
+    if feature.is_encoded or feature.kind == "bytes":
         values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
     array = np.asarray(value)

@@ -40,8 +40,7 @@ SCHEMA = Schema(
     (
         Feature("image", "image", "uint8", (None, None, 3)),
         Feature("mask", "mask", "uint8", (None, None, 1)),
-        Feature("views", "image", "uint8", (2, None, None, 3)),
-        Feature("frames", "image", "uint8", (None, None, None, 3)),
+        Feature("view", "image", "uint8", (None, None, 3)),
         Feature("digit", "raw", "uint8", (8, 6)),
         Feature("label", "label", "int64"),
         Feature("key", "bytes", "bytes"),
@@ -75,8 +74,7 @@ def example(number):
     return {
         "image": image,
         "mask": file.getvalue(),
-        "views": [png(draw, 3)[0], png(draw, 3)[0]],
-        "frames": [png(draw, 3)[0] for _ in range(number % 3)],
+        "view": png(draw, 3)[0],
         "digit": draw.integers(0, 256, (8, 6), dtype=np.uint8),
         "label": number % 3,
         "key": b"%d" % number,
@@ -123,7 +121,7 @@ def check_same(path, **options):
     return count
 
 
-PLAIN = ("key", "label", "ids", "grid", "boxes", "image", "frames")
+PLAIN = ("key", "label", "ids", "grid", "boxes", "image", "view")
 ORDERS = {
     "stored": {},
     "runs of several epochs": {"shuffle": Shuffle(seed=3), "epochs": 3},
@@ -163,7 +161,7 @@ def test_the_batches_are_those_of_load(scenes, options):
     ids=CONTENTS,
 )
 def test_images_are_decoded_as_by_load(scenes, image):
-    select = ("image", "views", "frames", "key") + ("mask",) * (image.channels is None)
+    select = ("image", "view", "key") + ("mask",) * (image.channels is None)
     options = {"select": select, "batch_size": 16, "shuffle": Shuffle(seed=1), "remainder": "pad"}
     assert check_same(scenes, image=image, **options)
 

@@ -70,13 +70,13 @@ def test_build_images_makes_a_dataset_and_prints_its_contents(small_folder, run)
 def test_every_option_reaches_the_build(small_folder, run):
     (small_folder / "cat" / "bad.jpg").write_bytes(b"text")
     options = ["--shards", 2, "--shards", "val=1", "--split", "train=70%", "--split", "val=0.3", "--stratify"]
-    options += ["--check=header", "--max-rejected=50%", "--seed=7", "--name=pets"]
+    options += ["--channels=1", "--max-rejected=50%", "--seed=7", "--name=pets"]
     status, _, _ = run("build", "images", "photos", "out", *options, "--", "--direct_num_workers=2")
     assert status == 0
     manifest = read_manifest("out")
     assert manifest.name == "pets"
     assert {name: len(split.shards) for name, split in manifest.splits.items()} == {"train": 2, "val": 1}
-    expected = {"check": "header", "stratify": True, "seed": 7}
+    expected = {"channels": 1, "stratify": True, "seed": 7}
     expected |= {"shards": {"train": 2, "val": 1}, "splits": {"train": "7/10", "val": "3/10"}}
     assert expected.items() <= manifest.options.items()
     assert manifest.totals.rejected == 1

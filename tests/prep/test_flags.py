@@ -45,7 +45,7 @@ CALLED = {
 # arguments that exist only on the command line, or that are positional
 ONLY_HERE = {
     *("json", "quiet", "verbose", "jobs", "config"),
-    *("batch_size", "estimate", "class_names_from", "source", "sources", "dataset", "as_splits", "shell"),
+    *("batch_size", "class_names_from", "source", "sources", "dataset", "as_splits", "shell"),
     *("keys", "keys_of", "fail_on", "key", "first", "save"),
 }
 

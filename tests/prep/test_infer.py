@@ -73,7 +73,6 @@ def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
         ([picture("L", name="JPEG"), picture("L")], Feature("x", "image", "uint8", (4, 5, 1)), "gray"),
         ([picture("L"), picture()], Feature("x", "image", "uint8", (4, 5, 3)), "gray is delivered as color"),
         ([picture(name="WEBP")], Feature("x", "image", "uint8", (None, None, 3)), "header that is not read"),
-        ([[picture()], [picture()] * 2], Feature("x", "image", "uint8", (None, 4, 5, 3)), "lists of images"),
         ([picture(), b"no image"], Feature("x", "bytes", "bytes"), "one that is not an image"),
     ],
 )

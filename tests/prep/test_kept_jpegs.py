@@ -16,7 +16,6 @@ from .nasty_images import KINDS
 JPEGS = {name: kind for name, kind in KINDS.items() if kind.data.startswith(b"\xff\xd8\xff")}
 OPTIONS = {
     "usual": ImageOptions(),
-    "header": ImageOptions(check="header"),
     "grey": ImageOptions(channels=1),
     "alpha": ImageOptions(channels=4),
     "PNG": ImageOptions(format="png"),

@@ -161,9 +161,9 @@ def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path
 
 
 IMAGE_OPTIONS = (
-    ImageOptions(check="header", orientation="keep", channels=1, format="png", max_pixels=10_000),
-    ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first", max_frames=5),
-    ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80, max_scans=9),
+    ImageOptions(orientation="keep", channels=1, format="png", max_pixels=10_000),
+    ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first"),
+    ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80),
 )
 
 

@@ -107,7 +107,7 @@ def test_masks_keep_their_numbers_and_are_cropped_with_their_image(tmp_path, bui
     [
         (ImageOptions(resize="6x8", format="jpeg"), (6, 8, 1)),  # the photo as JPEG, the mask as PNG
         (ImageOptions(channels=4), (None, None, 1)),
-        (ImageOptions(jpeg_quality=50, check="header"), (None, None, 1)),
+        (ImageOptions(jpeg_quality=50), (None, None, 1)),
         (ImageOptions(check="none"), (None, None, 1)),  # the header of a mask is looked at
     ],
 )
@@ -256,3 +256,16 @@ def test_options_of_images_without_images_are_refused(options, found, flags, tmp
         Table(name, **options).stage(tmp_path)
     assert main(["build", "table", name, "out", *flags]) == 2
     assert capsys.readouterr().err == f"tfshards: {' '.join(flags)}{rest} with --image\n"
+
+
+@pytest.mark.parametrize("are_embedded", [False, True])
+def test_lists_of_images_are_refused(are_embedded, image_folder, tmp_path):
+    root = image_folder({"a.png": 1, "b.png": 2})
+    names = ["a.png", "b.png"]
+    cells = [{"bytes": (root / name).read_bytes(), "path": None} for name in names] if are_embedded else names
+    path = write_parquet(root / "rows.parquet", {"views": [cells, cells[:1]], "number": [0, 1]})
+    for roles in (ColumnRoles(), ColumnRoles(images=("views",)), ColumnRoles(masks=("views",))):
+        with raises(InputError, "image-list", name="views"):
+            Table(path, columns=roles).stage(tmp_path)
+    with pytest.raises(InputError, match="make one column per view"):
+        Table(path).stage(tmp_path)

@@ -134,8 +134,7 @@ def check_like_masks(table: pa.Table, assigned: AssignedColumns, roles: ColumnRo
 
 
 def _image_sample(column: pa.ChunkedArray) -> list[bytes]:
-    """Return some encoded images, or paths of images, of a column, or of its lists."""
-    column = unlisted(column)[0]
+    """Return some encoded images, or paths of images, of a column."""
     if not is_image_struct(column.type):
         return _sample(column)[:_FEW]
     fields = fields_of(column)
@@ -151,18 +150,13 @@ def _may_be_mask(tree: Tree, value: bytes) -> bool:
         return False
 
 
-def check_found(
-    rows: pa.Table, images: Mapping[str, str], places: Mapping[str, Sequence[str]], root: bytes
-) -> None:
-    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage.
-
-    ``places`` are the names of the staged images of features that are lists.
-    """
+def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes) -> None:
+    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage."""
     for column, feature in images.items():
-        names = [each for each in places.get(feature, [feature]) if IMAGE + each not in rows.column_names]
-        paths = (path for name in names for path in rows[PATH + name].to_pylist() if path)
-        first = next(paths, None)
-        if first and max(pc.max(rows[SIZE + name]).as_py() for name in names) < 0:
+        if IMAGE + feature in rows.column_names:
+            continue
+        first = next(filter(None, rows[PATH + feature].to_pylist()), None)
+        if first and pc.max(rows[SIZE + feature]).as_py() < 0:
             raise InputError(
                 "column-no-image-exists",
                 column=column,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -63,7 +63,6 @@ class TableReader:
         warnings: warnings for the user.
         placement: boxes and keypoints, and how they are placed in the stored image.
         recorded: what manifests record of boxes and keypoints, and of lists of splits.
-        places: names of the staged images of each feature: one, or one for each element of a list.
         skipped: number of rows that are left out, by reason.
         has_remote_images: whether images may be in object stores.
     """
@@ -78,7 +77,6 @@ class TableReader:
     warnings: tuple[str, ...]
     placement: Placement
     recorded: Mapping[str, Json]
-    places: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, int]
     has_remote_images: bool = False
 
@@ -103,7 +101,7 @@ class TableReader:
     def listing(self) -> Listing:
         """Return the listing, with the sizes and modification times of the images."""
         rows = mapped_table(rows_path(self.folder))
-        sizes, stamps = combined(rows, self._staged_images())
+        sizes, stamps = combined(rows, [*self.columns.images.values()])
         label = self.schema.label
         return Listing(
             schema=self.schema,
@@ -118,9 +116,6 @@ class TableReader:
             groups=rows[staging.SAME].to_pylist() if staging.SAME in rows.column_names else None,
         )
 
-    def _staged_images(self) -> list[str]:
-        return list(chain.from_iterable(self.places.values()))
-
     def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         """Return the values of each row, or why one of its images is rejected."""
         return self.start(rows, schema).result()
@@ -130,19 +125,16 @@ class TableReader:
         staged = mapped_table(rows_path(self.folder))
         keys = ArrowKeys(staged[staging.KEY]) if staging.KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        values = [
-            feature for feature in schema.features if not feature.holds_images and feature.name != "key"
-        ]
+        values = [feature for feature in schema.features if not feature.is_encoded and feature.name != "key"]
         images = {
             name: [each + name for each in (staging.PATH, staging.SIZE, staging.STAMP)]
-            for name in self._staged_images()
+            for name in self.columns.images.values()
         }
-        lists = [name for name in self.places if staging.LENGTH + name in staged.column_names]
         for name in self.columns.embedded:
             images[name].append(staging.IMAGE + name)
         has_sides = staging.WIDTH in staged.column_names
         sides = [staging.WIDTH, staging.HEIGHT] if has_sides else []
-        wanted = [*chain(*images.values()), *sides, *(staging.LENGTH + name for name in lists)]
+        wanted = [*chain(*images.values()), *sides]
         wanted += [staging.VALUE + feature.name for feature in values]
         taken = staged.select(wanted).take(pa.array(numbers, pa.int64()))
         columns = {
@@ -150,15 +142,7 @@ class TableReader:
             for feature in values
         }
         files = {name: [_File(*each) for each in _rows_of(taken, names)] for name, names in images.items()}
-        lengths = {name: taken[staging.LENGTH + name].to_pylist() for name in lists}
-        of_rows = [
-            {
-                each: files[each][row]
-                for name, places in self.places.items()
-                for each in (places[: lengths[name][row]] if name in lengths else places)
-            }
-            for row in range(len(rows))
-        ]
+        of_rows = [{name: each[row] for name, each in files.items()} for row in range(len(rows))]
         stated = _rows_of(taken, sides)
         names = [name for name in schema.names if name != "key"]
 
@@ -168,8 +152,6 @@ class TableReader:
             conversions = self._add_images(found, of_rows[index], remote or {}, size)
             if isinstance(conversions, Rejected):
                 return conversions
-            for name in lists:
-                found[name] = [cast("bytes", found.pop(each)) for each in self.places[name] if each in found]
             return Accepted([*(found[name] for name in names), to_bytes(rows[index].key)], conversions)
 
         return StartedRows([*map(self._request, of_rows)], decode)
@@ -203,9 +185,8 @@ class TableReader:
         conversions: list[str] = []
         views: list[Geometry] = []
         # a mask must fit its image
-        masks = {each for name in self.columns.masks for each in self.places[name]}
-        for name in sorted(files, key=masks.__contains__):
-            is_mask, file = name in masks, files[name]
+        for name in sorted(files, key=self.columns.masks.__contains__):
+            is_mask, file = name in self.columns.masks, files[name]
             options = mask_options(self.images) if is_mask else self.images
             content = remote.get(name) or self._content(file, options.max_bytes)
             image = (
@@ -251,11 +232,7 @@ class TableReader:
             for prefix in (staging.DROPPED, staging.VALUE)
             for name in rows.column_names
             if name.startswith(prefix)
-        } | {
-            column: staging.PATH + feature
-            for column, feature in self.columns.images.items()
-            if feature in self.places[feature]
-        }
+        } | {column: staging.PATH + feature for column, feature in self.columns.images.items()}
         if by not in staged:
             columns = listed_columns(sorted(staged))
             raise InputError("group-by-column", by=by, columns=columns)

@@ -25,6 +25,7 @@ from tfshards.prep.sources.tables.features import (
     StoredColumn,
     is_along_rows,
     is_image_struct,
+    is_list_type,
     is_text_type,
     item_type,
     stored_column,
@@ -37,7 +38,6 @@ from tfshards.prep.sources.tables.image_columns import (
     is_embedded,
     with_found_images,
 )
-from tfshards.prep.sources.tables.image_lists import with_places
 from tfshards.prep.sources.tables.images import is_url, stat_images, unmentioned
 from tfshards.prep.sources.tables.labels import label_column, label_fault
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
@@ -51,7 +51,7 @@ from tfshards.prep.sources.tables.rows import (
     with_split_folders,
 )
 from tfshards.prep.sources.tables.several_labels import with_label_lists
-from tfshards.prep.sources.tables.staging import HEIGHT, LENGTH, PATH, WIDTH, stage_table
+from tfshards.prep.sources.tables.staging import HEIGHT, PATH, WIDTH, stage_table
 from tfshards.prep.sources.tables.templates import with_paths
 from tfshards.schemas import InputError, OptionsError, Schema
 from tfshards.schemas.option import check_choices, check_instance, option
@@ -161,20 +161,17 @@ class Table:
         found, roles = with_formats(found, self.columns, self.form)
         found, roles, of_labels = with_label_lists(found, roles)
         assigned, lines = self._assigned(found, roles, root, str(path))
-        features = [*assigned.images.values()]
+        images = [*assigned.images.values()]
         if may_guess:
             values = {*assigned.stored, assigned.split} - {None, *assigned.images}
             check_unicode(path, found.table, [name for name in found.table.column_names if name in values])
-        if not features:
+        if not images:
             self._check_no_image_options(path, lines)
         check_mask_depth(self.images, has_masks=bool(assigned.masks))
         stored = [self._stored(found, name, role) for name, role in assigned.stored.items()]
-        whole, (table, assigned, lists) = assigned, with_places(found.table, assigned)
-        embedded = {feature for name, feature in assigned.images.items() if is_embedded(table[name])}
-        assigned, images = replace(assigned, embedded=frozenset(embedded)), [*assigned.images.values()]
-        staged = rows_to_stage(table, assigned, stored)
-        for name, lengths in lists.lengths.items():
-            staged = staged.append_column(LENGTH + name, pa.array(lengths))
+        embedded = {feature for name, feature in assigned.images.items() if is_embedded(found.table[name])}
+        assigned = replace(assigned, embedded=frozenset(embedded))
+        staged = rows_to_stage(found.table, assigned, stored)
         for column, sides in zip((WIDTH, HEIGHT), found.sides, strict=False):
             staged = staged.append_column(column, pa.array(sides, pa.int64()))
         skipped: dict[str, int] = {}
@@ -183,13 +180,13 @@ class Table:
             staged, digest, more = with_listed_splits(staged, self.split_list, folder_of_lists, images)
             found = replace(found, digest=f"{found.digest} {digest}")
             skipped, lines = {UNLISTED: found.table.num_rows - staged.num_rows}, [*lines, *more]
-        elif may_guess and assigned.split is None and self.columns.split is None and not lists.places:
+        elif may_guess and assigned.split is None and self.columns.split is None:
             assigned, staged, more = with_split_folders(assigned, staged)
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
         has_urls = any(is_url(path) for name in images for path in rows[PATH + name].to_pylist())
         rows = stat_images(root, rows, images, follow_links=self.follow_links)
-        check_found(rows, whole.images, lists.places, root)
+        check_found(rows, assigned.images, root)
         warnings += split_warnings(rows, images)
         stage_table(rows, rows_path(folder))
         if images and self.root is None and path.name in METADATA_NAMES:
@@ -198,23 +195,19 @@ class Table:
         for name in [name for name in images if name not in assigned.masks][:1]:
             local = [path for path in rows[PATH + name].to_pylist() if path and not is_url(path)]
             warnings += depth_warning(tree_of(root, follow_links=True), local, self.images)
-        placement, of_boxes = placement_of(stored, whole, self.columns, self.form, found.formats)
-        if placement.image in lists.places and (placement.coordinates or placement.undeclared):
-            name = [*placement.coordinates, *placement.undeclared][0]
-            raise InputError("boxes-of-image-list", name=name, image=placement.image)
+        placement, of_boxes = placement_of(stored, assigned, self.columns, self.form, found.formats)
         placement.check_resize(self.images.resize)
         schema = [
-            mask_feature(name, self.images) if name in whole.masks else image_feature(name, self.images)
-            for name in features
+            mask_feature(name, self.images) if name in assigned.masks else image_feature(name, self.images)
+            for name in images
         ]
-        schema = [replace(each, shape=(*lists.dimension(each.name), *each.shape)) for each in schema]
         names = next((column.names for column in stored if column.names), ())
         inexact = [column.warning for column in stored if column.warning]
         return TableReader(
             str(folder),
             os.fsdecode(root),
             Schema((*schema, *(column.feature for column in stored), KEY_FEATURE), names),
-            replace(whole, split=assigned.split, embedded=assigned.embedded),
+            assigned,
             self.images,
             found.digest,
             self.form,
@@ -224,7 +217,6 @@ class Table:
                 **self.columns.recorded(),
                 **({"split_list": {**self.split_list}} if self.split_list else {}),
             },
-            {name: lists.places.get(name, (name,)) for name in features},
             skipped,
             has_remote_images=has_urls or is_url(root),
         )
@@ -302,5 +294,8 @@ class Table:
         if not roles.no_images:
             assigned, of_images = with_found_images(table, assigned, root)
             lines += of_images
+        for name in assigned.images:
+            if is_list_type(table[name].type):
+                raise InputError("image-list", name=name)
         check_like_masks(table, assigned, self.columns, root)
         return assigned, lines

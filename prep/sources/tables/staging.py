@@ -21,8 +21,6 @@ VALUE, PATH, SIZE, STAMP, DROPPED = "value/", "path/", "size/", "stamp/", "dropp
 IMAGE = "image/"
 # width and height that annotations state of the image of a row
 WIDTH, HEIGHT = "width", "height"
-# number of images in the list of a row
-LENGTH = "length/"
 
 
 def stage_table(table: pa.Table, path: Path) -> None:
