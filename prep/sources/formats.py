@@ -1,4 +1,4 @@
-"""Options that give each column a value: formats of boxes and keypoints, and missing values."""
+"""Options that give each column a value: a role, or the format of boxes and keypoints."""
 
 from __future__ import annotations
 
