@@ -52,17 +52,17 @@ nightly: export SCALE := $(or $(SCALE),1)
 nightly: export SEED := $(or $(SEED),$(shell date +%s))
 nightly: $(VENV)/.frameworks
 	$(FRAMEWORKS)/python $(PYTEST) -m campaign -rP --timeout 7200
-	$(FRAMEWORKS)/python $(PYTEST) -m "not engines and not campaign" --cov --cov-report=term
+	$(FRAMEWORKS)/python $(PYTEST) -m "not engines and not campaign" --timeout 3600 --cov --cov-report=term
 	$(BIN)/uv pip compile $(RESOLVE) | diff constraints.txt - && echo "constraints.txt is up to date"
 
 # The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).
 engines: $(VENV)/.dev
 	$(BIN)/python tests/engines/setup_engines.py
-	$(BIN)/python -m pytest -m engines $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m engines --timeout 1800 $(PYTEST_ARGS)
 
 packages: export TFSHARDS_PACKAGES := all
 packages: $(VENV)/.dev
-	$(BIN)/python -m pytest -m nightly tests/packaging $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m nightly tests/packaging --timeout 3600 $(PYTEST_ARGS)
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml

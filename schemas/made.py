@@ -36,11 +36,6 @@ class Made:
         return dict(cast("Mapping[str, int]", self.options["shards"]))
 
     @property
-    def is_balanced_by_count(self) -> bool:
-        """Whether the shards differ by at most one example, rather than having similar bytes."""
-        return self.options.get("balance", "count") == "count"
-
-    @property
     def ratios(self) -> Mapping[str, str]:
         """The ratio of each split of a build, as text; empty without."""
         return cast("Mapping[str, str]", self.options.get("splits", {}))

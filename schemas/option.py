@@ -134,10 +134,3 @@ def to_json(record: Record) -> dict[str, Json]:
 def recorded_values(record: type[Record], recorded: Mapping[str, Json]) -> dict[str, Any]:
     """Return the options of a dataclass among those that a manifest records; the dataclass checks them."""
     return {name: recorded[name] for name in options_of(record) if name in recorded}
-
-
-def changed_values(record: type[Record], recorded: Mapping[str, Json]) -> dict[str, Any]:
-    """Return the options of a dataclass among those that a manifest records, without its defaults."""
-    defaults = {each.name: default_of(each) for each in fields(record)}
-    values = recorded_values(record, recorded)
-    return {name: value for name, value in values.items() if value != defaults[name]}

@@ -88,9 +88,7 @@ def role_lines(schema: Schema, options: Mapping[str, Json]) -> list[str]:
     rows = [
         (str(column), kinds[name].kind, name) for name, column in of("image_columns").items() if name in kinds
     ]
-    patterns = options.get("one_hot", [])
-    hot = [(str(each), "one class", "label") for each in patterns] if isinstance(patterns, list) else []
-    rows += hot or [(each.name, "label", each.name) for each in schema.features if each.kind == "label"]
+    rows += [(each.name, "label", each.name) for each in schema.features if each.kind == "label"]
     rows += [(each.name, each.coordinates, each.name) for each in schema.features if each.coordinates]
     rows += [(str(options["split_column"]), "split", "")] if options.get("split_column") else []
     rows += [(name, f"missing: {value}", "") for name, value in of("missing").items()]

@@ -15,7 +15,6 @@ from tfshards.loader.options.selection import select_features
 from tfshards.loader.order.source import OpenSplit
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.coordinates import coordinates_of
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.pixels import as_image, left_behind, likely_images, pixel_images
 
 
@@ -153,7 +152,6 @@ class Content:
 
     Attributes:
         images: options of the images that are decoded, by feature.
-        is_cut: whether JPEG files may have an index of their restart intervals, from which crops are cut.
     """
 
     features: tuple[Feature, ...]
@@ -162,7 +160,6 @@ class Content:
     boxes: Boxes | None
     keypoints: Keypoints | None
     weighing: Weighing | None
-    is_cut: bool
     user_map: Callable[..., object] | None
     map_seed: int
     adds_weight: bool
@@ -205,16 +202,10 @@ def make_content(options: LoadOptions, source: OpenSplit) -> Content:
         boxes=checked_boxes(options.boxes, features, images, known),
         keypoints=checked_keypoints(options.keypoints, features, images, known),
         weighing=weighing(source.manifest, source.name, options.sample_weights),
-        is_cut=_may_have_index(source.manifest.options),
         user_map=options.map_fn,
         map_seed=options.shuffle.seed if options.shuffle is not None else 0,
         adds_weight=options.adds_weight,
     )
-
-
-def _may_have_index(recorded: Mapping[str, Json]) -> bool:
-    """Return whether images may be JPEG files with an index; builds record their options with a version."""
-    return "conversion" not in recorded or bool(recorded.get("fast_crops"))
 
 
 def pixels_shape(feature: Feature, image: Image) -> tuple[int | None, ...]:

@@ -166,7 +166,8 @@ def bench(
     """
     if isinstance(path, Mix):
         raise OptionsError("bench-path", path=path)
-    check_seconds(seconds)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 600:
+        raise OptionsError("bench-seconds", seconds=seconds)
     options = LoadOptions(
         path=path,
         split=split,
@@ -226,12 +227,6 @@ def bench(
         decoded=rates.get("decoded"),
         delivered=rates["delivered"],
     )
-
-
-def check_seconds(seconds: float) -> None:
-    """Raise OptionsError if this is not a time to measure."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 600:
-        raise OptionsError("bench-seconds", seconds=seconds)
 
 
 def _disk_rate(source: OpenSplit, num_examples: int, seconds: float) -> float | None:

@@ -288,9 +288,7 @@ def _decode_images(
         if image is not None:
             encoded, raw_shape = decoded[feature.name], feature.shape if feature.pixels else None
             if feature.name in [each.image for each in (boxes, keypoints) if each is not None]:
-                pixels, region = decode_with_region(
-                    encoded, image, extra, feature.dtype, raw_shape, is_cut=content.is_cut
-                )
+                pixels, region = decode_with_region(encoded, image, extra, feature.dtype, raw_shape)
                 # before boxes are removed, and with them their keypoints
                 if keypoints is not None and keypoints.image == feature.name:
                     points = decoded[keypoints.feature]
@@ -300,7 +298,7 @@ def _decode_images(
                 if boxes is not None and boxes.image == feature.name:
                     decoded |= moved_boxes(GRAPH, decoded, boxes, image, region, extra)
             elif feature.is_encoded:
-                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape, is_cut=content.is_cut)
+                pixels = decode_image(encoded, image, extra, feature.dtype, raw_shape)
             else:
                 pixels = _decode_list(content, encoded, image, extra, feature)
             if image.size is None and feature.is_encoded:
@@ -317,7 +315,7 @@ def _decode_list(
 
     @without_autograph
     def decode(one: tf.Tensor) -> tf.Tensor:
-        pixels = decode_image(one, image, draws, feature.dtype, is_cut=content.is_cut)
+        pixels = decode_image(one, image, draws, feature.dtype)
         return tf.ensure_shape(pixels, shape)
 
     pixels = tf.map_fn(decode, encoded, fn_output_signature=tf.TensorSpec(shape, image.dtype))

@@ -12,7 +12,6 @@ import tensorflow as tf
 from tfshards.loader.examples.crops import AXES, GRAY_SHIFT, GRAY_WEIGHTS, box_of
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.loader.options.image import Image
-from tfshards.loader.tensors.cut import decode_and_crop, decode_box
 from tfshards.schemas import pixel_files
 
 
@@ -43,8 +42,6 @@ def decode_image(
     draws: Mapping[str, tf.Tensor],
     stored: str = "uint8",
     raw_shape: RawShape = None,
-    *,
-    is_cut: bool = True,
 ) -> tf.Tensor:
     """Return the pixels of one image, shape ``(height, width, channels)``, as specified by ``image``.
 
@@ -52,10 +49,8 @@ def decode_image(
         encoded: scalar string: JPEG, PNG, GIF (its first frame), BMP, or WebP with the same channels; or
             little-endian pixels of shape ``raw_shape``.
         stored: dtype of the feature: uint8, or uint16, for which values of 8 bits are multiplied by 257.
-        is_cut: whether a JPEG may have an index of its restart intervals.
     """
-    dtype = tf.as_dtype(stored)
-    return _decoded(encoded, image, draws, dtype, raw_shape, is_cut=is_cut, with_region=False)[0]
+    return _decoded(encoded, image, draws, tf.as_dtype(stored), raw_shape, with_region=False)[0]
 
 
 def decode_with_region(
@@ -64,15 +59,12 @@ def decode_with_region(
     draws: Mapping[str, tf.Tensor],
     stored: str = "uint8",
     raw_shape: RawShape = None,
-    *,
-    is_cut: bool = True,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the pixels of one image as ``decode_image`` does, and the region of the stored image they show.
 
     The region is ``[height, width, top, left, height, width]`` int32 of the stored image and of its crop.
     """
-    dtype = tf.as_dtype(stored)
-    pixels, region = _decoded(encoded, image, draws, dtype, raw_shape, is_cut=is_cut, with_region=True)
+    pixels, region = _decoded(encoded, image, draws, tf.as_dtype(stored), raw_shape, with_region=True)
     return pixels, region
 
 
@@ -83,7 +75,6 @@ def _decoded(
     stored: tf.DType,
     raw_shape: RawShape,
     *,
-    is_cut: bool,
     with_region: bool,
 ) -> list[tf.Tensor]:
     """Return the pixels, and the region that they show only on demand: it costs 5 % of the decoding."""
@@ -102,8 +93,7 @@ def _decoded(
         else:
             sides = tf.io.extract_jpeg_shape(encoded)[:2]
             box = box_of(GRAPH, sides, image, draws)
-            decode = decode_box if is_cut else decode_and_crop
-            pixels = decode(encoded, sides, box, image.channels, _DCT)
+            pixels = tf.io.decode_and_crop_jpeg(encoded, box, image.channels, dct_method=_DCT)
         return shown(_deepened(pixels, stored), sides, box)
 
     def other() -> list[tf.Tensor]:

@@ -157,7 +157,6 @@ def final_layouts(
         number = plan.listing.find(reject.key)
         assert number is not None
         rejected[number] = True
-    sizes = plan.listing.sizes if options.balance == "bytes" else None
     layouts = {}
     accepted = {
         split: sum(int((~rejected[shard]).sum()) for shard in layout)
@@ -180,7 +179,7 @@ def final_layouts(
             counts = {name: len(shards) for name, shards in plan.layouts.items()}
             fault = too_many_shards(f"shards={len(layout)}", split, counts, accepted)
             raise BuildError("too-few-after-rejects", fault=fault)
-        layouts[split] = rebalance(layout, rejected, sizes)
+        layouts[split] = rebalance(layout, rejected)
     return layouts
 
 

@@ -24,7 +24,7 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.cli.parser import make_parser
 
     parser = make_parser(args.verbs)
-    # flags of all kinds may follow a verb if --config or --from gives KIND
+    # flags of all kinds may follow a verb if --config gives KIND
     for verb in subcommands(parser).values():
         actions = [action for kind in subcommands(verb).values() for action in kind._actions]
         for action in actions:

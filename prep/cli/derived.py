@@ -83,8 +83,8 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser, "folder of the new dataset; its last part is the default name")
     _add_shards(parser)
     parser.epilog = (
-        "By default the shards of all datasets are linked or copied unchanged. With --shards, --shard-size, "
-        "--balance or --compression the examples are mixed and written to new shards, and with --as-splits "
+        "By default the shards of all datasets are linked or copied unchanged. With --shards, --shard-size "
+        "or --compression the examples are mixed and written to new shards, and with --as-splits "
         "written to new shards."
     )
 

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from contextlib import nullcontext
 
 from tfshards.prep.cli.arguments import add_shards, shard_counts_of
-from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import Result, Verb, add_dataset, add_max_rejected
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE
-from tfshards.prep.progress.lines import lines_to, to_stderr
-from tfshards.schemas import Manifest
-from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
-
-
-def _add_edit_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--skip-unknown", action="store_true", help="ignore keys in FILE that the dataset does not have"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print which shards would be written, and write nothing"
-    )
 
 
 def _add_new_classes(parser: argparse.ArgumentParser) -> None:
@@ -31,30 +16,6 @@ def _add_new_classes(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add classes that the dataset does not have to the end of its class names",
     )
-
-
-def _run_edit(
-    args: argparse.Namespace, edit: Callable[..., Manifest], *inputs: str, options: tuple[str, ...]
-) -> Result:
-    """Run an edit, and return its new manifest, or the lines of a dry run.
-
-    The arguments have the names of the parameters of ``edit``; ``inputs`` are the positional ones.
-    """
-    lines: list[Json] = []
-
-    def keep(text: str, is_warning: bool) -> None:
-        text = with_flags(text, args.parser)
-        if is_warning:
-            to_stderr(text, is_warning)
-        else:
-            lines.append(text)
-
-    given = {name: getattr(args, name) for name in (*options, "dry_run", "engine", "beam_args")}
-    with lines_to(keep) if args.dry_run else nullcontext():
-        made = edit(*(getattr(args, name) for name in inputs), **given)
-    if args.dry_run:
-        return Result(lambda: map(str, lines), lambda: {"dry_run": True, "lines": lines})
-    return Result.of_manifest(made)
 
 
 def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,15 +38,23 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the contents of all known inputs with their records, not only of those whose size or "
         "modification time has changed",
     )
-    add("--dry-run", action="store_true", help="print what would be appended, and write nothing")
 
 
 def _run_append(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.append import append
 
-    args.shards = shard_counts_of(args.shards)
-    options = ("shards", "max_rejected", "follow_links", "new_classes", "checksum")
-    return _run_edit(args, append, "source", "dataset", options=options)
+    manifest = append(
+        args.source,
+        args.dataset,
+        shards=shard_counts_of(args.shards),
+        max_rejected=args.max_rejected,
+        follow_links=args.follow_links,
+        new_classes=args.new_classes,
+        checksum=args.checksum,
+        engine=args.engine,
+        beam_args=args.beam_args,
+    )
+    return Result.of_manifest(manifest)
 
 
 APPEND = Verb(
@@ -107,7 +76,6 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with a key per line, such as tfshards audit --keys writes; a line that starts with a "
         "quotation mark is a JSON string",
     )
-    _add_edit_options(parser)
     parser.epilog = (
         "The old files stay until the next build, so that training can finish; tfshards prune removes them, "
         "and with them the last byte of the removed examples."
@@ -117,7 +85,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_remove(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.remove import remove
 
-    return _run_edit(args, remove, "dataset", "keys", options=("skip_unknown",))
+    return Result.of_manifest(remove(args.dataset, args.keys, engine=args.engine, beam_args=args.beam_args))
 
 
 REMOVE = Verb(
@@ -140,13 +108,19 @@ def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
         "class, or its number if the classes have no names",
     )
     _add_new_classes(parser)
-    _add_edit_options(parser)
 
 
 def _run_relabel(args: argparse.Namespace) -> Result:
     from tfshards.prep.rewriting.relabel import relabel
 
-    return _run_edit(args, relabel, "dataset", "labels", options=("new_classes", "skip_unknown"))
+    manifest = relabel(
+        args.dataset,
+        args.labels,
+        new_classes=args.new_classes,
+        engine=args.engine,
+        beam_args=args.beam_args,
+    )
+    return Result.of_manifest(manifest)
 
 
 RELABEL = Verb(

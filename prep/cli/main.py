@@ -25,16 +25,14 @@ from typing import NoReturn
 from tfshards.prep.cli.failure import Failure, failure_of, interruption
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.option_files import Expanded, expand
-from tfshards.prep.cli.parser import asks_for, make_parser
+from tfshards.prep.cli.parser import make_parser
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.cli.verbs import VERBS
-from tfshards.prep.progress.console import Console, console, is_log, reporting
-from tfshards.prep.progress.lines import lines_to, report_line, to_stderr
+from tfshards.prep.progress.console import Console, console, reporting
+from tfshards.prep.progress.lines import lines_to, to_stderr
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
 from tfshards.schemas.build_area import AREA_NAME
-from tfshards.schemas.files import local_path
-from tfshards.schemas.manifest_file import check_new_file
 from tfshards.schemas.storage import is_remote
 
 
@@ -48,9 +46,8 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
     expanded = Expanded(own)
     parser, args = argparse.ArgumentParser(), argparse.Namespace()
     # until the arguments are parsed, which may fail
-    as_json = asks_for("--json", own)
+    as_json = "--json" in own
     with ExitStack() as stack:
-        stack.enter_context(reporting(Console(has_events=asks_for("--progress=json", own))))
         try:
             parser = make_parser(verbs, own)
             expanded = expand(own, parser)
@@ -62,13 +59,12 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
                 parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             _check_not_empty(args)
             _check_beam_args(args, beam_args, verbs)
-            stack.enter_context(reporting(_console_of(args, stack)))
+            stack.enter_context(reporting(Console(is_quiet=args.quiet, is_verbose=args.verbose)))
+            console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
             stack.enter_context(limited_jobs(getattr(args, "jobs", None)))
             args.beam_args = beam_args
             stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
             args.verbs = verbs
-            if expanded.line:
-                report_line(expanded.line)
             _complete_left(args)
             result: Result = args.verb.run(args)
             _print_result(result, as_json=as_json)
@@ -81,7 +77,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             verb = verbs.get(own[0]) if own else None
             status = error.status if isinstance(error, _Terminated) else 130
             failure = interruption(status, is_resumable=bool(verb and verb.is_resumable))
-            console().error(str(failure), failure.to_json())
+            console().error(str(failure))
             _print_failure(failure, as_json=as_json)
             return status
         except Exception as error:
@@ -90,7 +86,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, as_json=as_json)
             if failure.kind == "internal":
                 raise
-            console().error(str(failure), failure.to_json())
+            console().error(str(failure))
             return failure.status
 
 
@@ -162,26 +158,6 @@ def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str], verbs: 
     jobs = getattr(args, "jobs", None)
     if jobs is not None and (beam_args or getattr(args, "engine", None) == "beam"):
         raise OptionsError("jobs-with-beam", jobs=jobs)
-
-
-def _console_of(args: argparse.Namespace, stack: ExitStack) -> Console:
-    """Return the console that the flags ask for; ``stack`` closes its file."""
-    log_file = None
-    if args.log_file is not None:
-        path = local_path(args.log_file)
-        # a device or a pipe takes lines without harm
-        if path.is_file() or not path.exists():
-            check_new_file(path, "a log", is_log)
-        log_file = stack.enter_context(path.open("a", encoding="utf-8", errors="backslashreplace"))
-    made = Console(
-        is_quiet=args.quiet,
-        is_verbose=args.verbose,
-        has_events=args.progress == "json",
-        log_file=log_file,
-    )
-    with reporting(made):
-        console().detail(f"tfshards {version('tfshards')}, {args.parser.prog}")
-    return made
 
 
 def _print_result(result: Result, *, as_json: bool) -> None:

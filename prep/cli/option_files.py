@@ -1,4 +1,4 @@
-"""Add to a command line the options of a TOML file and, for builds, those that a manifest records."""
+"""Add to a command line the options of a TOML file."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ import argparse
 import copy
 import json
 import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfshards.prep.planning.options import Options
-from tfshards.prep.sources.kind import Recorded
-from tfshards.prep.sources.registry import KINDS
-from tfshards.schemas import InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.files import local_path
-from tfshards.schemas.option import changed_values
 from tfshards.schemas.storage.untrusted import OPTIONS, read_whole
 
 _MOST_DOTS = 1000
 _SHOWN = 100
 # Flags that name the source of options, or that are not options.
-_NO_KEYS = ("help", "config", "recorded")
+_NO_KEYS = ("help", "config")
 # Options that say the same thing, in addition to those which the parser excludes.
 _RIVALS = ({"shards", "shard-size"},)
-# The recorded options that an option replaces, since it decides them.
-_DECIDES = {"for-training": {"resize", "jpeg-quality"}}
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -39,25 +32,12 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_from(parser: argparse.ArgumentParser) -> None:
-    """Add the options that may precede KIND, which then need not be given."""
-    parser.add_argument(
-        "--from",
-        dest="recorded",
-        metavar="DATASET",
-        help="take KIND and all options from the manifest of this dataset: tfshards build --from DATASET "
-        "SOURCE NEW; flags replace them",
-    )
-    parser.add_argument("--config", metavar="FILE", help="take options, and KIND, from a TOML file")
-
-
 @dataclass(frozen=True)
 class Expanded:
     """A command line with the options of files, and by flag where each of these comes from."""
 
     arguments: list[str]
     origins: Mapping[str, str] = field(default_factory=dict)
-    line: str = ""
 
     def with_origin(self, message: str) -> str:
         """Return the message of an error, with the origin of the first option that it names."""
@@ -70,33 +50,27 @@ class Expanded:
 def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expanded:
     """Return the command line with the options of the files that it names.
 
-    An option on the command line takes precedence over ``--config``, and ``--config`` over ``--from``.
+    An option on the command line takes precedence over ``--config``.
     Positional arguments of the file are used if they are not on the command line.
 
     Raises:
         OptionsError: the file of options is invalid.
-        InputError: a file cannot be read, or the dataset records no build.
+        InputError: the file cannot be read.
     """
     commands = subcommands(parser)
     if not arguments or arguments[0] not in commands:
         return Expanded([*arguments])
     before, kinds = [arguments[0]], subcommands(commands[arguments[0]])
     early = type(parser)(prog=commands[before[0]].prog, add_help=False, allow_abbrev=False)
-    # after KIND, tables have another option --from
-    is_early = bool(kinds) and not {*arguments[1:2]} & {*kinds}
-    (add_from if is_early else add_config)(early)
+    add_config(early)
     found, rest = early.parse_known_args(arguments[1:])
-    path, dataset = str(found.config or ""), str(getattr(found, "recorded", None) or "")
-    if not path and not dataset:
+    path = str(found.config or "")
+    if not path:
         return Expanded([*arguments])
-    config = _read_config(path) if path else {}
-    manifest = _read_build(dataset) if dataset else None
+    config = _read_config(path)
     own, others = commands[before[0]], []
     if kinds:
-        if manifest is not None:
-            kind = str(manifest.options["source"])
-        else:
-            kind = rest.pop(0) if rest and rest[0] in kinds else _kind_in(path, config, [*kinds])
+        kind = rest.pop(0) if rest and rest[0] in kinds else _kind_in(path, config, [*kinds])
         before, own = [*before, kind], kinds[kind]
         # a file of options serves build and plan
         others = [subcommands(each)[kind] for each in commands.values() if kind in subcommands(each)]
@@ -109,21 +83,12 @@ def expand(arguments: Sequence[str], parser: argparse.ArgumentParser) -> Expande
     if positionals and all(key in config for key in positional):
         config = {key: value for key, value in config.items() if key not in positional}
     replaced = _replaced(given, own)
-    values = {key: (path, config[key]) for key in config if key in keys and key not in replaced}
-    line = ""
-    if manifest is not None:
-        inputs = [str(config["source"])] if "source" in config else positionals[:1]
-        root = given.get("root", config.get("root"))
-        recorded = _recorded(manifest, dataset, [*inputs, *([] if root is None else [str(root)])], keys)
-        replaced = _replaced_records({**given, **{key: value for key, (_, value) in values.items()}}, own)
-        taken = {key: (dataset, value) for key, value in recorded.items() if key not in replaced}
-        line = _taken_text(dataset, manifest, _arguments(taken, keys, [*taken]))
-        values = {**taken, **values}
+    values = {key: config[key] for key in config if key in keys and key not in replaced}
     flags = [key for key in values if keys[key].option_strings]
-    added = (_arguments(values, keys, some) for some in (positional[:1], flags, positional[1:]))
+    added = (_arguments(values, keys, some, path) for some in (positional[:1], flags, positional[1:]))
     first, options, last = added
-    origins = {keys[key].option_strings[-1]: values[key][0] for key in flags}
-    return Expanded([*before, *first, *options, *rest, *last], origins, line)
+    origins = {keys[key].option_strings[-1]: path for key in flags}
+    return Expanded([*before, *first, *options, *rest, *last], origins)
 
 
 def _read_config(path: str) -> dict[str, object]:
@@ -200,57 +165,17 @@ def arguments_of(action: argparse.Action, value: object, place: str) -> list[str
 
 
 def _arguments(
-    values: Mapping[str, tuple[str, object]], keys: Mapping[str, argparse.Action], some: Sequence[str]
+    values: Mapping[str, object], keys: Mapping[str, argparse.Action], some: Sequence[str], path: str
 ) -> list[str]:
-    """Return the arguments for some of the values, which are given with their origins."""
-    found = [(key, *values[key]) for key in some if key in values]
-    return [
-        text for key, origin, value in found for text in arguments_of(keys[key], value, f"{origin}: {key}")
-    ]
+    """Return the arguments for some of the values, which are those of a file."""
+    found = [key for key in some if key in values]
+    return [text for key in found for text in arguments_of(keys[key], values[key], f"{path}: {key}")]
 
 
 def _value_text(value: object) -> str:
     # as in TOML, except for tables, dates and times
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def _read_build(dataset: str) -> Manifest:
-    """Return the manifest of a dataset that one build made from its source."""
-    manifest = read_manifest(dataset)
-    kind = manifest.options.get("source")
-    if kind not in KINDS:
-        raise InputError("records-no-options", dataset=dataset, kind=kind or "another program")
-    return manifest
-
-
-def _recorded(
-    manifest: Manifest, dataset: str, inputs: Sequence[str], keys: Mapping[str, argparse.Action]
-) -> dict[str, object]:
-    """Return the options of a build that are not the defaults, by their keys in a file of options."""
-    given = manifest.options
-    recorded = Recorded(manifest.schema, given, is_grown=False, follow_links=False)
-    options: dict[str, object] = {
-        **KINDS[str(given["source"])]().recorded(recorded, inputs),
-        **changed_values(Options, given),
-        "compression": None if manifest.compression == "none" else manifest.compression,
-        "seed": given["seed"] or None,
-        "shards": given["shards"],
-        "class_names_from": dataset if manifest.schema.class_names else None,
-        "name": manifest.name,
-    }
-    key_of_dest = {action.dest: key for key, action in keys.items()}
-    # an empty mapping of folders is given as an empty text
-    return {key_of_dest[name]: value or "" for name, value in options.items() if value not in (None, ())}
-
-
-def _taken_text(dataset: str, manifest: Manifest, arguments: Sequence[str]) -> str:
-    """Return the line that reports which options come from a dataset."""
-    parts = (argument.partition("=") for argument in arguments)
-    typed = [f"{flag} {shlex.quote(value)}" if equals else flag for flag, equals, value in parts]
-    num_appends = len(manifest.made.appends)
-    grown = f"; of its first build, without {num_appends} appends" if num_appends else ""
-    return f"options of {dataset}{grown}: {' '.join(typed) or 'the defaults'}"
 
 
 def _given(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[dict[str, object], list[str]]:
@@ -273,9 +198,3 @@ def _replaced(given: Mapping[str, object], parser: argparse.ArgumentParser) -> s
         for group in parser._mutually_exclusive_groups
     ]
     return {*given}.union(*(group for group in [*groups, *_RIVALS] if group & {*given}))
-
-
-def _replaced_records(given: Mapping[str, object], parser: argparse.ArgumentParser) -> set[str]:
-    """Return the keys of recorded options that do not apply, since options are given."""
-    decided = _replaced(given, parser).union(*(_DECIDES.get(key, ()) for key in given))
-    return decided if given.get("format", "jpeg") == "jpeg" else {*decided, "fast-crops"}

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
-from itertools import pairwise
 from typing import NoReturn, get_args
 
 from tfshards.prep.cli.arguments import add_build_arguments
-from tfshards.prep.cli.option_files import add_config, add_from
+from tfshards.prep.cli.option_files import add_config
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.engines.table import EngineName
 from tfshards.prep.sources.registry import KINDS
@@ -78,7 +77,7 @@ def make_parser(verbs: Mapping[str, Verb], arguments: Sequence[str] | None = Non
 
 def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_Parser]:
     """Add to a verb's parser one for each kind of source, and yield those whose arguments are needed."""
-    add_from(parser)
+    add_config(parser)
     kinds = parser.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
     for imported in KINDS.values():
         kind = imported()
@@ -89,11 +88,6 @@ def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_P
         if only in (None, kind.name):
             add_build_arguments(own, kind)
             yield own
-
-
-def asks_for(flag: str, arguments: Sequence[str]) -> bool:
-    """Return whether a command line, which may be invalid, has a flag such as ``--json`` or ``--a=b``."""
-    return flag in arguments or flag in map("=".join, pairwise(arguments))
 
 
 def _add_reporting(parser: argparse.ArgumentParser) -> None:
@@ -108,14 +102,6 @@ def _add_reporting(parser: argparse.ArgumentParser) -> None:
     only_one.add_argument(
         "-v", "--verbose", action="store_true", help="also print logs of libraries, and tracebacks of errors"
     )
-    add(
-        "--progress",
-        choices=("auto", "json"),
-        default="auto",
-        help="on standard error, print a bar or lines (default), or each status line, warning, error and "
-        "update of the progress as a JSON object on a line",
-    )
-    add("--log-file", metavar="FILE", help="append what is printed to this file, with times and details")
 
 
 class UsageError(OptionsError):

@@ -16,7 +16,7 @@ from tfshards.schemas import BuildError
 @contextmanager
 def quiet_logging() -> Iterator[None]:
     """Suppress Beam's log, since the raised error has all that a user needs, unless details are shown."""
-    if console().has_details:
+    if console().is_verbose:
         yield
         return
     root = logging.getLogger()

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfshards.prep.imaging import depth, jpeg_index
+from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, opened
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
-from tfshards.schemas import jpeg_intervals, pixel_files
+from tfshards.schemas import pixel_files
 from tfshards.schemas.reasons import Reason
 
 _BITS_PER_SAMPLE = 258
@@ -206,8 +206,6 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")
-        if options.fast_crops and picture.width * picture.height >= jpeg_intervals.LEAST_PIXELS:
-            return _encode_for_crops(picture, options.quality, exif)
         picture.save(encoded, "JPEG", quality=options.quality, exif=exif)
     elif options.format == "webp":
         check_side(picture.size, "webp")
@@ -218,18 +216,6 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     else:
         picture.save(encoded, "PNG", compress_level=PNG_LEVEL, **({"exif": exif} if exif else {}))
     return encoded.getvalue()
-
-
-def _encode_for_crops(picture: Image.Image, quality: int, exif: bytes) -> bytes:
-    """Return a picture as JPEG with an index of its restart intervals."""
-    is_gray, details = picture.mode == "L", {"quality": quality, "exif": exif, "subsampling": "4:2:0"}
-    for interval in jpeg_index.intervals_for(picture.height, picture.width, is_gray=is_gray):
-        encoded = io.BytesIO()
-        picture.save(encoded, "JPEG", restart_marker_blocks=interval, **details)
-        indexed = jpeg_index.with_index(encoded.getvalue())
-        if indexed is not None:
-            break
-    return indexed or encoded.getvalue()
 
 
 def turned_upright(picture: Image.Image, orientation: int) -> Image.Image:

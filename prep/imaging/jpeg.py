@@ -18,7 +18,7 @@ ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
 # Pillow's modes by number of components.
 _MODES = {1: "L", 3: "RGB"}
-_END, SCAN = 0xD9, 0xDA
+_END, _SCAN = 0xD9, 0xDA
 # Huffman and quantization tables, restart interval, application data, comment.
 _OTHERS = frozenset((0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE))
 _APPLICATION = range(0xE0, 0xF0)
@@ -76,7 +76,7 @@ def segments(data: bytes) -> Iterator[Segment]:
         yield Segment(marker, start, offset)
         if length < 2 or offset > len(data):
             return
-        has_scan = has_scan or marker == SCAN
+        has_scan = has_scan or marker == _SCAN
         if has_scan:
             # the data of a scan have no stated length: they end at the next marker
             found = _MARKER_IN_SCAN.search(data, offset)
@@ -94,7 +94,7 @@ def frame_header(data: bytes) -> tuple[int, int, int] | None:
     for marker, start, _ in segments(data):
         if marker in ANY_FRAME:
             return struct.unpack_from(">HHB", data, start + 3) if start + 8 <= len(data) else None
-        if marker == SCAN:
+        if marker == _SCAN:
             return None
     return None
 
@@ -118,7 +118,7 @@ def structure(data: bytes) -> Structure:
         if marker in _FRAMES and data[start + 2] == 8:
             num_frames += 1
             missing = dict.fromkeys(data[start + 8 : end : 3], (1 << 64) - 1)
-        elif marker == SCAN:
+        elif marker == _SCAN:
             num_scans += 1
             first, last, bits = data[end - 3 : end]
             if last < 64:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfshards.schemas import OptionsError
-from tfshards.schemas.jpeg_intervals import LEAST_PIXELS
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, option, recorded_values
 from tfshards.schemas.pixel_files import MOST_SIDE
@@ -47,11 +46,6 @@ class Resize(NamedTuple):
     side: str | None
     height: int
     width: int
-
-    @property
-    def most_pixels(self) -> int:
-        """The pixels of an image of this size; of one with a short side, at an aspect ratio of up to 4."""
-        return self.height * self.width * (4 if self.side == "short" else 1)
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """Return the new ``(width, height)`` of an image, each at least 1; smaller sides are unchanged."""
@@ -111,9 +105,6 @@ class ImageOptions:
             stored so that decoding costs little: as JPEG of quality 90 (or ``jpeg_quality``), whose short
             side is 1.15 times as long; with the format ``pixels`` as such. It stands for these options, and
             is None afterwards.
-        fast_crops: whether JPEG files of at least 524,288 pixels are written with restart markers and an
-            index of them, 1.5 % of their bytes, from which the loader cuts a crop before it decodes; see
-            ``schemas/jpeg_intervals.py``. Files without them are re-encoded. Requires ``format="jpeg"``.
         mask: whether images are class maps: the values are palette indices, there is one channel, resizing
             does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
@@ -188,11 +179,6 @@ class ImageOptions:
     )
     max_frames: int = option(10_000, "reject files with more frames", metavar="N", parse=int)
     max_scans: int = option(100, "reject progressive JPEGs with more scans", metavar="N", parse=int)
-    fast_crops: bool = option(
-        False,
-        "store photos of half a megapixel or more so that the loader decodes only the crop; needs "
-        "--format jpeg",
-    )
     for_training: int | None = option(
         None,
         "store images for random crops of SIZE pixels: JPEG of quality 90, short side 1.15 times SIZE",
@@ -251,10 +237,6 @@ class ImageOptions:
             raise OptionsError("max-frames-useless")
         if self.format in ("jpeg", "pixels") and has_alpha:
             raise OptionsError("format-has-no-alpha", format=self.format)
-        if self.fast_crops and self.format != "jpeg":
-            raise OptionsError("fast-crops-format", format=self.format)
-        if self.fast_crops and self.size and self.size.most_pixels < LEAST_PIXELS:
-            raise OptionsError("fast-crops-small", resize=self.resize, least=LEAST_PIXELS)
         if self.format == "pixels" and self.orientation == "keep":
             raise OptionsError("pixels-orientation")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):

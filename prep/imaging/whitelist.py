@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
-from tfshards.prep.imaging import jpeg, jpeg_index, png
+from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, Channels, ImageOptions
-from tfshards.schemas import jpeg_intervals
 from tfshards.schemas.reasons import Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
@@ -98,14 +96,6 @@ def notes_of(image: Header, suffix: bytes) -> Iterator[str]:
         yield "first frame"
 
 
-def _has_wanted_index(image: Header, data: bytes, options: ImageOptions) -> bool:
-    """Return whether a JPEG has the index that its crops need, and no wrong one."""
-    is_needed = options.fast_crops and prod(image.size) >= jpeg_intervals.LEAST_PIXELS
-    if jpeg_intervals.MAGIC not in data[: jpeg_intervals.LENGTHS_AT]:
-        return not is_needed
-    return jpeg_index.is_sound(data)
-
-
 def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
     """Return whether Pillow and TensorFlow decode ``data`` to the same pixels, in the options' channels."""
     modes = _KEPT_MODES.get(image.format, {}).get(options.channels, ())
@@ -114,8 +104,6 @@ def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
         modes += ("RGBA",)
     mode = "L" if is_png and image.mode == "I;16" else image.mode
     if mode not in modes or options.format not in ("keep", image.format.lower()):
-        return False
-    if not is_png and not _has_wanted_index(image, data, options):
         return False
     if not is_png:
         return options.depth != 16 and image.built is not None and image.built.is_plain

@@ -11,7 +11,6 @@ import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.group_splits import split_groups_by_class
-from tfshards.prep.planning.leaks import leak_warnings
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
@@ -61,9 +60,8 @@ def make_plan(
         },
         options.shard_size,
     )
-    sizes = listing.sizes if options.balance == "bytes" else None
     layouts = {
-        split: lay_out(examples, counts[split], seed=seed, split=split, sizes=sizes)
+        split: lay_out(examples, counts[split], seed=seed, split=split)
         for split, examples in membership.examples.items()
     }
     all_options: dict[str, Json] = {
@@ -76,7 +74,6 @@ def make_plan(
         *listing.warnings,
         *_unlike_numbers(listing.schema.class_names),
         *_missing_classes(listing, membership),
-        *leak_warnings(listing, membership.examples, by_ratio=bool(options.splits)),
     )
     notes: tuple[str, ...] = ()
     groups = _shared(listing) if options.splits and not options.group_by else None

@@ -18,7 +18,6 @@ from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import check_choices, option, to_json
 from tfshards.schemas.sizes import parse_size, size
 
-Balance = Literal["count", "bytes"]
 Duplicates = Literal["keep", "drop", "fail"]
 
 DEFAULT_SHARD_SIZE = 128 << 20
@@ -37,8 +36,6 @@ class Options:
             moves whole groups.
         group_by: keep the examples of a group in one split; the kind of source defines the allowed values.
         shard_size: source bytes per shard, if the number of shards is not given; 128 MiB by default.
-        balance: ``count`` for shards that differ by at most one example, ``bytes`` for shards of similar
-            source bytes, packed longest first.
         name: name of the dataset; by default the last part of its path.
         max_rejected: largest share of the inputs that may be rejected; the build fails if there are more.
         duplicates: ``keep`` all inputs with the same content, ``drop`` all but the one with the smallest key,
@@ -71,12 +68,6 @@ class Options:
         parse=partial(parse_size, name="shard_size"),
         default_text=size(DEFAULT_SHARD_SIZE).replace(" ", "").replace(".0", ""),
         recorded="never",
-    )
-    balance: Balance = option(
-        "count",
-        "balance shards by number of examples or by source bytes",
-        choices=get_args(Balance),
-        recorded="always",
     )
     name: str | None = option(
         None, "name of the dataset", default_text="the last part of DATASET", recorded="never"
@@ -127,7 +118,8 @@ class Options:
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""
-        return to_json(self)
+        # shards differ by at most one example
+        return {**to_json(self), "balance": "count"}
 
 
 def _exact(splits: Mapping[str, Fraction | float | str]) -> dict[str, Fraction]:

@@ -12,9 +12,8 @@ from tfshards.schemas.sizes import size
 if TYPE_CHECKING:
     from tqdm.asyncio import tqdm_asyncio
 
-# between two lines where there is no bar, and between two JSON objects
+# between two lines where there is no bar
 LINE_SECONDS = 10.0
-EVENT_SECONDS = 1.0
 _TICK_SECONDS = 0.1
 # Below this number, a bar counts in whole examples.
 _SCALED_EXAMPLES = 10_000
@@ -33,7 +32,7 @@ class Display:
 
     def _make_bar(self) -> tqdm_asyncio[object] | None:
         stream = self._console.stream
-        if self._console.is_quiet or self._console.has_events or stream is None:
+        if self._console.is_quiet or stream is None:
             return None
         if not stream.isatty() and not (stream is sys.stderr and _is_in_notebook()):
             return None
@@ -72,8 +71,7 @@ class Display:
     @property
     def is_due(self) -> bool:
         """Whether it is time to report."""
-        interval = EVENT_SECONDS if self._console.has_events else LINE_SECONDS
-        return time.monotonic() - self._reported >= interval
+        return time.monotonic() - self._reported >= LINE_SECONDS
 
     def report(self, done: int, rate: float, num_bytes: int | None = None) -> None:
         """Report how much is done, at ``rate`` per second, and the bytes if they are not the unit."""
@@ -85,23 +83,7 @@ class Display:
         else:
             of = "" if self._total is None else f" of {self._total:,}"
             what = f"{done:,}{of} examples, {size(num_bytes or 0)}, {rate:,.0f} examples/s"
-        self._console.progress(
-            f"{self._label}: {what}, {left}",
-            {
-                "label": self._label,
-                "unit": self._unit,
-                "done": done,
-                "total": self._total,
-                "bytes": done if num_bytes is None else num_bytes,
-                "per_second": round(rate, 1),
-                "seconds_left": None if seconds is None else round(seconds, 1),
-            },
-        )
-
-    def report_end(self, done: int, rate: float, num_bytes: int | None = None) -> None:
-        """Report the end to a program; a person sees the result."""
-        if self._console.has_events:
-            self.report(done, rate, num_bytes)
+        self._console.progress(f"{self._label}: {what}, {left}")
 
 
 def bar_class() -> type[tqdm_asyncio[object]]:

@@ -113,20 +113,19 @@ class WorkProgress:
                     if stall:
                         console().line(stall)
                     if display.is_due:
-                        self._report(display.report)
+                        self._report(display)
                 display.advance(self._receive(0) + self._take_measure(), size(self._written.num_bytes))
-                self._report(display.report_end)
         finally:
             self._socket.close()
 
-    def _report(self, report: Callable[[int, float, int], None]) -> None:
+    def _report(self, display: Display) -> None:
         num_examples, num_bytes = self._written
         now = time.monotonic()
         seconds, since = now - self._started, num_examples
         if self._first and num_examples > self._first[1].num_examples:
             # without the time until the first worker started
             seconds, since = now - self._first[0], num_examples - self._first[1].num_examples
-        report(num_examples, since / max(seconds, 1e-9), num_bytes)
+        display.report(num_examples, since / max(seconds, 1e-9), num_bytes)
 
     def _stall(self) -> str:
         """Return a line if there has been no progress for some time."""
@@ -245,8 +244,6 @@ class Meter:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if error is None:
-            self._display.report_end(self._done, self._rate)
         self._display.__exit__(kind, error, trace)
 
     def add(self, num_bytes: int) -> None:

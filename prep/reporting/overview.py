@@ -78,7 +78,7 @@ def _guarantees(catalog: Catalog) -> Iterator[tuple[str, str, bool | None]]:
     counts = {name: [shard.num_examples for shard in split.shards] for name, split in manifest.splits.items()}
     spreads = {name: max(own) - min(own) for name, own in counts.items() if own}
     # other tools do not promise balance
-    is_promised = manifest.options.get("balance") != "bytes" and manifest.made.source != "adopt"
+    is_promised = manifest.made.source != "adopt"
     is_even = max(spreads.values(), default=0) <= 1
     detail = ", ".join(f"{name}: {counted(spread, 'example')}" for name, spread in spreads.items())
     yield (

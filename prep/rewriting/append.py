@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
 from tfshards.prep.building.build import manifest_of, write_shards
@@ -22,7 +20,7 @@ from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.planning.make_plan import make_plan
-from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Balance, Options, ShardCounts, Shards
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Plan
 from tfshards.prep.planning.splits import Membership
 from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
@@ -48,7 +46,7 @@ from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import AnyPath, any_path
 
 # Returns the new examples, and the plan of their shards, or None if there are none.
-Find: TypeAlias = Callable[[Reader, Origin, Workers | None], tuple[NewExamples, Plan | None]]
+Find: TypeAlias = Callable[[Reader, Origin, Workers], tuple[NewExamples, Plan | None]]
 
 
 @takes_log
@@ -61,7 +59,6 @@ def append(
     follow_links: bool = False,
     new_classes: bool = False,
     checksum: bool = False,
-    dry_run: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
@@ -86,7 +83,6 @@ def append(
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
         checksum: compare the contents of all known inputs with their records, rather than only of those whose
             size or modification time has changed.
-        dry_run: log what would be appended, write nothing, and return the manifest as it is.
         engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -109,15 +105,12 @@ def append(
         inputs = source_to_append(nameless, inputs, follow_links=follow_links)
     elif follow_links:
         raise OptionsError("follow-links-of-source")
-    balance: Balance = "count" if origin.manifest.made.is_balanced_by_count else "bytes"
-    options = Options(balance=balance, max_rejected=max_rejected)
+    options = Options(max_rejected=max_rejected)
     find = partial(_find, ShardCounts.of(shards), options, new_classes, checksum)
     try:
         added = new_class_names(inputs, names) if new_classes else []
         named = inputs.with_class_names((*names, *added)) if names else inputs
         output_folder(folder, named.location())
-        if dry_run:
-            return _preview(find, named, origin)
         return _append(find, named, folder, options, run)
     except InputError:
         new: list[str] = []
@@ -136,7 +129,7 @@ def _find(
     checksum: bool,
     reader: Reader,
     origin: Origin,
-    workers: Workers | None,
+    workers: Workers,
 ) -> tuple[NewExamples, Plan | None]:
     """Find the new examples and plan their shards, and log of them; see ``Find``."""
     if not origin.has_keys:
@@ -200,21 +193,6 @@ def _append(
             return manifest
 
         return unless_committed(write, state, area, None)
-
-
-def _preview(find: Find, source: Source, origin: Origin) -> Manifest:
-    """Log what would be appended; nothing is written into the dataset's folder."""
-    with tempfile.TemporaryDirectory() as staging:
-        new, plan = find(source.stage(Path(staging)), origin, None)
-        if plan is None:
-            report_line(_up_to_date_line(new, origin.root))
-        else:
-            report_line(f"would append {counted(plan.listing.num_examples, 'input')}")
-            report_line(*repr(plan).splitlines())
-            report_line(
-                "nothing was written, and no new image was decoded: damaged ones are found by append itself"
-            )
-    return origin.manifest
 
 
 def _up_to_date_line(new: NewExamples, root: AnyPath) -> str:

@@ -95,10 +95,8 @@ def commit_new(new: Derived, folder: AnyPath, run: Callable[[Work], None], *, ov
 
 def commit_next(
     folder: AnyPath,
-    find: Callable[[Origin, Workers | None], Derived | None],
+    find: Callable[[Origin, Workers], Derived | None],
     run: Callable[[Work], None],
-    *,
-    dry_run: bool = False,
 ) -> Manifest:
     """Write and commit the next generation of a dataset and return its manifest.
 
@@ -108,9 +106,6 @@ def commit_next(
     origin = open_origin(folder)
     if origin.manifest.made.source == "adopt":
         raise InputError("edit-of-foreign-records", root=origin.root)
-    if dry_run:
-        report_line("nothing to do" if find(origin, None) is None else "nothing was written")
-        return origin.manifest
     with claimed(folder) as state:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)

@@ -30,13 +30,15 @@ from tfshards.prep.sources.keys import to_text
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import BuildError, InputError, Manifest, Schema, Split
 from tfshards.schemas.digests import digest_together, examples_digest
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
 from tfshards.schemas.json_reader import Json
 
 # Options in which the manifest holds what all edits since the last other rewrite have done.
 _EDITED = (OPTION, "relabeled")
+# Unknown keys that the error about them lists.
+_SHOWN = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,32 +69,25 @@ def commit_edit(
     dataset: str | os.PathLike[str],
     find: Callable[[KnownExamples], Edit | None],
     run: Callable[[Work], None],
-    *,
-    dry_run: bool,
 ) -> Manifest:
     """Write and commit a dataset with an edit, and return its manifest; ``run`` is that of an engine."""
 
-    def derive(origin: Origin, workers: Workers | None) -> Derived | None:
+    def derive(origin: Origin, workers: Workers) -> Derived | None:
         if not origin.has_keys:
             raise InputError("edit-no-keys", root=origin.root)
         known = read_known(origin, workers)
         edit = find(known)
         return _derived(known, edit) if edit else None
 
-    return commit_next(output_folder(dataset), derive, run, dry_run=dry_run)
+    return commit_next(output_folder(dataset), derive, run)
 
 
-def skip_unknown_keys(
-    unknown: Sequence[bytes], num_wanted: int, origin: Origin, *, skip_unknown: bool
-) -> None:
-    """Log of keys that the dataset does not have, or raise InputError unless they are to be skipped."""
-    if not unknown:
-        return
-    some = f"{len(unknown):,} of {counted(num_wanted, 'key')}"
-    fault = f"{some} not in {origin.root}, such as {to_text(unknown[0])!r}"
-    if not skip_unknown:
-        raise InputError("keys-unknown", fault=fault)
-    report_warning(fault)
+def check_known_keys(unknown: Sequence[bytes], num_wanted: int, origin: Origin) -> None:
+    """Raise InputError if there are keys that the dataset does not have."""
+    if unknown:
+        some = f"{len(unknown):,} of {counted(num_wanted, 'key')}"
+        keys = listed([repr(to_text(key)) for key in unknown], _SHOWN)
+        raise InputError("keys-unknown", some=some, root=origin.root, keys=keys)
 
 
 def _derived(known: KnownExamples, edit: Edit) -> Derived:
@@ -124,7 +119,7 @@ def _derived(known: KnownExamples, edit: Edit) -> Derived:
                 "remove-whole-split", root=origin.root, num_examples=split.num_examples, name=name
             )
         sizes = [shard.num_examples for shard in split.shards]
-        is_balanced = manifest.made.is_balanced_by_count and max(sizes) - min(sizes) <= 1
+        is_balanced = max(sizes) - min(sizes) <= 1
         counts[name] = label_counts(None if labels is None else labels[numbers][~is_gone], edit.schema)
         layouts[name] = kept_layout([origin], name, is_gone, is_balanced=is_balanced)
         before, after = numbers.start + np.flatnonzero(is_gone | is_changed[numbers]), is_changed[numbers]
@@ -180,7 +175,6 @@ def _outline(origin: Origin, edit: Edit, counts: Mapping[str, Mapping[str, int]]
     old = origin.manifest
     options: dict[str, Json] = {
         "source": edit.verb,
-        "balance": old.options.get("balance", "count"),
         **{name: old.options[name] for name in _EDITED if name in old.options},
         **edit.options,
         "origin": _recorded_origin(origin),

@@ -89,8 +89,8 @@ def _pack(data: bytes, checksum: int) -> bytes:
     return _PACKED.pack(hash_key(key), len(data), checksum)
 
 
-def read_known(origin: Origin, workers: Workers | None) -> KnownExamples:
-    """Read all records of a dataset, in this process if there are no workers."""
+def read_known(origin: Origin, workers: Workers) -> KnownExamples:
+    """Read all records of a dataset."""
     packed = read_shards(origin, f"keys of {origin.manifest.name}", _pack, workers)
     found = np.frombuffer(b"".join(packed), _DTYPE)
     keys, checksums = (np.ascontiguousarray(found[name]) for name in ("key", "checksum"))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias, get_args
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfshards.prep.planning.balance import BoolArray, pack, rebalance
-from tfshards.prep.planning.options import Balance, ShardCounts, check_shard_size
+from tfshards.prep.planning.balance import BoolArray, rebalance
+from tfshards.prep.planning.options import ShardCounts, check_shard_size
 from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import BuildArea, ShardId
 from tfshards.prep.writing.shard_names import shard_name
@@ -162,22 +162,10 @@ class Rewrite:
         return shard_name(self.outline.name, *shard, num_shards, build_id=self.area.plan_id)
 
 
-def new_layout(
-    area: BuildArea, origins: Sequence[Origin], split: str, num_shards: int, balance: Balance
-) -> SplitLayout:
+def new_layout(origins: Sequence[Origin], split: str, num_shards: int) -> SplitLayout:
     """Return the layout of a split in new shards, each of which mixes the datasets."""
     shards = shards_of(origins, split)
     counts = [of.manifest.splits[split].num_examples for of in origins if split in of.manifest.splits]
-    if balance == "bytes":
-        indexes = area.each(lambda of: origins[of[0]].index(of[1]), shards)
-        order = interleave(counts)
-        sizes = np.concatenate([index.lengths for index in indexes])[order]
-        layout = pack(np.arange(len(order), dtype=np.int64), num_shards, sizes)
-
-        def runs(shard: int) -> Runs:
-            return runs_of(layout[shard], order[layout[shard]])
-
-        return SplitLayout(shards, [*map(len, layout)], [-1] * num_shards, runs)
     share, extra = divmod(sum(counts), num_shards)
     lengths = [share + (index < extra) for index in range(num_shards)]
     ends = [*accumulate(lengths)]
@@ -247,8 +235,6 @@ class ShardOptions:
 
     Attributes:
         shard_size: bytes of records per shard, for splits whose number of shards is not given.
-        balance: ``count`` (the default of new shards) for shards that differ by at most one example,
-            ``bytes`` for shards of similar bytes of records, packed longest first.
         compression: compression of the new shards.
         name: name of the new dataset; by default the last part of its path.
 
@@ -262,11 +248,6 @@ class ShardOptions:
         metavar="SIZE",
         parse=partial(parse_size, name="shard_size"),
     )
-    balance: Balance | None = option(
-        None,
-        "balance shards by number of examples (default) or by bytes",
-        choices=get_args(Balance),
-    )
     compression: Compression | None = option(
         None, "compression of the new shards", choices=COMPRESSIONS, default_text="as before"
     )
@@ -279,7 +260,7 @@ class ShardOptions:
     @property
     def keeps_shards(self) -> bool:
         """Whether any existing shards satisfy these options."""
-        return self.shard_size is None and self.balance is None and self.compression is None
+        return self.shard_size is None and self.compression is None
 
 
 class NewShards(NamedTuple):
@@ -287,7 +268,6 @@ class NewShards(NamedTuple):
 
     origins: Sequence[Origin]
     counts: Mapping[str, int]
-    balance: Balance
     compression: Compression
 
     @classmethod
@@ -307,18 +287,15 @@ class NewShards(NamedTuple):
         num_examples = {name: split.num_examples for name, split in splits.items()}
         counts = asked.of_splits(num_examples, by_size, least)
         compression = options.compression or origins[0].manifest.compression
-        return cls(origins, counts, options.balance or "count", compression)
+        return cls(origins, counts, compression)
 
     def to_json(self) -> dict[str, Json]:
         """Return the options for the manifest."""
-        options: dict[str, Json] = {"shards": dict(self.counts), "balance": self.balance}
+        options: dict[str, Json] = {"shards": dict(self.counts)}
         if self.compression == "none":
             return options
         return {**options, "compression": {**recorded_release(self.compression)}}
 
-    def lay_out(self, area: BuildArea) -> dict[str, SplitLayout]:
+    def lay_out(self) -> dict[str, SplitLayout]:
         """Return the layout of each split, in which all records are in new shards."""
-        return {
-            split: new_layout(area, self.origins, split, count, self.balance)
-            for split, count in self.counts.items()
-        }
+        return {split: new_layout(self.origins, split, count) for split, count in self.counts.items()}

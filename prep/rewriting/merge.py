@@ -53,7 +53,7 @@ def merge(
         dataset: folder of the new dataset; created if it is missing.
         shards: number of new shards of each split, or a dict by split.
         overwrite: replace another dataset in ``dataset``.
-        options: size, balance and compression of new shards, and the name of the new dataset.
+        options: size and compression of new shards, and the name of the new dataset.
         engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -101,7 +101,7 @@ def merge(
             check_keys_differ(origins, Workers(area.out, run))
         if not has_keys:
             report_warning("the examples have no keys, so repeated examples cannot be found")
-        return new.lay_out(area) if new else {split: kept_layout(origins, split) for split in splits}
+        return new.lay_out() if new else {split: kept_layout(origins, split) for split in splits}
 
     manifests = [origin.manifest for origin in origins]
     rejects = [reject for origin in origins for reject in origin.rejects()]

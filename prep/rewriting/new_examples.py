@@ -52,7 +52,7 @@ class NewExamples:
 
 
 def find_new_examples(
-    reader: Reader, origin: Origin, workers: Workers | None, *, new_classes: bool, checksum: bool
+    reader: Reader, origin: Origin, workers: Workers, *, new_classes: bool, checksum: bool
 ) -> NewExamples:
     """Return the inputs whose keys the dataset does not have, and rejected inputs with new content."""
     listing = reader.listing()

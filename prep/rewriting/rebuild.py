@@ -68,8 +68,7 @@ def parts_of(folder: AnyPath, manifest: Manifest) -> list[BuildPart]:
     for append in appends:
         shards = [shard for shard in manifest.shards if build_of(shard.path) == append.build_id]
         part = _only(manifest, append.build_id, append.options, shards)
-        balance = restored_options(part).balance
-        parts.append(BuildPart(part, frozenset(append.rejected), Options(balance=balance), 0))
+        parts.append(BuildPart(part, frozenset(append.rejected), Options(), 0))
     return parts
 
 

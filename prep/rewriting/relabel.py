@@ -11,7 +11,7 @@ import numpy as np
 
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
-from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
+from tfshards.prep.rewriting.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.rewriting.keys import KnownExamples
 from tfshards.prep.sources.classes import quoted
 from tfshards.prep.sources.keys import to_bytes, to_text
@@ -30,8 +30,6 @@ def relabel(
     labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
     *,
     new_classes: bool = False,
-    skip_unknown: bool = False,
-    dry_run: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
@@ -48,8 +46,6 @@ def relabel(
         labels: CSV, TSV, JSON Lines or Parquet file with the columns ``key`` and ``label``; or the labels by
             key. A label is the name of a class, or its number if the classes have no names.
         new_classes: add classes that the dataset does not have to the end of its class names, sorted.
-        skip_unknown: ignore keys that the dataset does not have.
-        dry_run: log which shards would be written, and write nothing.
         engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -63,9 +59,9 @@ def relabel(
     wanted = new_labels(labels)
 
     def find(known: KnownExamples) -> Edit | None:
-        return _find(known, wanted, new_classes=new_classes, skip_unknown=skip_unknown)
+        return _find(known, wanted, new_classes=new_classes)
 
-    return commit_edit(dataset, find, run, dry_run=dry_run)
+    return commit_edit(dataset, find, run)
 
 
 def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int]) -> dict[bytes, str]:
@@ -109,20 +105,17 @@ def _text(value: object, column: str, number: int, path: AnyPath) -> str:
     return value
 
 
-def _find(
-    known: KnownExamples, wanted: Mapping[bytes, str], *, new_classes: bool, skip_unknown: bool
-) -> Edit | None:
+def _find(known: KnownExamples, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
     origin, old = known.origin, known.labels
     manifest = origin.manifest
     if old is None:
         raise InputError("relabel-no-label", root=origin.root)
     numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
-    found = known.find(wanted)
-    unknown = [key for key, number in zip(wanted, found.tolist(), strict=True) if number < 0]
-    skip_unknown_keys(unknown, len(wanted), origin, skip_unknown=skip_unknown)
-    examples = found[found >= 0]
+    examples = known.find(wanted)
+    unknown = [key for key, number in zip(wanted, examples.tolist(), strict=True) if number < 0]
+    check_known_keys(unknown, len(wanted), origin)
     labels = old.copy()
-    labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)[found >= 0]
+    labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
     changed = np.flatnonzero(labels != old)
     if num_same := len(examples) - len(changed):
         report_line(f"{counted(num_same, 'example')} with the wanted label already")

@@ -10,7 +10,7 @@ import numpy as np
 from tfshards.prep.building.rejects import original_of
 from tfshards.prep.engines.table import EngineName, find_run
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
-from tfshards.prep.rewriting.edit import Edit, commit_edit, skip_unknown_keys
+from tfshards.prep.rewriting.edit import Edit, check_known_keys, commit_edit
 from tfshards.prep.rewriting.keys import OPTION, KnownExamples, are_removed
 from tfshards.prep.sources.keys import hash_key, read_keys, to_bytes
 from tfshards.prep.writing.area import Reject
@@ -23,8 +23,6 @@ def remove(
     dataset: str | os.PathLike[str],
     keys: str | os.PathLike[str] | Collection[str | bytes],
     *,
-    skip_unknown: bool = False,
-    dry_run: bool = False,
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
@@ -43,8 +41,6 @@ def remove(
     Args:
         dataset: folder of the dataset.
         keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
-        skip_unknown: ignore keys that the dataset does not have.
-        dry_run: log which shards would be written, and write nothing.
         engine: engine that reads the keys and writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -59,9 +55,9 @@ def remove(
     wanted = _wanted(keys)
 
     def find(known: KnownExamples) -> Edit | None:
-        return _find(known, wanted, skip_unknown=skip_unknown)
+        return _find(known, wanted)
 
-    return commit_edit(dataset, find, run, dry_run=dry_run)
+    return commit_edit(dataset, find, run)
 
 
 def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
@@ -77,7 +73,7 @@ def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[byte
     return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
 
 
-def _find(known: KnownExamples, wanted: Sequence[bytes], *, skip_unknown: bool) -> Edit | None:
+def _find(known: KnownExamples, wanted: Sequence[bytes]) -> Edit | None:
     origin, made = known.origin, known.origin.manifest.made
     hashes = np.array([hash_key(key) for key in wanted], "S16")
     # all examples with a key, even if there are several
@@ -90,7 +86,7 @@ def _find(known: KnownExamples, wanted: Sequence[bytes], *, skip_unknown: bool) 
     missing = [key for key in wanted if key not in removed]
     was_removed = are_removed(missing, made).tolist()
     unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
-    skip_unknown_keys(unknown, len(wanted), origin, skip_unknown=skip_unknown)
+    check_known_keys(unknown, len(wanted), origin)
     if num_before := sum(was_removed):
         report_line(f"{counted(num_before, 'key')} removed before")
     if not removed:

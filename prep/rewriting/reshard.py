@@ -1,4 +1,4 @@
-"""Write the examples of a dataset to new shards, with another number, balance or compression."""
+"""Write the examples of a dataset to new shards, with another number or compression."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reshard(
         dataset: folder of the new dataset; created if it is missing.
         shards: number of shards of each split, or a dict by split; by default as many as ``source`` has.
         overwrite: replace another dataset in ``dataset``.
-        options: size, balance and compression of the new shards, and the name of the new dataset.
+        options: size and compression of the new shards, and the name of the new dataset.
         engine: engine that writes the shards, as for ``build``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -65,7 +65,7 @@ def reshard(
         splits = {split: Split((), held.label_counts) for split, held in of.splits.items()}
         recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
         outline = replace(of, name=name, splits=splits, options=recorded, compression=new.compression)
-        return Derived.of(outline, [origin], new.lay_out)
+        return Derived.of(outline, [origin], lambda _: new.lay_out())
 
     def derive_next(origin: Origin, _: object) -> Derived | None:
         new = derive(origin, options.name or origin.manifest.name)

@@ -113,10 +113,8 @@ def _require_space(plan: Rewrite, finished: Mapping[ShardId, FinishedShard]) -> 
 
 def _groups(plan: Rewrite, shards: Sequence[ShardId]) -> Iterator[tuple[ShardId, ...]]:
     # A run of records can be read from an uncompressed file without reading the rest. A compressed file must
-    # be read from its start, and records that are assigned by size are spread over all files.
-    is_cut = plan.outline.made.is_balanced_by_count and all(
-        origin.manifest.compression == "none" for origin in plan.origins
-    )
+    # be read from its start.
+    is_cut = all(origin.manifest.compression == "none" for origin in plan.origins)
     per_pass = 1 if is_cut else max(1, min(_SHARDS_PER_PASS, -(-len(shards) // num_writers())))
     for start in range(0, len(shards), per_pass):
         yield tuple(shards[start : start + per_pass])

@@ -88,7 +88,6 @@ def mask_options(images: ImageOptions) -> ImageOptions:
         images,
         format="keep",
         jpeg_quality=None,
-        fast_crops=False,
         check=check,
         channels=1,
         alpha=None,

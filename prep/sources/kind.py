@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfshards.prep.sources.base import Source
 from tfshards.schemas import OptionsError, Schema
@@ -53,8 +52,6 @@ class SourceKind:
             dataclass in ``records``.
         restore: returns the source of a build from its record and the paths of the inputs, which may have
             moved.
-        recorded: returns the options of the build that are not the defaults, by the names of their fields;
-            the inputs may be missing.
         takes_several: whether SOURCE may be several arguments, which are passed on as a list.
         can_reject: whether single inputs can be rejected, so that ``--max-rejected`` applies.
     """
@@ -66,7 +63,6 @@ class SourceKind:
     records: Callable[[], tuple[type[Record], ...]]
     make: Callable[..., Source]
     restore: Callable[[Recorded, Sequence[str]], Source]
-    recorded: Callable[[Recorded, Sequence[str]], Mapping[str, Any]]
     takes_several: bool = False
     can_reject: bool = True
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 from tfshards.prep.cli.main import entry
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.prep.cli.verbs import VERBS as VERBS_OF_PREP
-from tfshards.receipt_verbs import USED, WHEN, WHICH
+from tfshards.receipt_verbs import WHEN, WHICH
 from tfshards.schemas import OptionsError, read_manifest
 
 
@@ -43,12 +43,6 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     add("--method", choices=("bilinear", "nearest"), help="method of resizing")
     add("--normalize", choices=("unit", "symmetric", "imagenet"), help="scale values; needs --dtype float32")
     add(
-        "--for-training",
-        type=int,
-        metavar="SIZE",
-        help="compare how images can be stored and read for random crops of this side, in pixels",
-    )
-    add(
         "--seconds",
         type=float,
         default=2.0,
@@ -59,23 +53,6 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 def _run_bench(args: argparse.Namespace) -> Result:
     manifest = read_manifest(args.dataset)
-    if args.for_training is not None:
-        given = [name for name in ("select", "shuffle", "size", *_OF_IMAGES) if getattr(args, name)]
-        if given:
-            raise OptionsError("bench-for-training-excludes", name=given[0], value=getattr(args, given[0]))
-        _quiet_tensorflow()
-        from tfshards.forms import compare_forms
-
-        return Result.of(
-            compare_forms(
-                manifest,
-                args.dataset,
-                args.split,
-                side=args.for_training,
-                batch_size=args.batch_size,
-                seconds=args.seconds,
-            )
-        )
     has_images = any(feature.is_encoded for feature in manifest.schema.features)
     if not has_images and args.size not in (None, "none"):
         raise OptionsError("bench-size-no-images", size=args.size, dataset=args.dataset)
@@ -122,7 +99,7 @@ def _size(text: str | None, *, has_images: bool) -> tuple[int, int] | None:
 BENCH = Verb(
     "bench", "measure how fast this machine reads a dataset, and what limits it", _add_bench, _run_bench
 )
-VERBS = VERBS_OF_PREP | {verb.name: verb for verb in (BENCH, WHICH, WHEN, USED)}
+VERBS = VERBS_OF_PREP | {verb.name: verb for verb in (BENCH, WHICH, WHEN)}
 
 
 def run() -> NoReturn:

@@ -1,4 +1,4 @@
-"""The verbs ``which``, ``when`` and ``used``, which print receipts; the loader is imported when they run."""
+"""The verbs ``which`` and ``when``, which print receipts; the loader is imported when they run."""
 
 from __future__ import annotations
 
@@ -174,13 +174,6 @@ WHICH = Verb(
 )
 
 
-def _add_examples(parser: argparse.ArgumentParser) -> None:
-    add_dataset(parser)
-    add = parser.add_argument
-    add("examples", nargs="+", metavar="KEY", help="keys, to find which all records of the split are read")
-    add("--numbers", action="store_true", help="KEY is a number in stored order, for which nothing is read")
-
-
 def _examples(args: argparse.Namespace) -> list[str | int]:
     if not args.numbers:
         return list(args.examples)
@@ -191,10 +184,11 @@ def _examples(args: argparse.Namespace) -> list[str | int]:
 
 
 def _add_when(parser: argparse.ArgumentParser) -> None:
-    _add_examples(parser)
-    parser.add_argument(
-        "--epochs", default="1", metavar="N", help="number of epochs, or epochs, such as 10:20 (default: 1)"
-    )
+    add_dataset(parser)
+    add = parser.add_argument
+    add("examples", nargs="+", metavar="KEY", help="keys, to find which all records of the split are read")
+    add("--numbers", action="store_true", help="KEY is a number in stored order, for which nothing is read")
+    add("--epochs", default="1", metavar="N", help="number of epochs, or epochs, such as 10:20 (default: 1)")
     add_options(parser, RunFlags)
 
 
@@ -207,53 +201,4 @@ def _run_when(args: argparse.Namespace) -> Result:
 
 WHEN = Verb(
     "when", "print when examples come in a training run, or came", _add_when, _run_when, takes_jobs=False
-)
-
-
-def _add_used(parser: argparse.ArgumentParser) -> None:
-    _add_examples(parser)
-    parser.add_argument(
-        "--before",
-        dest="start",
-        required=True,
-        metavar="FILE",
-        help="JSON file of the position, as Position.to_json() returns it, whose order gives the options "
-        "below, except take and classes",
-    )
-    add_options(parser, RunFlags, without=("start", "workers"))
-
-
-def _run_used(args: argparse.Namespace) -> Result:
-    from tfshards import loader
-
-    options, examples = _options(args), _examples(args)
-    start = options["start"]
-    found = [
-        each
-        for each in loader.when(**options, examples=examples, epochs=range(start.epoch + 1))
-        if (each.epoch, each.step) < (start.epoch, start.step)
-    ]
-    rows: list[dict[str, Json]] = []
-    for example in dict.fromkeys(examples):
-        mine = [each for each in found if example == (each.number if args.numbers else _text(each.key))]
-        last = mine[-1] if mine else None
-        rows.append(
-            {
-                "example": example,
-                "times": len(mine),
-                "last_epoch": last and last.epoch,
-                "last_step": last and last.step,
-            }
-        )
-    cells = [["-" if cell is None else escaped(str(cell)) for cell in row.values()] for row in rows]
-    head = ("example", "times", "last epoch", "last step")
-    return Result(lambda: "\n".join(table([head, *cells])), lambda: {"examples": [*rows]})
-
-
-USED = Verb(
-    "used",
-    "print whether a training run has used examples before a position",
-    _add_used,
-    _run_used,
-    takes_jobs=False,
 )

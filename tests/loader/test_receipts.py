@@ -6,7 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -388,40 +388,22 @@ def test_receipts_are_printed_as_columns(data, command, capsys):
 
 
 @pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS)
-def test_used_is_what_a_run_has_delivered_before_it_was_stopped(data, command, tmp_path, capsys, options):
+def test_the_file_of_a_position_has_the_options_of_its_run(data, command, tmp_path, options):
     run = batches(data, batch_size=8, epochs=EPOCHS, **options)
-    times = Counter(
-        key
-        for batch in itertools.islice(run, run.steps_per_epoch + 2)
-        for key, weight in itertools.zip_longest(batch["key"], batch.get("sample_weight", ()), fillvalue=1)
-        if weight
-    )
+    list(itertools.islice(run, run.steps_per_epoch + 2))
     file = tmp_path / "position.json"
     file.write_text(json.dumps(run.position.to_json()))
-    keys = [f"a/{number}" for number in range(COUNT)]
     take, classes = options.get("take"), options.get("classes", [])
     flags = [] if take is None else ["--take", "1/3/rest" if isinstance(take, Part) else take]
     ratios = [f"{name}={ratio}" for name, ratio in classes.items()] if isinstance(classes, dict) else classes
     flags += [word for name in ratios for word in ("--classes", name)]
-    found = command("used", data, *keys, "--before", file, *flags)
-    assert {row["example"]: row["times"] for row in found} == {key: times[key.encode()] for key in keys}
-    # the file has all other options, for other workers as well
+    options = {**options, "start": run.position}
+    # for other workers as well
     step = command("which", data, "--step", 1, "--from", file, "--workers", 2, *flags)
-    assert step == rows(which(data, batch_size=4, workers=2, step=1, **{"start": run.position, **options}))
-    last = {}
-    for each in when(data, batch_size=8, examples=keys, epochs=EPOCHS, **options):
-        if each[:2] < (run.position.epoch, run.position.step):
-            last[each.key.decode()] = each[:2]
-    rows_of_last = {row["example"]: (row["last_epoch"], row["last_step"]) for row in found if row["times"]}
-    assert rows_of_last == last
-    assert {row["last_step"] for row in found if not row["times"]} <= {None}
-    arguments = ["used", str(data), "0", "62", "--numbers", "--before", str(file), *map(str, flags)]
-    assert main(arguments, VERBS) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["example", "times", "last", "epoch", "last", "step"]
-    assert [line.split()[:2] for line in lines] == [
-        [number, str(times[b"a/" + number.encode()])] for number in ("0", "62")
-    ]
+    assert step == rows(which(data, batch_size=4, workers=2, step=1, **options))
+    keys = [f"a/{number}" for number in range(COUNT)]
+    found = command("when", data, *keys, "--from", file, "--epochs", EPOCHS, *flags)
+    assert found == rows(when(data, batch_size=8, examples=keys, epochs=EPOCHS, **options))
 
 
 MISTAKES = [
@@ -466,7 +448,7 @@ def test_a_file_that_is_no_position_is_named(data, command, tmp_path, content, c
         content = json.dumps({**position, "order": {**position["order"], "seed": "1"}})
     if content is not None:
         file.write_text(content)
-    status, found, message = command("used", data, "a/1", "--before", file)
+    status, found, message = command("when", data, "a/1", "--from", file)
     assert (status, found) == (1, code)
     assert str(file) in message
 
@@ -474,8 +456,8 @@ def test_a_file_that_is_no_position_is_named(data, command, tmp_path, content, c
 def test_a_file_of_a_run_with_another_order_is_refused(data, command, tmp_path):
     file = tmp_path / "position.json"
     file.write_text(json.dumps(batches(data, batch_size=8, shuffle=Shuffle(1), take=20).position.to_json()))
-    assert command("used", data, "a/1", "--before", file)[1] == "resume-order"
-    assert command("used", data, "a/1", "--before", file, "--take", 20, "--seed", 2)[1] == "resume-order"
-    assert command("used", data, "a/1", "--before", file, "--take", 20)[0]["times"] == 0
+    assert command("when", data, "a/1", "--from", file)[1] == "resume-order"
+    assert command("when", data, "a/1", "--from", file, "--take", 20, "--seed", 2)[1] == "resume-order"
+    assert command("when", data, "a/1", "--from", file, "--take", 20) == []
     file.write_text('{"epoch": 1, "step": 0}')
-    assert command("used", data, "a/1", "--before", file, "--batch-size", 8)[0]["times"] == 1
+    assert command("when", data, "a/1", "--from", file, "--batch-size", 8)[0]["epoch"] == 0

@@ -11,10 +11,9 @@ from PIL import Image
 from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.command import VERBS
-from tfshards.forms import Form, FormSpeeds
 from tfshards.loader.options.image import IMAGE_DTYPES
 from tfshards.loader.speed.bench import Speeds
-from tfshards.prep import Arrays, Examples, ImageFolder, ImageOptions, build
+from tfshards.prep import Arrays, ImageFolder, build
 from tfshards.prep.cli.main import main
 from tfshards.schemas import OptionsError
 
@@ -137,77 +136,6 @@ def test_wrong_flags_are_named_before_tensorflow_is_imported(arguments, message,
     monkeypatch.setitem(sys.modules, "tfshards.loader", None)
     assert main(["bench", photos, *arguments], VERBS) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"tfshards: {message}")
-
-
-@pytest.mark.nightly
-def test_the_forms_of_images_are_compared_for_training(photos, capsys):
-    line = ["bench", photos, "--for-training", "48", "--batch-size", "8", "--seconds", "0.05"]
-    assert main(line, VERBS) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 8
-    assert printed[1].startswith("as stored, random crop ")
-    assert printed[1].endswith(" 1.00")
-    assert printed[-2].startswith("fastest: ")
-    assert main([*line, "--json"], VERBS) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [form["crop"] for form in found["forms"]] == ["random"] + ["random", "shift"] * 2
-    # the photos of 100 x 80 are 55 pixels high, with three channels
-    assert 0 < found["forms"][-1]["image_bytes"] - 69 * 55 * 3 < 300
-
-
-@pytest.mark.nightly
-def test_windows_of_pixels_are_compared_as_they_are_stored(tmp_path, photos, capsys):
-    images = [{"image": record["image"]} for record in loader.Records(photos, "train")]
-    build(
-        Examples(images, images=ImageOptions(for_training=48, format="pixels")),
-        tmp_path / "pixels",
-        log=lambda _: None,
-    )
-    line = ["bench", str(tmp_path / "pixels"), "--for-training", "48", "--batch-size", "8"]
-    assert main([*line, "--seconds", "0.05", "--json"], VERBS) == 0
-    forms = json.loads(capsys.readouterr().out)["forms"]
-    assert (forms[1]["stored"], forms[1]["crop"]) == ("as stored", "shift")
-
-
-FORMS = [
-    (
-        "another form is much faster",
-        200.0,
-        "tfshards build --from d --for-training 224 --format pixels SOURCE",
-    ),
-    ("the images as they are are nearly as fast", 104.0, "keep the images as they are; then read with"),
-]
-
-
-@pytest.mark.parametrize(("rate", "advice"), [each[1:] for each in FORMS], ids=[each[0] for each in FORMS])
-def test_a_form_is_advised_if_it_is_faster(rate, advice):
-    rates = {Form("as stored", "random"): (100.0, 100.0), Form("pixels for training", "shift"): (rate, rate)}
-    bytes_of = {"as stored": 1.0, "pixels for training": 2.0}
-    assert FormSpeeds("d", 224, rates, bytes_of).advice.startswith(advice)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--for-training", "0"], fault("for-training-range", side=0, longest=65500)),
-        (["--for-training", "8", "--seconds", "0"], fault("bench-seconds", seconds=0.0)),
-        (
-            ["--for-training", "8", "--crop", "random"],
-            fault("bench-for-training-excludes", name="crop", value="random"),
-        ),
-        (
-            ["--for-training", "8", "--batch-size", "25"],
-            fault("bench-batch-size", batch_size=25, num_examples=24, label="the sample of d"),
-        ),
-    ],
-)
-def test_wrong_flags_for_training_are_named(arguments, message, photos, capsys):
-    assert main(["bench", photos, *arguments], VERBS) == 2
-
-
-def test_forms_of_a_dataset_without_images_are_refused(rows, capsys):
-    assert main(["bench", rows, "--for-training", "8"], VERBS) == 2
-    assert "--size 8 is for images, which" in capsys.readouterr().err
 
 
 def test_the_flag_has_all_dtypes_of_images(photos, capsys):

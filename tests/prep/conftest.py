@@ -45,7 +45,6 @@ def image_folder(tmp_path: Path) -> MakeFolder:
 
 
 def _png(number: int) -> bytes:
-    # of various sizes, so that balance by bytes differs from balance by count
     side = 4 + number % 5
     pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
     return image_file(pixels)

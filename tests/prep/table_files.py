@@ -64,10 +64,3 @@ def check_repair(out: Path, *sources: object, split: str | None = None) -> None:
     shard.unlink()
     assert main(["verify", str(out), *(word for each in sources for word in ("--repair", str(each)))]) == 0
     assert shard.read_bytes() == whole
-
-
-def check_repeat(out: Path, source: Path, *flags: str) -> None:
-    """Assert that the options in the manifest of a dataset give the same build of a source."""
-    again = out.with_name("again")
-    assert main(["build", "--from", str(out), str(source), str(again), "--quiet", *flags]) == 0
-    assert read_manifest(again).build_id == read_manifest(out).build_id

@@ -237,7 +237,7 @@ SOURCES = {
             root=folder / "images",
         ),
         [folder / "table.csv", folder / "images"],
-        Options(balance="bytes", compression="gzip"),
+        Options(compression="gzip"),
     ),
     "arrays": lambda folder, count: (
         Arrays.open(array_files(folder, count), ("x",), ("a", "b", "c")),
@@ -557,50 +557,6 @@ def test_rows_with_another_class_or_split_have_changed(tmp_path, log):
     assert log[-2] == f"warning: 1 input has changed, such as '003.png'; {OVERWRITE}"
 
 
-def test_a_dry_run_prints_what_would_be_appended_and_writes_nothing(grown, contents, capsys):
-    source, out, old = grown
-    before = contents(out.parent)
-    lines: list[str] = []
-    assert append(source, out, shards=2, max_rejected=1, dry_run=True, log=lines.append) == old
-    assert contents(out.parent) == before
-    made = append(source, shutil.copytree(out, out.parent / "copy/out"), shards=2, max_rejected=1, log=quiet)
-    assert lines[:2] == ["21 new inputs, 31 known", "would append 21 inputs"]
-    # the table of a plan; dog/new.png is counted, since only decoding shows that it is damaged
-    rows = [line.split() for line in lines[2:-1]]
-    new = {row[0]: int(row[1]) for row in rows[1:3]}
-    assert sum(new.values()) == 21
-    added = {name: split.num_examples - old.splits[name].num_examples for name, split in made.splits.items()}
-    assert sum(abs(new[name] - added[name]) for name in new) == 1
-    assert [row[2] for row in rows[1:3]] == ["2", "2"]
-    # the command prints the same to standard output, warnings to standard error
-    write(source.root / "metadata.csv", b"file_name\n")
-    arguments = ["append", str(source.root), str(out), "--shards", "2", "--dry-run"]
-    assert main(arguments) == 0
-    printed = capsys.readouterr()
-    # another skipped file gives another build
-    assert printed.out.splitlines()[2:6] == lines[2:6]
-    assert "warning: metadata.csv" in printed.err
-    assert main([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"dry_run": True, "lines": printed.out.splitlines()}
-
-
-def test_a_dry_run_without_new_inputs_or_without_labels(tmp_path, log):
-    out = tmp_path / "out"
-    build(Arrays({"x": np.arange(4)}), out, shards=1, log=quiet)
-    append(Arrays({"x": np.arange(4)}), out, dry_run=True, log=log.append)
-    assert log == [f"{out} is up to date: none of the 4 inputs is new, and none has changed"]
-    append(Arrays({"x": np.arange(6)}), out, dry_run=True, log=log.append)
-    assert [line.split()[0] for line in log[2:5]] == ["would", "split", "train"]
-    # a class without a name that the dataset does not have
-    numbers = Arrays({"x": np.arange(20), "label": np.arange(20) % 5})
-    build(numbers, tmp_path / "numbers", shards=1, log=quiet)
-    grown = Arrays({"x": np.arange(23), "label": np.append(np.arange(20) % 5, [0, 7, 6])})
-    append(grown, tmp_path / "numbers", dry_run=True, log=log.append)
-    assert "new classes: '6', '7'" in log
-    with raises(InputError, "shards-too-many", asked="shards=3", examples=2):
-        append(Arrays({"x": np.arange(6)}), out, shards=3, dry_run=True, log=quiet)
-
-
 def with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
     """Return a folder of cats and dogs that grows by an ant and an eel."""
     photos = write_images(folder / "photos", range(count))
@@ -629,10 +585,9 @@ def test_new_classes_are_added_after_the_others(make, tmp_path, contents, log):
     with raises(InputError, "classes-new", classes="classes 'ant', 'eel'"):
         append(paths, out, log=quiet)
     with raises(InputError, "classes-new", classes="classes 'ant', 'eel'"):
-        append(source, out, dry_run=True, log=quiet)
-    append(source, out, new_classes=True, dry_run=True, log=log.append)
+        append(source, out, log=quiet)
+    made = append(paths, out, new_classes=True, log=log.append)
     assert log[:1] == ["new classes: 'ant', 'eel'"]
-    made = append(paths, out, new_classes=True, log=quiet)
     assert made.schema.class_names == ("cat", "dog", "ant", "eel")
     assert made.options["appended"][0]["new_classes"] == ["ant", "eel"]
     assert [*made.splits["train"].label_counts] == ["cat", "dog", "ant", "eel"]

@@ -65,18 +65,16 @@ def test_the_order_is_the_seeds_permutation_of_the_sorted_keys(small_folder, tmp
     assert [key for shard in keys(tmp_path / "out", manifest) for key in shard] == expected
 
 
-@pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize(("good", "bad", "shards"), [(12, 5, 4), (7, 30, 2)])
 def test_rejects_leave_the_shards_balanced_and_the_totals_adding_up(
-    good, bad, shards, balance, image_folder, tmp_path, quiet_build, log
+    good, bad, shards, image_folder, tmp_path, quiet_build, log
 ):
     root = image_folder({**with_rejects(good, bad), "a/notes.txt": b"", ".hidden": b""})
-    options = Options(max_rejected=1, balance=balance)
+    options = Options(max_rejected=1)
     manifest = quiet_build(ImageFolder(root), tmp_path / "out", shards=shards, options=options)
     sizes = [shard.num_examples for shard in manifest.shards]
     assert (len(sizes), sum(sizes), min(sizes) > 0) == (shards, good, True)
-    if balance == "count":
-        assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) - min(sizes) <= 1
     kept = [key for shard in keys(tmp_path / "out", manifest) for key in shard]
     assert sorted(kept) == sorted(key for key in with_rejects(good, bad) if "bad" not in key)
     total = manifest.totals

@@ -70,13 +70,13 @@ def test_build_images_makes_a_dataset_and_prints_its_contents(small_folder, run)
 def test_every_option_reaches_the_build(small_folder, run):
     (small_folder / "cat" / "bad.jpg").write_bytes(b"text")
     options = ["--shards", 2, "--shards", "val=1", "--split", "train=70%", "--split", "val=0.3", "--stratify"]
-    options += ["--check=header", "--balance=bytes", "--max-rejected=50%", "--seed=7", "--name=pets"]
+    options += ["--check=header", "--max-rejected=50%", "--seed=7", "--name=pets"]
     status, _, _ = run("build", "images", "photos", "out", *options, "--", "--direct_num_workers=2")
     assert status == 0
     manifest = read_manifest("out")
     assert manifest.name == "pets"
     assert {name: len(split.shards) for name, split in manifest.splits.items()} == {"train": 2, "val": 1}
-    expected = {"check": "header", "stratify": True, "balance": "bytes", "seed": 7}
+    expected = {"check": "header", "stratify": True, "seed": 7}
     expected |= {"shards": {"train": 2, "val": 1}, "splits": {"train": "7/10", "val": "3/10"}}
     assert expected.items() <= manifest.options.items()
     assert manifest.totals.rejected == 1
@@ -227,12 +227,12 @@ BEFORE_DISK = {
     "a misspelled verb": ("biuld", "'completion'); was build meant?; see tfshards --help"),
     "no such option": (f"{IMAGES} --shrads=3", "tfshards build images: unrecognized arguments: --shrads=3; "),
     "a wrong option": (f"{IMAGES} --shrads=3", "; was --shards meant?; see tfshards build images --help"),
-    "a misspelled choice": (f"{IMAGES} --balance=byte", "; was bytes meant?; see"),
+    "a misspelled choice": (f"{IMAGES} --compression=gzib", "; was gzip meant?; see"),
     "an option of arrays": (f"{IMAGES} --list x", "unrecognized arguments: --list x"),
     "an option of plan": (f"{IMAGES} --batch-size=3", "unrecognized arguments: --batch"),
     "an option of build": ("plan images photos out --overwrite", "unrecognized arguments: --overwrite"),
     "array rejects": ("plan arrays x.npy out --max-rejected 5%", "unrecognized arguments: --max-rejected"),
-    "no such choice": (f"{IMAGES} --balance=x", "argument --balance: invalid choice: 'x' (choose from"),
+    "no such choice": (f"{IMAGES} --duplicates=x", "argument --duplicates: invalid choice: 'x' (choose from"),
     "a word for shards": (f"{IMAGES} --shards=many", "--shards many must be a number, or"),
     "shards twice": (
         f"{IMAGES} --shards=1 --shards=2",

@@ -66,12 +66,6 @@ def test_flags_of_columns_make_the_dataset_that_plan_and_info_describe(tmp_path,
         ]
 
 
-def test_columns_of_one_class_each_are_in_the_table_of_roles(tmp_path, capsys):
-    path = write_jsonl(tmp_path / "t.jsonl", [{"a_x": 0, "a_y": 1}])
-    assert main(["plan", "table", str(path), str(tmp_path / "out"), "--one-hot", "a_*"]) == 0
-    assert ["a_*", "one", "class", "label"] in [line.split() for line in capsys.readouterr().out.splitlines()]
-
-
 CONFLICTS = {
     "another role": ({"images": ("a",), "column": {"a": "mask"}}, "column-roles-repeated"),
     "the same role": ({"drop": ("a",), "column": {"a": "drop"}}, "column-roles-repeated"),

@@ -129,7 +129,7 @@ def test_one_path_in_addition_to_those_of_the_file_is_not_enough(config, capsys)
             "build.toml: shards is true, must be text or a number, a list of these, or a table",
         ),
         ("shards = {val = []}", 'build.toml: shards is {"val": []}, must be text or a number, a list of th'),
-        ("balance = 'size'", "argument --balance: invalid choice: 'size' (choose from"),
+        ("duplicates = 'x'", "argument --duplicates: invalid choice: 'x' (choose from"),
         ("shards = 0", "--shards 0 must be at least 1 (--shards is from build.toml)"),
         ("resize = 'x'", "(--resize is from build.toml)"),
         ("seed = ", "build.toml is not valid TOML: Invalid value (at "),

@@ -117,7 +117,6 @@ def test_every_option_is_recorded_with_its_value():
         "max_bytes": 1 << 30,
         "max_frames": 10_000,
         "max_scans": 100,
-        "fast_crops": False,
         "quality": 95,
     }
     assert {*recorded, "mask", "for_training"} == {*ImageOptions.__dataclass_fields__, "quality"}

@@ -50,11 +50,11 @@ def folder(tmp_path_factory) -> Path:
 # each writes into the folder ``out`` of a copy of the datasets, or edits a dataset there
 CALLS: dict[str, Callable[..., object]] = {
     "reshard": lambda root, **on: reshard(root / "old", root / "out", shards=4, log=quiet, **on),
-    "reshard, by bytes and compressed": lambda root, **on: reshard(
+    "reshard, compressed": lambda root, **on: reshard(
         root / "old",
         root / "out",
         shards=4,
-        options=ShardOptions(balance="bytes", compression="gzip"),
+        options=ShardOptions(compression="gzip"),
         log=quiet,
         **on,
     ),

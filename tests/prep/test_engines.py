@@ -85,11 +85,10 @@ def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
     assert 1 <= len(called) <= num_writers()
 
 
-@pytest.mark.parametrize("balance", ["count", "bytes"])
-def test_the_bytes_are_the_same_with_each_engine(balance, image_folder, tmp_path, quiet_build, contents):
+def test_the_bytes_are_the_same_with_each_engine(image_folder, tmp_path, quiet_build, contents):
     files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(11)}
     root = image_folder({**files, **{f"a/bad-{n}.jpg": b"no image" for n in range(3)}})
-    options = Options(max_rejected=1, balance=balance)
+    options = Options(max_rejected=1)
     for engine in ("beam", "local"):
         out = tmp_path / engine / "out"
         quiet_build(ImageFolder(root), out, shards=4, options=options, engine=engine)

@@ -44,7 +44,7 @@ CALLED = {
 }
 # arguments that exist only on the command line, or that are positional
 ONLY_HERE = {
-    *("json", "quiet", "verbose", "progress", "log_file", "jobs", "config"),
+    *("json", "quiet", "verbose", "jobs", "config"),
     *("batch_size", "estimate", "class_names_from", "source", "sources", "dataset", "as_splits", "shell"),
     *("keys", "keys_of", "fail_on", "key", "first", "save"),
 }

@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def numbers(folder: Path):
-    """Arrays of several kinds, in shards of even count."""
+    """Arrays of several kinds."""
     arrays = {
         "image": np.arange(11 * 6, dtype=np.uint8).reshape(11, 2, 3),
         "weight": (np.arange(11) / 8 - 0.5).astype(">f8"),
@@ -36,7 +36,7 @@ def numbers(folder: Path):
 
 
 def pets(folder: Path):
-    """Files kept byte for byte, so that the release of no decoder matters, in shards of even bytes."""
+    """Files kept byte for byte, so that the release of no decoder matters."""
     files = {
         f"{split}/{name}/{n}.jpg": bytes(range(n))
         for split in ("train", "test")
@@ -48,7 +48,7 @@ def pets(folder: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     source = ImageFolder(folder / "photos", ImageOptions(check="none"))
-    return build(source, folder / "pets", shards=2, options=Options(balance="bytes"), log=lambda _: None)
+    return build(source, folder / "pets", shards=2, log=lambda _: None)
 
 
 @pytest.mark.parametrize("make", [numbers, pets])

@@ -156,16 +156,6 @@ WRONG = [
     ("for-training-excludes", {"for_training": 224, "format": "png"}),
     ("format-has-no-alpha", {"for_training": 224, "channels": 4}),
     ("format-has-no-alpha", {"format": "pixels", "alpha": "keep", "channels": 4}),
-    *(("fast-crops-format", {"fast_crops": True, "format": name}) for name in ("keep", "png", "pixels")),
-    *(
-        ("fast-crops-small", {"fast_crops": True, "format": "jpeg", **more})
-        for more in (
-            {"for_training": 224},
-            {"resize": "short=256"},
-            {"resize": "long=700"},
-            {"resize": "700x700"},
-        )
-    ),
     ("pixels-orientation", {"format": "pixels", "orientation": "keep"}),
     ("jpeg-quality-excluded", {"format": "pixels", "jpeg_quality": 90}),
     ("jpeg-quality-excluded", {"for_training": 9, "format": "pixels", "jpeg_quality": 90}),

@@ -100,19 +100,18 @@ def test_the_manifest_adds_up(three, tmp_path):
     assert (tmp_path / "out" / "dataset_info.json").exists()
 
 
-@pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_new_shards_mix_the_datasets(balance, compression, three, tmp_path):
+def test_new_shards_mix_the_datasets(compression, three, tmp_path):
     asked = {
         "shards": prep.ShardCounts(4, {"val": 2}),
-        "options": ShardOptions(balance=balance, compression=compression),
+        "options": ShardOptions(compression=compression),
     }
     made = merge(three, tmp_path / "out", **asked, log=quiet)
     assert verify(tmp_path / "out", deep=True)
     assert in_no_order(records(tmp_path / "out")) == in_no_order(together(three))
     sizes = [shard.num_examples for shard in made.splits["train"].shards]
     assert len(sizes) == 4
-    assert max(sizes) - min(sizes) <= (1 if balance == "count" else 4)
+    assert max(sizes) - min(sizes) <= 1
     assert made.options["shards"] == {"train": 4, "val": 2}
     assert made.compression == compression
     # each shard holds examples of each dataset, in proportion

@@ -22,7 +22,7 @@ WRONG = {
         r"^stratify=True requires ratios, such as splits=\{\"train\": 0\.9, \"val\": 0\.1\}$",
     ),
     "groups without ratios": ({"group_by": "folder"}, r"^group_by= requires ratios, such as splits="),
-    "an unknown balance": ({"balance": "size"}, r"^balance='size' must be one of count, bytes$"),
+    "an unknown choice": ({"duplicates": "x"}, r"^duplicates='x' must be one of keep, drop, fail$"),
     "shards of no bytes": ({"shard_size": 0}, r"^shard_size=0 must be at least 1 byte$"),
     "a name that is none": ({"name": "a b"}, r"^name='a b' must be letters, digits"),
     "above all": ({"max_rejected": 1.1}, r"^max_rejected='1\.1' must lie between 0% and 100%, such as 5%$"),
@@ -63,11 +63,11 @@ def test_the_manifest_holds_the_options_that_change_the_bytes():
         "group_by": None,
         "balance": "count",
     }
-    assert Options(splits=HALVES, group_by="folder", balance="bytes").to_json() == {
+    assert Options(splits=HALVES, group_by="folder").to_json() == {
         "splits": {"train": "1/2", "val": "1/2"},
         "stratify": False,
         "group_by": "folder",
-        "balance": "bytes",
+        "balance": "count",
     }
 
 

@@ -150,18 +150,3 @@ def test_masks_show_the_same_box(for_training, read, crop):
     assert differ < 0.2
     other = np.mean(np.abs(np.roll(photos, 1, 0).astype(int) - masks) > 0)
     assert other > 2 * differ
-
-
-def test_a_dataset_is_built_again_at_another_size(for_training, tmp_path):
-    source, built = for_training / "photos", for_training / "data"
-    for number, words in enumerate((["--for-training", "40"], ["--resize", "short=46"])):
-        out = tmp_path / str(number) / "out"
-        assert cli.main(["build", "--from", str(built), *words, str(source), str(out)]) == 0
-        assert read_manifest(out).options["resize"] == "short=46"
-        assert {pixel_files.sides_of(row["image"])[:2] for row in Records(out)} == {(46, 58)}
-    as_jpeg = tmp_path / "jpeg"
-    words = ["--from", str(built), "--for-training", "40", "--format", "jpeg", str(source), str(as_jpeg)]
-    assert cli.main(["build", *words]) == 0
-    words = ["--from", str(as_jpeg), "--for-training", "20", "--format", "pixels", str(source)]
-    assert cli.main(["build", *words, str(tmp_path / "pixels")]) == 0
-    assert read_manifest(tmp_path / "pixels").options["resize"] == "short=23"

@@ -117,9 +117,6 @@ def test_permutations_never_change_between_releases(seed, split, expected):
 def test_layouts_never_change_between_releases():
     by_count = lay_out(np.arange(0, 20, 2), 3, seed=7, split="train")
     assert as_lists(by_count) == [[8, 12, 14, 0], [2, 4, 18], [6, 10, 16]]
-    sizes = np.array([5, 1, 9, 0, 7, 3, 3, 100])
-    by_bytes = lay_out(np.arange(8), 3, seed=7, split="train", sizes=sizes)
-    assert as_lists(by_bytes) == [[7], [6, 2, 5], [4, 0, 1, 3]]
 
 
 @given(count=st.integers(1, 500), data=st.data(), seed=SEEDS)
@@ -133,27 +130,6 @@ def test_shards_by_count_differ_by_at_most_one_and_hold_each_example_once(count,
     assert sizes == sorted(sizes, reverse=True)
     order = examples[permutation(count, seed, "train")]
     assert np.concatenate(layout).tolist() == order.tolist()
-
-
-@given(
-    sizes=st.lists(st.one_of(st.integers(0, 20), st.integers(0, 10**12)), min_size=1, max_size=80),
-    data=st.data(),
-    seed=SEEDS,
-)
-def test_shards_by_bytes_differ_by_no_more_than_the_largest_example(sizes, data, seed):
-    num_shards = data.draw(st.integers(1, len(sizes)))
-    weights = np.array(sizes)
-    layout = lay_out(np.arange(len(sizes)), num_shards, seed=seed, split="train", sizes=weights)
-    # an empty file counts as well: no shard gets all of them while another has none
-    filled = [int(np.maximum(weights[shard], 1).sum()) for shard in layout]
-    assert len(filled) == num_shards
-    assert min(len(shard) for shard in layout) >= 1
-    assert max(filled) - min(filled) <= max(1, *sizes, 1)
-    assert sorted(np.concatenate(layout).tolist()) == list(range(len(sizes)))
-    # within a shard the order is the permutation's
-    place = {number: place for place, number in enumerate(permutation(len(sizes), seed, "train").tolist())}
-    for shard in as_lists(layout):
-        assert sorted(shard, key=place.__getitem__) == shard
 
 
 @given(layouts())
@@ -189,20 +165,6 @@ def test_after_rejects_examples_that_stay_keep_their_order_and_come_first(made):
         stays = [number for number in before if not rejected[number]]
         common = [number for number in after if number in stays]
         assert after[: len(common)] == common == stays[: len(common)]
-
-
-@given(layouts(), st.data())
-def test_after_rejects_splits_with_shards_by_bytes_are_packed_again(made, data):
-    layout, rejected = made
-    sizes = np.array(data.draw(st.lists(st.integers(0, 99), min_size=len(rejected), max_size=len(rejected))))
-    final = rebalance(layout, rejected, sizes)
-    assert sorted(np.concatenate(final).tolist()) == np.flatnonzero(~rejected).tolist()
-    if rejected.any():
-        filled = [int(np.maximum(sizes[shard], 1).sum()) for shard in final]
-        assert min(len(shard) for shard in final) >= 1
-        assert max(filled) - min(filled) <= max(1, int(sizes.max()))
-    else:
-        assert as_lists(final) == as_lists(layout)
 
 
 def test_rejects_of_other_splits_change_nothing():

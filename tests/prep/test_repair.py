@@ -137,7 +137,7 @@ def test_views_are_written_again(dataset, photos, contents):
 
 # options of each build
 BUILDS = {
-    "stratified, by bytes": Options(splits={"train": 0.75, "val": 0.25}, stratify=True, balance="bytes"),
+    "stratified": Options(splits={"train": 0.75, "val": 0.25}, stratify=True),
     "grouped, shards of single splits": Options(splits={"a": 0.5, "b": 0.5}, group_by="([0-9])"),
     "duplicates left out": Options(duplicates="drop", compression="gzip", name="other"),
 }

@@ -51,7 +51,6 @@ def split_table(folder: Path, count: int) -> tuple[Source, list[str]]:
 
 KINDS = {
     "images": (images, Options(splits=SPLIT, stratify=True, max_rejected=1)),
-    "images by size": (images, Options(balance="bytes", max_rejected=1)),
     "arrays in groups": (arrays, Options(splits=SPLIT, group_by="who", compression="gzip")),
     "a table with splits": (split_table, Options()),
 }

@@ -59,46 +59,26 @@ def counts(manifest: Manifest, split: str) -> list[int]:
 
 @pytest.mark.parametrize("new", ["none", "gzip"])
 @pytest.mark.parametrize("before", ["none", "gzip"])
-@pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize("kind", BUILDS)
 def test_each_split_keeps_its_examples_in_the_requested_number_of_shards(
-    kind, balance, before, new, origins, tmp_path, monkeypatch
+    kind, before, new, origins, tmp_path, monkeypatch
 ):
     # so that the shards of one split are written in several passes
     monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 2)
     root, out = origins[kind, before], tmp_path / "out"
-    made = reshard(root, out, shards=5, options=ShardOptions(balance=balance, compression=new), log=quiet)
+    made = reshard(root, out, shards=5, options=ShardOptions(compression=new), log=quiet)
     assert read_manifest(out) == made
     assert verify(out, deep=True)
     assert made.compression == new
     assert in_no_order(records(out)) == in_no_order(records(root))
     for split in made.splits:
         assert len(counts(made, split)) == 5
-        if balance == "count":
-            # the sequence is divided into contiguous parts, which keep the order of the build
-            assert records(out)[split] == records(root)[split]
-            assert max(counts(made, split)) - min(counts(made, split)) <= 1
+        # the sequence is divided into contiguous parts, which keep the order of the build
+        assert records(out)[split] == records(root)[split]
+        assert max(counts(made, split)) - min(counts(made, split)) <= 1
     for shard in made.shards:
         found = {path: (out / path).read_bytes() for path in shard.companion_digests}
         assert scan_shard(out, shard.path, new, label=made.schema.label) == (shard, found)
-
-
-def test_shards_by_bytes_are_as_even_as_longest_first_packing(origins, tmp_path):
-    root = origins["table", "none"]
-    made = reshard(
-        root, tmp_path / "out", shards={"train": 4}, options=ShardOptions(balance="bytes"), log=quiet
-    )
-    sizes = [shard.record_bytes for shard in made.splits["train"].shards]
-    longest = max(len(data) + 16 for data in records(root)["train"])
-    assert max(sizes) - min(sizes) <= longest
-    assert max(sizes) - min(sizes) < 20
-    assert max(counts(made, "train")) - min(counts(made, "train")) <= 3
-    # inside a shard they keep their order
-    order = {data: number for number, data in enumerate(records(root)["train"])}
-    numbers = [order[data] for data in records(tmp_path / "out")["train"]]
-    bounds = np.cumsum([0, *counts(made, "train")]).tolist()
-    for start, end in itertools.pairwise(bounds):
-        assert numbers[start:end] == sorted(numbers[start:end])
 
 
 def test_the_new_manifest_keeps_everything_except_the_shards(origins, tmp_path):
@@ -118,7 +98,6 @@ def test_the_new_manifest_keeps_everything_except_the_shards(origins, tmp_path):
     assert made.options == {
         "source": "reshard",
         "shards": {"train": 2, "val": 2, "test": 2},
-        "balance": "count",
         "origin": {"name": "old", "build_id": before.build_id, "options": before.options},
     }
     assert (tmp_path / "out" / "labels.txt").read_text() == "cat\ndog\n"
@@ -143,7 +122,7 @@ def test_the_number_of_shards(asked, expected, old, tmp_path):
 
 def test_the_same_input_and_options_make_the_same_bytes(origins, tmp_path, contents, monkeypatch):
     root = origins["images", "gzip"]
-    asked = {"shards": 5, "options": ShardOptions(balance="bytes")}
+    asked = {"shards": 5}
     reshard(root, tmp_path / "a" / "out", **asked, log=quiet)
     monkeypatch.setattr(rewrite, "_SHARDS_PER_PASS", 1)
     monkeypatch.setattr(rewrite, "num_writers", lambda: 1)
@@ -164,13 +143,10 @@ def test_a_split_without_examples_stays_empty(old, tmp_path):
         (old / path).touch()
     splits = {"train": train, "val": Split((other,))}
     write_manifest(replace(before, splits=splits), old)
-    for balance in ("count", "bytes"):
-        made = reshard(
-            old, tmp_path / balance, shards={"train": 2}, options=ShardOptions(balance=balance), log=quiet
-        )
-        assert counts(made, "val") == [0]
-        assert sum(counts(made, "train")) == 101
-        assert verify(tmp_path / balance, deep=True)
+    made = reshard(old, tmp_path / "out", shards={"train": 2}, log=quiet)
+    assert counts(made, "val") == [0]
+    assert sum(counts(made, "train")) == 101
+    assert verify(tmp_path / "out", deep=True)
 
 
 def test_a_repeated_reshard_is_up_to_date(old, tmp_path, log):
@@ -187,7 +163,6 @@ WRONG_OPTIONS = {
     "no shards": ({"shards": 0}, r"^shards=0 must be at least 1$"),
     "number and size": ({"shards": 2, "shard_size": 5}, "^shards= and shard_size= exclude each other"),
     "no size": ({"shard_size": 0}, "^shard_size=0 must be at least 1 byte$"),
-    "another balance": ({"balance": "size"}, "^balance='size' must be one of count, bytes$"),
     "another compression": ({"compression": "zip"}, "^compression='zip' must be one of none, gzip$"),
 }
 
@@ -245,12 +220,11 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize("balance", ["count", "bytes"])
 @pytest.mark.parametrize(("damage", "error", "message"), DAMAGE)
-def test_a_damaged_dataset_is_not_resharded(damage, error, message, balance, old, tmp_path):
+def test_a_damaged_dataset_is_not_resharded(damage, error, message, old, tmp_path):
     damage(old)
     with pytest.raises(error, match=message):
-        reshard(old, tmp_path / "out", shards=7, options=ShardOptions(balance=balance), log=quiet)
+        reshard(old, tmp_path / "out", shards=7, log=quiet)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
@@ -284,8 +258,8 @@ def first_of_two(old: Path, out: Path) -> tuple[CopyTask, ShardId]:
     """Return the task of writing a dataset to two shards, and the first of these, whose plan is written."""
     area = BuildArea(out, "01234567")
     area.open()
-    new = NewShards([open_origin(old)], {"train": 2}, "count", "none")
-    plan = Rewrite(area, replace(read_manifest(old), name="new"), new.origins, new.lay_out(area))
+    new = NewShards([open_origin(old)], {"train": 2}, "none")
+    plan = Rewrite(area, replace(read_manifest(old), name="new"), new.origins, new.lay_out())
     shard = plan.shards[0]
     copying.write_plan(plan, shard)
     return CopyTask.of(plan, Reporter(), verifies=False), shard

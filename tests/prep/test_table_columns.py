@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.errors import fault, raises
 from tests.prep.table_files import write_parquet
 from tfshards import loader
-from tfshards.prep import ColumnRoles, Options, Table, verify
+from tfshards.prep import ColumnRoles, Table, verify
 from tfshards.prep.building.build import build
 from tfshards.schemas import Feature, InputError
 
@@ -153,13 +153,6 @@ def test_a_column_that_cannot_be_stored_exactly_is_reported(values, expected, tm
 def test_a_table_of_one_row_is_a_dataset(tmp_path, build_table):
     build_table(write_parquet(tmp_path / "t.parquet", {"x": [[1, 2]]}))
     assert read_back(tmp_path / "out") == [{"x": [1, 2]}]
-
-
-def test_shards_of_columns_of_bytes_are_balanced(tmp_path, build_table):
-    columns = {"x": [b"a" * 1000, *[b"a"] * 10], "y": [[1] * number for number in range(11)]}
-    options = {"shards": 2, "options": Options(balance="bytes")}
-    manifest = build_table(write_parquet(tmp_path / "t.parquet", columns), build=options)
-    assert sorted(shard.num_examples for shard in manifest.splits["train"].shards) == [1, 10]
 
 
 VALUES = {

@@ -65,7 +65,6 @@ LINES = SourceKind(
     records=lambda: (Lines,),
     make=lambda source, _, options: Lines(source, **options),
     restore=lambda recorded, inputs: Lines(inputs[0], bool(recorded.options["upper"])),
-    recorded=lambda recorded, inputs: {"upper": recorded.options["upper"]},
     can_reject=False,
 )
 

@@ -62,8 +62,8 @@ Derive = Callable[[str, str, str], object]
 # of the datasets a and b in the given folder, and the new dataset
 DERIVED: dict[str, Derive] = {
     "resharded": lambda a, b, out: reshard(a, out, shards=3, log=quiet),
-    "resharded by bytes and compressed": lambda a, b, out: reshard(
-        a, out, shards=3, options=prep.ShardOptions(balance="bytes", compression="gzip"), log=quiet
+    "resharded and compressed": lambda a, b, out: reshard(
+        a, out, shards=3, options=prep.ShardOptions(compression="gzip"), log=quiet
     ),
     "merged by links": lambda a, b, out: merge([a, b], out, log=quiet),
     "merged into new shards": lambda a, b, out: merge([a, b], out, shards=3, log=quiet),

@@ -9,15 +9,17 @@ from tfshards.prep.sources.arrays.source import Arrays
 from tfshards.prep.sources.kind import Recorded, SourceKind
 
 
-def _recorded(recorded: Recorded, _: Sequence[str]) -> dict[str, Any]:
+def _restore(recorded: Recorded, inputs: Sequence[str]) -> Arrays:
     options: Mapping[str, Any] = recorded.options
-    return {
-        "lists": tuple(options.get("lists", ())),
-        "label": recorded.label or "",
-        "split": options.get("split_array", ""),
-        "image_arrays": tuple(options.get("image_arrays", ())),
-        "resize": options.get("resize"),
-    }
+    return Arrays.open(
+        inputs,
+        class_names=recorded.class_names,
+        lists=tuple(options.get("lists", ())),
+        label=recorded.label or "",
+        split=options.get("split_array", ""),
+        image_arrays=tuple(options.get("image_arrays", ())),
+        resize=options.get("resize"),
+    )
 
 
 ARRAYS = SourceKind(
@@ -31,10 +33,7 @@ ARRAYS = SourceKind(
     group_help="keep rows with equal values in this array in one split",
     records=lambda: (Arrays,),
     make=lambda source, class_names, of_arrays: Arrays.open(source, class_names=class_names, **of_arrays),
-    restore=lambda recorded, inputs: Arrays.open(
-        inputs, class_names=recorded.class_names, **_recorded(recorded, inputs)
-    ),
-    recorded=_recorded,
+    restore=_restore,
     takes_several=True,
     # an invalid array fails the build instead
     can_reject=False,

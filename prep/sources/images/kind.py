@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.images.folder import ImageFolder
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
-from tfshards.schemas.option import changed_values, recorded_values
+from tfshards.schemas.option import recorded_values
 
 
 class _RestoredFolder(ImageFolder):
@@ -43,8 +43,4 @@ IMAGES = SourceKind(
         source, ImageOptions(**of_images), class_names=class_names, **of_folder
     ),
     restore=_restore,
-    recorded=lambda recorded, _: {
-        **changed_images(recorded.options),
-        **changed_values(ImageFolder, recorded.options),
-    },
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from string import Formatter
 
 from tfshards.prep.sources.tables.column_roles import ColumnRoles
 from tfshards.prep.sources.tables.coordinates import NONE
@@ -118,15 +117,6 @@ def _usual_role(name: str, columns: ColumnRoles) -> str:
 def _is_by_name(name: str) -> bool:
     """Return whether a column has the name of the convention for paths of images."""
     return name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)
-
-
-def other_columns(names: Sequence[str], columns: ColumnRoles) -> list[str]:
-    """Return the columns that no name and no role uses, neither by itself nor within a template."""
-    templates = [name for name in (*columns.images, *columns.masks) if is_template(name)]
-    used = {field for each in templates for _, field, _, _ in Formatter().parse(each)}
-    used |= {*columns.boxes, *columns.keypoints, columns.label}
-    used |= {field for name in columns.drop for field in (name, *_fields(name, names))}
-    return [name for name in names if name not in used | single_columns(names, columns)]
 
 
 def single_columns(names: Sequence[str], columns: ColumnRoles) -> set[str]:

@@ -49,13 +49,8 @@ class ColumnRoles:
         boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image; by
             default the columns ``width`` and ``height`` decide, if they exist, and images that are turned are
             rejected if these do not.
-        label_separator: what separates the classes in a text of the label column, such as "|"; "json" for
-            lists such as ``["cat", "dog"]``, as by default if all texts are such lists. An empty text is no
-            class. An empty string states that each text is one class.
-        one_hot: patterns of columns that hold one class each, such as ``attr_*``: 0 or 1, false or true, or
-            -1 or 1 for all of them. They become the lists of classes ``label``. The classes are named like
-            the columns, in their order, without the text before the first wildcard unless two would be
-            equal. Columns with another role do not match.
+        label_separator: what separates the classes in a text of the label column, such as "|". An empty text
+            is no class. An empty string states that each text is one class.
         missing: what a missing value, or an empty text, of a column is: "-1" in the column of classes for no
             class, "nan", another value of its type, or "reject" for rejecting the row.
         column: role of columns that the other options do not name: "image", "mask", "label", "split", "drop",
@@ -132,16 +127,8 @@ class ColumnRoles:
     )
     label_separator: str | None = option(
         None,
-        "text between the classes in a text of the label column, such as '|', or json for lists; '' if each "
-        "text is one class",
+        "text between the classes in a text of the label column, such as '|'; '' if each text is one class",
         metavar="TEXT",
-        default_text='json, if all texts are lists such as ["cat", "dog"]',
-    )
-    one_hot: tuple[str, ...] = option(
-        (),
-        "pattern of columns that hold one class each, as 0 or 1, false or true, or -1 or 1, such as 'attr_*'",
-        metavar="PATTERN",
-        is_repeatable=True,
     )
     missing: Mapping[str, str] = option(
         {},
@@ -170,10 +157,8 @@ class ColumnRoles:
         self._expand_columns()
         check_formats("boxes", self.boxes, (*BOX_FORMATS, NONE))
         check_formats("keypoints", self.keypoints, POINT_FORMATS)
-        for name in ("images", "masks", "drop", "one_hot"):
+        for name in ("images", "masks", "drop"):
             check_strings(name, getattr(self, name))
-        if self.one_hot and (self.label or self.label_separator):
-            raise OptionsError("one-hot-with-label")
         if not isinstance(self.missing, Mapping):
             raise OptionsError("missing-form", text=self.missing)
         for column, value in self.missing.items():
@@ -205,18 +190,14 @@ class ColumnRoles:
             object.__setattr__(self, field, of_role)
         object.__setattr__(self, "column", {})
 
-    def recorded(self, separator: str | None) -> dict[str, Json]:
-        """Return what manifests record of the roles, except those that the columns of a dataset show.
-
-        ``separator`` separates labels and may have been recognized.
-        """
+    def recorded(self) -> dict[str, Json]:
+        """Return what manifests record of the roles, except those that the columns of a dataset show."""
         found: dict[str, Json] = {
             "boxes": dict(sorted(self.boxes.items())),
             "keypoints": dict(sorted(self.keypoints.items())),
             "outside_boxes": None if self.outside_boxes == "reject" else self.outside_boxes,
             "boxes_in": self.boxes_in,
-            "label_separator": separator,
-            "one_hot": [*self.one_hot],
+            "label_separator": self.label_separator,
             "missing": dict(sorted(self.missing.items())),
             "segmentations": self.segmentations,
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -79,7 +78,7 @@ def coordinates_column(name: str, column: pa.ChunkedArray, text: str) -> StoredC
     coordinates = Coordinates.parse(text)
     width = 4 if coordinates.are_boxes else len(coordinates.order)
     if is_text_type(column.type):
-        column = _of_json(name, column)
+        raise InputError("coordinates-text", name=name)
     flat, lengths = unlisted(column)
     if lengths is None:
         raise InputError("coordinates-type", name=name, format=text, width=width, kind=shown(column.type))
@@ -106,16 +105,6 @@ def coordinates_column(name: str, column: pa.ChunkedArray, text: str) -> StoredC
         shape = (each or None, width) if each != 1 or not coordinates.are_boxes else (width,)
     numbers = pa.chunked_array([pa.array(_numbers(name, flat))])
     return StoredColumn(relisted(numbers, lengths), Feature(name, "float", "float32", shape, text))
-
-
-def _of_json(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the lists in a column of texts such as ``[[1, 2, 3, 4]]``, as CSV files have them."""
-    texts = column.to_pylist()
-    try:
-        return pa.chunked_array([pa.array([json.loads(text) if text else [] for text in texts])])
-    except (ValueError, RecursionError, pa.ArrowException):
-        kind = "text that is not a JSON list of numbers in every row"
-        raise InputError("coordinates-type", name=name, format="lists", width=4, kind=kind) from None
 
 
 def _numbers(name: str, flat: pa.ChunkedArray) -> Numbers:

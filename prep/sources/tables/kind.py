@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfshards.prep.imaging.options import ImageOptions, changed_images
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.kind import Recorded, SourceKind, check_num_inputs
-from tfshards.schemas.option import changed_values, recorded_values
+from tfshards.schemas.option import recorded_values
 
 if TYPE_CHECKING:
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
@@ -43,7 +43,6 @@ def _make(
 
 def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     from tfshards.prep.sources.tables.assigned_columns import listed_columns
-    from tfshards.prep.sources.tables.several_labels import one_hot_columns
 
     make, columns, rows = _classes()
     options: Mapping[str, Any] = recorded.options
@@ -63,7 +62,6 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
         split_list=options.get("split_list", {}),
     )
     stored = {*roles["images"], *roles["masks"], *recorded.schema.names, options["split_column"]}
-    stored |= {*one_hot_columns(table.column_names(), table.columns)} if roles["one_hot"] else set()
     stored |= {part for name in (*roles["boxes"], *roles["keypoints"]) for part in (name, *name.split(","))}
     drop = tuple(name for name in table.column_names() if name not in stored)
     if drop and recorded.is_grown:
@@ -71,27 +69,16 @@ def _restore(recorded: Recorded, inputs: Sequence[str]) -> Table:
     return replace(table, columns=replace(table.columns, drop=drop))
 
 
-def _recorded(recorded: Recorded, inputs: Sequence[str]) -> dict[str, Any]:
-    # without SOURCE, which is missing on the command line, nothing can be read
-    drop = _restore(recorded, inputs).columns.drop if inputs else ()
-    form = {name: recorded.options[name] for name in ("form", "split_list") if name in recorded.options}
-    form |= changed_values(_classes()[2], recorded.options)
-    roles = {name: value for name, value in _roles(recorded).items() if value != {}}
-    return {**changed_images(recorded.options), **form, **roles, "drop": drop}
-
-
 def _roles(recorded: Recorded) -> dict[str, Any]:
     """Return the fields of ``ColumnRoles`` that give the columns of a build, except ``drop``."""
     options: Mapping[str, Any] = recorded.options
     columns, masks = options.get("image_columns", {}), options.get("masks", ())
-    one_hot: Sequence[str] = options.get("one_hot", ())
     return {
         "images": tuple(column for feature, column in columns.items() if feature not in masks),
         "masks": tuple(column for feature, column in columns.items() if feature in masks),
-        # a column of that name need not hold classes; of columns of one class each, none has that name
-        "label": None if one_hot else recorded.label or ("" if "label" in recorded.schema.names else None),
+        # a column of that name need not hold classes
+        "label": recorded.label or ("" if "label" in recorded.schema.names else None),
         "label_separator": options.get("label_separator", ""),
-        "one_hot": tuple(one_hot),
         "missing": options.get("missing", {}),
         # not by the names of columns or folders that the build did not have
         "split": options["split_column"] or "",
@@ -113,5 +100,4 @@ TABLE = SourceKind(
     records=lambda: (*_classes(), ImageOptions),
     make=_make,
     restore=_restore,
-    recorded=_recorded,
 )

@@ -168,7 +168,7 @@ class Table:
         found, lacking = with_missing(found, self.columns, str(path))
         found = replace(found, table=with_paths(found.table, self.columns, str(path)))
         found, roles = with_formats(found, self.columns, self.form)
-        found, roles, of_labels = with_label_lists(found, roles, self.class_names)
+        found, roles, of_labels = with_label_lists(found, roles)
         assigned, lines = self._assigned(found, roles, root, str(path))
         features = [*assigned.images.values()]
         if may_guess:
@@ -233,7 +233,7 @@ class Table:
             (*found.warnings, *of_labels, *lines, *inexact, *of_boxes, *warnings, *twins(names)),
             placement,
             {
-                **self.columns.recorded(roles.label_separator),
+                **self.columns.recorded(),
                 **to_json(self.rows),
                 **({"split_list": {**self.split_list}} if self.split_list else {}),
             },
