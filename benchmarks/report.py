@@ -35,21 +35,18 @@ def main() -> None:
         started = time.perf_counter()
         build(dataset, options.count)
         print(f"{options.count:,} images built in {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    rows = []
     page = options.folder / "report.html"
-    for name, flags in (("page", []), ("page and contact sheet", ["--png", str(page.with_suffix(".png"))])):
-        load = os.getloadavg()[0]
-        code = "from tfshards.prep.cli.main import entry; entry()"
-        command = [sys.executable, "-c", code, "report", str(dataset), "--output", str(page), *flags]
-        whole = measure.measure(command, Path.cwd())
-        num_bytes = page.stat().st_size
-        figures = (f"{whole.wall:.1f}", f"{whole.cpu:.1f}", f"{whole.rss / measure.MB:,.0f}")
-        rows.append([name, *figures, f"{num_bytes / measure.MB:.1f}", f"{load:.1f}"])
-        if not flags:
-            goals = [
-                measure.goal(f"{options.count:,} examples, {CLASSES:,} classes: s", whole.wall, MAX_SECONDS),
-                measure.goal("size of the page in MB", num_bytes / measure.MB, MAX_MB),
-            ]
+    load = os.getloadavg()[0]
+    code = "from tfshards.prep.cli.main import entry; entry()"
+    command = [sys.executable, "-c", code, "report", str(dataset), "--output", str(page)]
+    whole = measure.measure(command, Path.cwd())
+    num_bytes = page.stat().st_size
+    figures = (f"{whole.wall:.1f}", f"{whole.cpu:.1f}", f"{whole.rss / measure.MB:,.0f}")
+    rows = [["page", *figures, f"{num_bytes / measure.MB:.1f}", f"{load:.1f}"]]
+    goals = [
+        measure.goal(f"{options.count:,} examples, {CLASSES:,} classes: s", whole.wall, MAX_SECONDS),
+        measure.goal("size of the page in MB", num_bytes / measure.MB, MAX_MB),
+    ]
     head = ["written", "wall, s", "CPU, s", "peak RSS, MB", "page, MB", "load"]
     print(f"\n{measure.table(head, rows)}\n", *goals, sep="\n")
     print(f"\n{measure.machine(['tfshards', 'numpy', 'pillow', 'jinja2', 'vl-convert-python'])}")

@@ -11,7 +11,7 @@ NORMALIZED = "-normalized"
 COORDINATES = tuple(order + ending for order in (*BOX_ORDERS, *POINT_ORDERS) for ending in ("", NORMALIZED))
 
 # How records of other tools hold lists of any length.
-STORAGES = ("optional", "steps")
+STORAGES = ("optional",)
 
 # How pixels are stored that are not in an image file.
 RAW_PIXELS = "raw"

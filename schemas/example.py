@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -149,25 +149,20 @@ def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int,
 
 
 class ParsedExample:
-    """An example of which single features are decoded; bytes that are not one raise ValueError.
-
-    Feature lists of a ``tf.train.SequenceExample`` are features with the values of all steps; ``steps`` has
-    their names.
-    """
+    """An example of which single features are decoded; bytes that are not one raise ValueError."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         # offsets of the messages of each feature, which together are one message
         self._places: dict[str, list[tuple[int, int]]] = {}
-        self.steps: set[str] = set()
         try:
             for tag, _, value, end in fields(data, 0, len(data)):
-                if tag in (FIRST[0], SECOND[0]):
-                    self._add_features(value, end, are_lists=tag == SECOND[0])
+                if tag == FIRST[0]:
+                    self._add_features(value, end)
         except ValueError as error:
             raise _not_an_example(error) from None
 
-    def _add_features(self, start: int, end: int, *, are_lists: bool) -> None:
+    def _add_features(self, start: int, end: int) -> None:
         data = self._data
         for tag, _, entry, after in fields(data, start, end):
             if tag == FIRST[0]:
@@ -176,11 +171,7 @@ class ParsedExample:
                     if part == FIRST[0]:
                         name = data[value:stop].decode()
                     elif part == SECOND[0]:
-                        inside = [each[2:] for each in fields(data, value, stop) if each[0] == FIRST[0]]
-                        places += inside if are_lists else [(value, stop)]
-                if name in self._places and (name in self.steps) != are_lists:
-                    raise ValueError(f"the feature {name!r} is in its context and in its feature lists")
-                self.steps |= {name} if are_lists else set()
+                        places.append((value, stop))
                 # of two entries with a name, the later one counts
                 self._places[name] = places
 
@@ -210,10 +201,6 @@ class ParsedExample:
             raise ValueError(f"the feature {name!r} has {count} integers instead of 1")
         return cast("int", values[0])
 
-    def step_lengths(self, name: str) -> list[int]:
-        """Return the number of values in each step of a feature list."""
-        return [len(self._decoded_at([place])[1]) for place in self._places[name]]
-
     @property
     def names(self) -> Collection[str]:
         """The names of the features."""
@@ -225,16 +212,9 @@ class ParsedExample:
         They are the offsets of each byte string, or of each run of packed numbers. There is no type if the
         feature has no list or is missing.
         """
-        return self._spans_at(self._places.get(name, ()))
-
-    def typed(self, name: str) -> tuple[str, Decoded]:
-        """Return the wire type and the values of a feature; no type if it has no list or is missing."""
-        return self._decoded_at(self._places.get(name, ()))
-
-    def _spans_at(self, places: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
         wire, found = "", cast("list[tuple[int, int]]", [])
         try:
-            for start, end in places:
+            for start, end in self._places.get(name, ()):
                 for tag, _, value, stop in fields(self._data, start, end):
                     if tag in _KINDS:
                         # a list of another type replaces the one before it
@@ -248,8 +228,9 @@ class ParsedExample:
             raise _not_an_example(error) from None
         return wire, found
 
-    def _decoded_at(self, places: Sequence[tuple[int, int]]) -> tuple[str, Decoded]:
-        wire, found = self._spans_at(places)
+    def typed(self, name: str) -> tuple[str, Decoded]:
+        """Return the wire type and the values of a feature; no type if it has no list or is missing."""
+        wire, found = self.spans(name)
         if wire in ("", "bytes"):
             return wire, [self._data[start:end] for start, end in found]
         unpack = integers if wire == "int64" else floats

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 import re
 import shlex
 import textwrap
@@ -48,6 +49,36 @@ def python(text):
     blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", text, re.M)
     code = [textwrap.dedent(block) for block in blocks if block.strip()]
     return "\n".join(block for block in code if not block.lstrip().startswith(("tfshards", "pip ")))
+
+
+def test_the_loops_that_export_a_dataset_run_as_printed(tmp_path, monkeypatch):
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    monkeypatch.chdir(tmp_path)
+    dataset_and_folder()
+    exec(python(sections(HOW_TO)["How do I export the dataset to another format?"]), {})
+    rows = [*loader.Records("data/photos", "train")]
+    files = sorted(Path("exported/folder/train").rglob("*.jpg"), key=lambda path: path.name)
+    assert [path.read_bytes() for path in files] == [row["image"] for row in rows]
+    assert {path.parent.name for path in files} == {"cat", "dog"}
+    with ArrayRecordDataSource("exported/train.array_record") as source:
+        assert [pickle.loads(each) for each in source.__getitems__(range(len(source)))] == rows
+
+
+def test_what_tfds_reads_is_built_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_classes()
+    photos(*(f"masks/{path.relative_to('photos')}" for path in Path("photos").rglob("*.png")))
+    run("build images photos elsewhere --mask-dir ../masks --split train=0.9 --split val=0.1")
+    exec(python(sections(HOW_TO)["How do I use TFRecord files written by another tool?"]), {})
+    built = read_manifest("data/copied")
+    assert {feature.name: feature.kind for feature in built.schema.features} == {
+        "image": "image",
+        "key": "bytes",
+        "label": "label",
+        "mask": "mask",
+    }
+    assert built.num_examples == read_manifest("elsewhere").splits["train"].num_examples
 
 
 def test_pipelines_that_end_with_write_shards_run_as_printed(tmp_path, monkeypatch, capsys):

@@ -156,9 +156,7 @@ def run_without(blocked, code, folder=None, *, capture_stderr=False):
 OWN_FILES = {
     "prep/building/preview.py": "what its own processes have measured, and /proc",
     "prep/engines/worker.py": "the token of the build that started it",
-    "prep/exporting/folder.py": "parts that were just written, which are read back",
-    "prep/exporting/webdataset.py": "as before",
-    "prep/exporting/write_parts.py": "as before, to flush them",
+    "prep/exporting/write_parts.py": "files that were just written, to flush them",
     "prep/progress/threads.py": "limits of the system",
     "prep/reporting/charts.py": "templates of the package",
     "prep/reporting/report.py": "as before",

@@ -10,7 +10,6 @@ from dataclasses import replace
 from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
 from tfshards.prep.adoption.record_files import ChosenFiles, choose_files
 from tfshards.prep.adoption.seen import FeatureRoles, Findings
-from tfshards.prep.adoption.tfds import declared_features, with_label
 from tfshards.prep.building.output import locked
 from tfshards.prep.building.output_state import difference
 from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
@@ -64,9 +63,8 @@ def adopt(
         replaced = manifest_version(folder)
         current = _current(folder, overwrite=overwrite)
         chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing)
-        declared = declared_features(folder, chosen.paths)
-        scanned = _scan_all(folder, chosen, with_label(options.roles, declared))
-        manifest = adopted_manifest(folder, chosen, scanned, options, declared)
+        scanned = _scan_all(folder, chosen, options.roles)
+        manifest = adopted_manifest(folder, chosen, scanned, options)
         if current and not overwrite and replace(current, views={}) != manifest:
             what = difference(current, manifest.options).replace("inputs", "files, records or class names")
             raise InputError("adopt-differs", folder=folder, what=what)

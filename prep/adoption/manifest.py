@@ -15,10 +15,11 @@ from tfshards.prep.adoption.infer import Inferred, infer, label_faults
 from tfshards.prep.adoption.record_files import ChosenFiles
 from tfshards.prep.adoption.seen import FeatureRoles, Findings
 from tfshards.prep.adoption.split_names import parse_globs
-from tfshards.prep.adoption.tfds import Declared, tfds_class_names, tfds_folders, tfds_name, with_label
+from tfshards.prep.adoption.tfds import tfds_class_names, tfds_folders, tfds_name
 from tfshards.prep.planning.plan import label_counts
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.classes import check_class_names, read_class_names
+from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import labels_bytes, labels_path
@@ -83,9 +84,6 @@ class AdoptOptions:
             "splits": dict(self.splits),
             "label": self.roles.label,
             "images": list(self.roles.images),
-            "raw": {name: [dtype, list(shape)] for name, (dtype, shape) in self.roles.raw.items()},
-            **({"boxes": {**self.roles.boxes}} if self.roles.boxes else {}),
-            **({"keypoints": {**self.roles.keypoints}} if self.roles.keypoints else {}),
             "dropped": dropped,
             "allow_missing": self.allow_missing,
         }
@@ -123,19 +121,21 @@ def adopted_manifest(
     chosen: ChosenFiles,
     scanned: Mapping[str, Scanned],
     options: AdoptOptions,
-    declared: Mapping[str, Declared],
 ) -> Manifest:
     """Return the manifest of the files in ``folder`` that were chosen and scanned."""
-    together = Findings(with_label(options.roles, declared))
+    together = Findings(options.roles)
     for one in scanned.values():
         together.join(one.found)
-    if together.roles.label not in together.features:
-        together.roles = options.roles
     if not together.num_records:
         raise InputError("adopt-no-records", folder=folder)
-    inferred = infer(together, declared)
+    inferred = infer(together)
     report_warning(*inferred.warnings)
     tfds = tfds_folders(folder, chosen.paths)
+    if any((folder / each / FEATURES_NAME).is_file() for each in tfds):
+        report_warning(
+            f"{FEATURES_NAME} is not read: features are as the records show them, masks as images and arrays "
+            "as lists; prep.build(prep.Examples(...)) of what TensorFlow Datasets reads keeps them"
+        )
     folders = sorted({path.rpartition("/")[0] for path in chosen.paths})
     names, problems = _class_names(folder, folders, inferred, together, options)
     if problems := [*inferred.problems, *problems]:

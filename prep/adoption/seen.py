@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from tfshards.prep.imaging.formats import HeaderShape, common_shape, has_deep_header, image_shape
-from tfshards.prep.sources.formats import check_formats, parse_formats
 from tfshards.prep.sources.keys import hash_key
-from tfshards.schemas import Feature, OptionsError, Problem
-from tfshards.schemas.coordinates import BOX_FORMATS, POINT_FORMATS
+from tfshards.schemas import OptionsError, Problem
 from tfshards.schemas.example import Decoded, ParsedExample, fields
 from tfshards.schemas.option import check_strings, option
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
-_RAW = re.compile(r"(?P<name>.+)=(?P<dtype>\w+)\[(?P<shape>(?:[0-9]+(?:,[0-9]+)*)?)\]", re.DOTALL)
-
-
-def parse_raw(texts: Sequence[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the tensors in texts such as ``image_raw=uint8[28,28,1]``."""
-    raw: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for text in texts:
-        match = _RAW.fullmatch(text)
-        if match is None:
-            raise OptionsError("raw-form", text=text)
-        if match["name"] in raw:
-            raise OptionsError("raw-repeated", text=text, match=match["name"])
-        shape = tuple(int(number) for number in match["shape"].split(",") if number)
-        raw[match["name"]] = match["dtype"], shape
-    return raw
 
 
 @dataclass(frozen=True)
@@ -43,14 +25,10 @@ class FeatureRoles:
     Attributes:
         label: the feature whose integers are classes; by default the one named ``label`` or ``class``.
         images: features whose byte strings must all be images.
-        raw: dtype and shape of each feature that stores tensors as little-endian bytes.
         drop: features that are left out of the schema.
-        boxes: format of each feature that holds boxes, as in ``ColumnRoles.boxes``; the numbers of a box
-            follow each other.
-        keypoints: format of each feature that holds keypoints, as in ``ColumnRoles.keypoints``.
 
     Raises:
-        OptionsError: a feature is named twice, or a dtype, a shape or a format is not allowed.
+        OptionsError: a feature is named twice.
     """
 
     label: str | None = option(
@@ -67,56 +45,21 @@ class FeatureRoles:
         is_repeatable=True,
         default_text="recognized by value",
     )
-    raw: Mapping[str, tuple[str, tuple[int, ...]]] = option(
-        {},
-        "feature that stores tensors as little-endian bytes, such as image_raw=uint8[28,28,1]",
-        metavar="NAME=DTYPE[SHAPE]",
-        is_repeatable=True,
-        parse=parse_raw,
-    )
     drop: tuple[str, ...] = option(
         (), "feature that is left out of the schema", metavar="FEATURE", is_repeatable=True
     )
 
-    boxes: Mapping[str, str] = option(
-        {},
-        "feature of boxes, and their format: xywh, xyxy, cxcywh or yxyx, which may have -normalized",
-        metavar="FEATURE=FORMAT",
-        is_repeatable=True,
-        parse=parse_formats,
-    )
-    keypoints: Mapping[str, str] = option(
-        {},
-        "feature of keypoints, and their format: xy or xyv, which may have -normalized",
-        metavar="FEATURE=FORMAT",
-        is_repeatable=True,
-        parse=parse_formats,
-    )
-
     def __post_init__(self) -> None:
         check_strings("images", self.images)
-        check_formats("boxes", self.boxes, BOX_FORMATS)
-        check_formats("keypoints", self.keypoints, POINT_FORMATS)
         check_strings("drop", self.drop)
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise OptionsError("feature-roles-repeated", name=name, times=times)
-        for name, (dtype, shape) in self.raw.items():
-            try:
-                Feature(name, "raw", dtype, shape)
-            except ValueError as error:
-                given = f"{name}={dtype}{list(shape)}"
-                raise OptionsError("raw-invalid", given=given, error=error) from None
 
     @property
     def names(self) -> list[str]:
         """The names of all features with a role."""
-        return [*([self.label] if self.label else []), *self.images, *self.raw, *self.drop, *self.coordinates]
-
-    @property
-    def coordinates(self) -> dict[str, str]:
-        """The format of boxes and keypoints by feature."""
-        return {**self.boxes, **self.keypoints}
+        return [*([self.label] if self.label else []), *self.images, *self.drop]
 
     def may_be_label(self, name: str) -> bool:
         """Return whether the values of a feature may be classes, if they are integers."""
@@ -124,6 +67,8 @@ class FeatureRoles:
 
 
 KEY = "key"
+# The field of a tf.train.SequenceExample that tf.train.Example does not have.
+_FEATURE_LISTS = 2
 
 # how many problems of one shard are kept; all are counted
 _MAX_PROBLEMS_PER_SHARD = 20
@@ -139,15 +84,12 @@ class Seen:
     Attributes:
         wire, wire_at: the type of list that holds them, empty without one, and the first record with it.
         num_records, num_listless: how many records have the feature, and how many of those have no list.
-        fewest, most, divisor: the least and greatest number of elements, and the common divisor of all.
+        fewest, most: the least and greatest number of elements.
         least_int, greatest_int: the smallest and the largest integer.
-        least_bytes, most_bytes: the length of the shortest and of the longest byte string.
         missing_at: the first record without the feature.
         num_images, no_image_at: in how many records all elements begin like an image, and the first record
             in which one does not.
         image_shape, has_deep_images: the common shape of all images, and whether one has 16 bits.
-        num_in_steps, narrowest, widest: in how many records it is a feature list, and the least and greatest
-            number of elements of a step.
         labels: the first element of each record, if they are integers that may be classes.
         clash: how two shards contradict each other.
     """
@@ -158,19 +100,13 @@ class Seen:
     num_listless: int = 0
     fewest: int = _NONE
     most: int = 0
-    divisor: int = 0
     least_int: int = _NONE
     greatest_int: int = -_NONE
-    least_bytes: int = _NONE
-    most_bytes: int = -1
     missing_at: str = ""
     num_images: int = 0
     no_image_at: str = ""
     image_shape: HeaderShape | None = None
     has_deep_images: bool = False
-    num_in_steps: int = 0
-    narrowest: int = _NONE
-    widest: int = 0
     labels: array[int] | None = None
     clash: str = ""
 
@@ -185,7 +121,6 @@ class Seen:
         self.num_records += 1
         self.fewest = min(self.fewest, number)
         self.most = max(self.most, number)
-        self.divisor = math.gcd(self.divisor, number)
         if not wire:
             self.num_listless += 1
             return None
@@ -206,11 +141,6 @@ class Seen:
             self.labels.append(first)
         return None
 
-    def add_steps(self, lengths: Sequence[int]) -> None:
-        """Add the numbers of elements in the steps of a record."""
-        self.num_in_steps += 1
-        self.narrowest, self.widest = min([self.narrowest, *lengths]), max([self.widest, *lengths])
-
     def conflict(self, wire: str) -> str:
         """Return a message that the elements have a different type than earlier ones."""
         return f"holds {_IN_WORDS[wire]}, but {_IN_WORDS[self.wire]} in {self.wire_at}"
@@ -224,27 +154,18 @@ class Seen:
         self.num_records += other.num_records
         self.num_listless += other.num_listless
         self.fewest, self.most = min(self.fewest, other.fewest), max(self.most, other.most)
-        self.divisor = math.gcd(self.divisor, other.divisor)
         self.least_int = min(self.least_int, other.least_int)
         self.greatest_int = max(self.greatest_int, other.greatest_int)
-        self.least_bytes = min(self.least_bytes, other.least_bytes)
-        self.most_bytes = max(self.most_bytes, other.most_bytes)
         self.missing_at = self.missing_at or other.missing_at
         self.num_images += other.num_images
         self.no_image_at = self.no_image_at or other.no_image_at
         self.has_deep_images = self.has_deep_images or other.has_deep_images
-        self.num_in_steps += other.num_in_steps
-        self.narrowest = min(self.narrowest, other.narrowest)
-        self.widest = max(self.widest, other.widest)
         shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
         self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
         if self.labels is not None:
             self.labels.extend(other.labels or ())
 
     def _add_bytes(self, elements: list[bytes], at: str) -> None:
-        num_bytes = len(elements[0])
-        self.least_bytes = min(self.least_bytes, num_bytes)
-        self.most_bytes = max(self.most_bytes, num_bytes)
         for data in elements:
             shape = image_shape(data)
             if shape is None:
@@ -295,22 +216,19 @@ class Findings:
         except ValueError as error:
             self.note(path, f"{where}: {error}")
             return
-        others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 not in (1, 2)]
+        others = [tag >> 3 for tag, *_ in fields(data, 0, len(data)) if tag >> 3 != 1]
         if others or not values:
             what = f"has a field {others[0]}" if others else "has no features"
-            self.note(
-                path,
-                f"{where}: {what}; only tf.train.Example and SequenceExample with features can be adopted",
-            )
+            if others[:1] == [_FEATURE_LISTS]:
+                what = "is a tf.train.SequenceExample"
+            message = f"{where}: {what}; only tf.train.Example with features can be adopted"
+            self.note(path, f"{message}: build a dataset of others with prep.Examples")
             return
         for name in self.roles.drop:
             if values.pop(name, None) is not None:
                 self.dropped.add(name)
         wires = parsed.empty_wires() if not all(values.values()) else {}
-        fault = self._add(values, wires, f"{path}, {where}")
-        for name in parsed.steps & values.keys():
-            self.features[name].add_steps(parsed.step_lengths(name))
-        if fault:
+        if fault := self._add(values, wires, f"{path}, {where}"):
             self.note(path, f"{where}: {fault}")
 
     def join(self, other: Findings) -> None:

@@ -34,7 +34,7 @@ def _run(args: argparse.Namespace) -> Result:
 
 EXPORT = Verb(
     "export",
-    "write the examples of a dataset in the format of another tool, and read them back",
+    "write the examples of a dataset in the format of another tool",
     _add_arguments,
     _run,
     takes_beam_args=True,

@@ -117,7 +117,6 @@ def _add_report_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     add = parser.add_argument
     add("--output", metavar="FILE", help="file of the page (default: NAME-report.html)")
-    add("--png", metavar="FILE", help="write the contact sheet as a picture as well")
     add(
         "--audit",
         action=argparse.BooleanOptionalAction,
@@ -131,9 +130,8 @@ def _run_report(args: argparse.Namespace) -> Result:
     from tfshards.prep.reporting.report import report
 
     options = ReportOptions(**values_of(args, ReportOptions), audit=args.audit)
-    page = str(report(args.dataset, args.output, png=args.png, options=options))
-    paths = [page, args.png] if args.png else [page]
-    return Result(lambda: iter(paths), lambda: {"page": page, "png": args.png})
+    page = str(report(args.dataset, args.output, options=options))
+    return Result(lambda: page, lambda: {"page": page})
 
 
 REPORT = Verb("report", "write a page of HTML that shows a dataset", _add_report_arguments, _run_report)

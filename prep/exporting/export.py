@@ -1,4 +1,4 @@
-"""Export a dataset to the format of another tool: in parallel, resumable, and read back before it counts."""
+"""Export a dataset to the format of another tool: in parallel, and resumable."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from tfshards.prep.building.planned_build import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
-from tfshards.prep.exporting.format import PIECES, Format, WrittenPart
+from tfshards.prep.exporting.format import Format
 from tfshards.prep.exporting.request import ExportPart, ExportRequest, NotTextError, make_request
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.exporting.write_parts import (
@@ -42,7 +41,7 @@ from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, local_path, require_space, write_blocks_atomically
+from tfshards.schemas.files import bytes_digest, local_path, require_space, write_atomically
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
@@ -76,10 +75,7 @@ class Export:
         """Return the text that ``tfshards export`` prints."""
         files = f"{counted(len(self.files), 'file')}, {size(sum(self.files.values()))}"
         kept = f", {counted(self.num_kept, 'part')} of an earlier run" if self.num_kept else ""
-        return (
-            f"{self.to}: {counted(self.num_examples, 'example')}, {files} in {self.directory}{kept}; every "
-            "value was read back"
-        )
+        return f"{self.to}: {counted(self.num_examples, 'example')}, {files} in {self.directory}{kept}"
 
     def to_json(self) -> dict[str, Json]:
         """Return the attributes as JSON values."""
@@ -100,15 +96,15 @@ def export(
 ) -> Export:
     """Export a dataset to the format of another tool.
 
-    Each shard becomes one part, and an engine writes several at the same time. A part is read back and
-    compared, value for value, with the records; then its files get their names. A killed export resumes when
-    it is called again with the same arguments, keeps the parts whose digests still match, and ends with the
-    same bytes. A finished export that is exported again is verified, and damaged files are written again.
+    Each shard becomes one part, and an engine writes several at the same time. The file of a part gets its
+    name when it is complete. A killed export resumes when it is called again with the same arguments, keeps
+    the parts whose digests still match, and ends with the same bytes. A finished export that is exported
+    again is verified, and damaged files are written again.
 
     Args:
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or the one of an unfinished export to resume.
-        to: ``"array_record"``, ``"webdataset"``, ``"parquet"`` or ``"folder"``.
+        to: ``"webdataset"`` or ``"parquet"``.
         select: names of the features to export; by default all.
         engine: engine that writes the parts, as for ``build``; its workers must see ``directory``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
@@ -117,17 +113,14 @@ def export(
     Raises:
         OptionsError: an argument is invalid.
         FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
-        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, the package of the
-            format is not installed, or the records differ from the manifest.
+        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, or the records differ
+            from the manifest.
         RecordError: a record is damaged.
         BuildError: a worker of Apache Beam failed; the same call resumes.
     """
     run = find_run(engine, beam_args)
     if to not in FORMATS:
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
-    package = FORMATS[to].package
-    if package and find_spec(package) is None:
-        raise InputError("export-extra-missing", to=to, package=package)
     request = make_request(any_path(dataset), read_manifest(dataset), select)
     for name, found in coordinates_of(request.schema.features).items():
         flag = "boxes" if found.are_boxes else "keypoints"
@@ -208,12 +201,9 @@ def _write(
     if missing:
         _write_parts(request, area, chosen, missing, run)
     journal = read_journal(directory, journal.identity, area)
-    _check_paths(journal)
     files = []
-    written = [WrittenPart(part, journal.parts[part.number][1]) for part in parts]
-    for path, blocks in chosen.finish(request, written, directory).items():
-        (directory / path).parent.mkdir(parents=True, exist_ok=True)
-        write_blocks_atomically(directory / path, blocks)
+    for path, content in chosen.finish(request).items():
+        write_atomically(directory / path, content)
         files.append(written_file(directory, directory / path))
     journal = replace(journal, binary=request.binary, files=tuple(files))
     journal.write(directory)
@@ -269,16 +259,6 @@ def _write_parts(
         raise
 
 
-def _check_paths(journal: Journal) -> None:
-    """Raise InputError if two parts have written a file of the same path."""
-    paths: set[str] = set()
-    for _, files in journal.parts.values():
-        for file in files:
-            if file.path in paths:
-                raise InputError("export-same-path", path=file.path)
-            paths.add(file.path)
-
-
 def _result(
     request: ExportRequest, directory: Path, chosen: Format, journal: Journal, num_kept: int
 ) -> Export:
@@ -287,7 +267,7 @@ def _result(
         str(directory),
         chosen.name,
         request.manifest.num_examples,
-        {file.path: file.num_bytes for file in files if not file.path.startswith(PIECES)},
+        {file.path: file.num_bytes for file in files},
         num_kept,
         len(journal.parts),
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from tfshards.prep.exporting.request import ExportedExample, ExportPart, ExportRequest
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of, is_tiff
-from tfshards.prep.records.example import Values
 from tfshards.schemas import Problem, pixel_files
 
 
@@ -20,17 +19,6 @@ class WrittenFile(NamedTuple):
     digest: str
 
 
-class WrittenPart(NamedTuple):
-    """A part and its files."""
-
-    part: ExportPart
-    files: tuple[WrittenFile, ...]
-
-
-# Blocks of the content of a file, by its path relative to the directory.
-Contents: TypeAlias = Mapping[str, Iterable[bytes]]
-
-
 class Format(NamedTuple):
     """One format.
 
@@ -38,10 +26,8 @@ class Format(NamedTuple):
         name: its name, as ``to=`` takes it.
         text: what is written and what reads it, for the help.
         problems: returns what the format cannot hold of a dataset.
-        write: writes the files of one part into an empty folder, at the paths that they have in the export. A
-            path that starts with ``PIECES`` is only there for ``finish``.
-        read: returns the values of the examples of a part from its files in that folder.
-        finish: returns the files that follow from all parts; the folder is the export's directory.
+        write: writes the files of one part into an empty folder, at the paths that they have in the export.
+        finish: returns the content of files about the whole export, by their paths in it.
         package: the package that writes the files, on whose release the bytes depend; or empty.
     """
 
@@ -49,26 +35,24 @@ class Format(NamedTuple):
     text: str
     problems: Callable[[ExportRequest], list[Problem]]
     write: Callable[[ExportRequest, ExportPart, Path, Iterable[ExportedExample]], None]
-    read: Callable[[ExportRequest, ExportPart, Path], Iterator[Mapping[str, Values]]]
-    finish: Callable[[ExportRequest, Sequence[WrittenPart], Path], Contents]
+    finish: Callable[[ExportRequest], Mapping[str, bytes]]
     package: str = ""
 
 
-# The folder with the journal of an export, and the one in it for pieces of files.
+# The folder with the journal of an export.
 STATE = ".export"
-PIECES = f"{STATE}/pieces"
 
 
 def dtype_problems(request: ExportRequest, dtypes: Sequence[str], fault: str) -> list[Problem]:
     """Return a problem for each numeric feature of a dtype that the format does not have.
 
-    Lists of images have one, too: only array_record stores them.
+    Lists of images have one, too.
     """
     features = request.schema.features
     numbers = [each for each in features if each.dtype in dtypes and not each.holds_images]
     lists = [each for each in features if each.holds_images and not each.is_encoded]
     return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers] + [
-        Problem(each.name, "is a list of images, which array_record stores") for each in lists
+        Problem(each.name, "is a list of images") for each in lists
     ]
 
 

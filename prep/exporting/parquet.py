@@ -18,21 +18,20 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems
+from tfshards.prep.exporting.format import Format, dtype_problems
 from tfshards.prep.exporting.request import (
     ExportedExample,
     ExportPart,
     ExportRequest,
     array_of,
     text_of,
-    value_of,
 )
 from tfshards.prep.records.example import Values
 from tfshards.prep.records.shard_file import in_groups
@@ -82,21 +81,7 @@ def _write(
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
-    import pyarrow.parquet as pq
-
-    features = request.schema.features
-    with pq.ParquetFile(folder / _path(part)) as file:
-        for group in range(file.num_row_groups):
-            for batch in file.iter_batches(row_groups=[group]):
-                columns = [
-                    _column_values(feature, batch.column(index)) for index, feature in enumerate(features)
-                ]
-                for row in zip(*columns, strict=True):
-                    yield dict(zip(request.schema.names, row, strict=True))
-
-
-def _finish(request: ExportRequest, _: Sequence[WrittenPart], __: Path) -> Contents:
+def _finish(request: ExportRequest) -> Mapping[str, bytes]:
     files: list[Json] = [
         {"split": _split_name(name), "path": f"data/{name}-?????-of-*.parquet"}
         for name in request.manifest.splits
@@ -108,7 +93,7 @@ def _finish(request: ExportRequest, _: Sequence[WrittenPart], __: Path) -> Conte
         f"---\nconfigs: {json.dumps(card)}\n---\n\n# {request.manifest.name}\n\n"
         f"Exported by tfshards, build {request.manifest.build_id}.\n\n| split | examples |\n|---|---|"
     )
-    return {"README.md": ["\n".join([text, *rows, ""]).encode("utf-8")]}
+    return {"README.md": "\n".join([text, *rows, ""]).encode("utf-8")}
 
 
 def _split_name(name: str) -> str:
@@ -207,30 +192,4 @@ def _nested(flat: Array, shape: tuple[int, ...], rows: int) -> Array:
     return flat
 
 
-def _column_values(feature: Feature, column: Array) -> Iterator[Values]:
-    """Yield the value of each row."""
-    import pyarrow as pa
-
-    if feature.is_encoded:
-        yield from column.field("bytes").to_pylist()
-        return
-    flat = column
-    for _ in feature.shape:
-        flat = flat.flatten()
-    if feature.is_ragged:
-        sizes = column.value_lengths().to_numpy() * feature.row_elements
-    else:
-        sizes = np.full(len(column), math.prod(cast("tuple[int, ...]", feature.shape)))
-    is_text = feature.kind == "bytes"
-    elements = flat.cast(pa.binary()).to_pylist() if is_text else flat.to_numpy(zero_copy_only=False)
-    for end, num_elements in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
-        own = elements[end - num_elements : end]
-        if is_text:
-            yield own[0] if feature.shape == () else own
-        else:
-            yield value_of(feature, own)
-
-
-PARQUET = Format(
-    "parquet", "Parquet files for Hugging Face datasets", _problems, _write, _read, _finish, "pyarrow"
-)
+PARQUET = Format("parquet", "Parquet files for Hugging Face datasets", _problems, _write, _finish, "pyarrow")

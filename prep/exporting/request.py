@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -116,15 +115,6 @@ def array_of(feature: Feature, value: Values) -> np.ndarray:
     return array.reshape(cast("tuple[int, ...]", feature.shape))
 
 
-def value_of(feature: Feature, array: np.ndarray) -> Values:
-    """Return the value whose ``array_of`` is ``array``."""
-    if feature.kind == "raw":
-        return array.astype(np.dtype(feature.dtype).newbyteorder("<"), copy=False).tobytes()
-    flat = np.ravel(array).tolist()
-    value: Values = flat[0] if feature.shape == () else flat
-    return value
-
-
 def text_of(request: ExportRequest, feature: Feature, value: bytes) -> str | bytes:
     """Return a byte string as text, or as it is if the feature is stored as bytes."""
     if feature.name in request.binary:
@@ -133,8 +123,3 @@ def text_of(request: ExportRequest, feature: Feature, value: bytes) -> str | byt
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise NotTextError(feature.name) from None
-
-
-def key_text(value: bytes) -> str:
-    """Return a byte string as text; bytes that are not UTF-8 become lone surrogates, as in the manifest."""
-    return os.fsdecode(value)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tfshards.prep.exporting.array_record import ARRAY_RECORD
-from tfshards.prep.exporting.folder import FOLDER
 from tfshards.prep.exporting.format import Format
 from tfshards.prep.exporting.parquet import PARQUET
 from tfshards.prep.exporting.webdataset import WEBDATASET
 
 # in the order of the help
-FORMATS: dict[str, Format] = {chosen.name: chosen for chosen in (ARRAY_RECORD, WEBDATASET, PARQUET, FOLDER)}
+FORMATS: dict[str, Format] = {chosen.name: chosen for chosen in (WEBDATASET, PARQUET)}

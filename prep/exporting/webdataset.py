@@ -24,23 +24,21 @@ import json
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from tfshards.prep.exporting.format import Contents, Format, WrittenPart, dtype_problems, suffix_of
+from tfshards.prep.exporting.format import Format, dtype_problems, suffix_of
 from tfshards.prep.exporting.request import (
     ExportedExample,
     ExportPart,
     ExportRequest,
     array_of,
     text_of,
-    value_of,
 )
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.arrays.mapped import PARSING
 from tfshards.prep.views.table import labels_text
 from tfshards.schemas import Feature, Problem
 
@@ -74,27 +72,9 @@ def _write(
                 tar.addfile(member, io.BytesIO(content))
 
 
-def _read(request: ExportRequest, part: ExportPart, folder: Path) -> Iterator[Mapping[str, Values]]:
-    with tarfile.open(folder / _file_name(request, part), "r:") as tar:
-        files: dict[str, bytes] = {}
-        current = ""
-        for member in tar:
-            key, _, name = member.name.partition(".")
-            if key != current and files:
-                yield _values(request, files)
-                files = {}
-            current = key
-            found = tar.extractfile(member)
-            files[name] = found.read() if found else b""
-            # tarfile keeps every member in a list
-            tar.members.clear()  # type: ignore[attr-defined]
-        if files:
-            yield _values(request, files)
-
-
-def _finish(request: ExportRequest, written: Sequence[WrittenPart], _: Path) -> Contents:
+def _finish(request: ExportRequest) -> Mapping[str, bytes]:
     names = request.schema.class_names
-    return {"labels.txt": [labels_text(names).encode("utf-8")]} if names else {}
+    return {"labels.txt": labels_text(names).encode("utf-8")} if names else {}
 
 
 def _file_name(request: ExportRequest, part: ExportPart) -> str:
@@ -143,26 +123,4 @@ def _content(request: ExportRequest, feature: Feature, value: Values) -> bytes:
     return cast("bytes", value)
 
 
-def _values(request: ExportRequest, files: Mapping[str, bytes]) -> dict[str, Values]:
-    values: dict[str, Values] = {}
-    for feature in request.schema.features:
-        member, form = _member(request, feature, b""), _form(request, feature)
-        if form == "image":
-            head = member.rpartition("png")[0]
-            # the suffix of damaged content differs; then the values do, too
-            found = (content for name, content in files.items() if name == f"{head}{suffix_of(content)}")
-            values[feature.name] = next(found, b"")
-        elif form == "cls":
-            values[feature.name] = int(files[member])
-        elif form == "npy":
-            with PARSING:
-                array = np.lib.format.read_array(io.BytesIO(files[member]), allow_pickle=False)
-            values[feature.name] = value_of(feature, array)
-        elif form == "json":
-            values[feature.name] = [text.encode("utf-8") for text in json.loads(files[member])]
-        else:
-            values[feature.name] = files[member]
-    return values
-
-
-WEBDATASET = Format("webdataset", "tar files for WebDataset", _problems, _write, _read, _finish)
+WEBDATASET = Format("webdataset", "tar files for WebDataset", _problems, _write, _finish)

@@ -1,4 +1,4 @@
-"""Write the parts of an export, so that a killed one resumes: the journal, verification, one part.
+"""Write the parts of an export, so that a killed one resumes: the journal, and one part.
 
 The journal has one JSON value per line: what is exported, then one line per part that an earlier run finished
 and, in a finished export, the files that follow from all parts. While parts are written, the line of each is
@@ -12,12 +12,12 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 from tfshards.prep.exporting.format import STATE, Format, WrittenFile
 from tfshards.prep.exporting.request import (
@@ -29,7 +29,6 @@ from tfshards.prep.exporting.request import (
 )
 from tfshards.prep.exporting.table import FORMATS
 from tfshards.prep.progress.lines import Reporter
-from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.prep.writing.running import Running, stopping
 from tfshards.schemas import BuildError, InputError, Shard
@@ -38,15 +37,11 @@ from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
-Item = TypeVar("Item")
-
 JOURNAL = f"{STATE}/journal.jsonl"
 # Raised when what is written changes for the same records, so that unfinished exports start over.
 _LAYOUT = 2
 # Examples between two reports of progress.
 _EXAMPLES = 256
-# Up to this number of files each is flushed by itself; for more, one flush of all file systems is faster.
-_SYNCED_FILES = 16
 
 
 @dataclass(frozen=True)
@@ -209,83 +204,43 @@ def not_text_path(area: BuildArea) -> AnyPath:
 
 
 def _write_files(task: ExportTask, part: ExportPart) -> tuple[WrittenFile, ...]:
-    request, directory, running = task.request, Path(str(task.area.out)), Running(task.area)
+    request, directory = task.request, Path(str(task.area.out))
     folder = Path(str(task.area.new_path(f"part-{part.number:05d}")))
     folder.mkdir()
-    written, read_back = _ValuesDigest(request), _ValuesDigest(request)
-    chosen = FORMATS[task.to]
-    chosen.write(request, part, folder, _digested(_watched(read_examples(request, part), running), written))
-    num_examples = num_read = 0
-    for values in _watched(chosen.read(request, part, folder), running):
-        read_back.add(values)
-        num_examples += 1
-        if num_examples - num_read == _EXAMPLES:
-            _report(task, part, num_examples - num_read)
-            num_read = num_examples
-    _report(task, part, num_examples - num_read)
-    if read_back.value != written.value:
-        raise InputError("export-differs", part=part.name, split=part.split)
+    FORMATS[task.to].write(request, part, folder, _reported(task, part, read_examples(request, part)))
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = tuple(written_file(folder, path) for path in paths)
-    _sync(paths)
-    for file in files:
-        path = directory / file.path
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    for each in files:
+        path = directory / each.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(folder / file.path, path)
-    for parent in {(directory / file.path).parent for file in files}:
+        os.replace(folder / each.path, path)
+    for parent in {(directory / each.path).parent for each in files}:
         sync_directory(parent)
     shutil.rmtree(folder)
     return files
 
 
-def _watched(items: Iterable[Item], running: Running) -> Iterator[Item]:
-    """Yield the items, and raise BuildError if the export has stopped meanwhile."""
-    for number, item in enumerate(items):
-        if number % _EXAMPLES == 0:
-            running.check_often()
-        yield item
-
-
-def _report(task: ExportTask, part: ExportPart, num_examples: int) -> None:
+def _reported(
+    task: ExportTask, part: ExportPart, examples: Iterable[ExportedExample]
+) -> Iterator[ExportedExample]:
+    """Yield the examples and report them; raise BuildError if the export has stopped meanwhile."""
+    running, num_examples = Running(task.area), 0
     share = part.shard.record_bytes // max(1, part.shard.num_examples)
-    task.reporter.report(num_examples, num_examples * share)
-
-
-class _ValuesDigest:
-    """A digest of the values of examples in order, which does not depend on how they are stored."""
-
-    def __init__(self, request: ExportRequest) -> None:
-        self._names = request.schema.names
-        self._encode = example_encoder(request.schema)
-        self._digest = hashlib.sha256()
-
-    def add(self, values: Mapping[str, Values]) -> None:
-        parts = self._encode([values[name] for name in self._names])
-        self._digest.update(sum(map(len, parts)).to_bytes(8, "little"))
-        for part in parts:
-            self._digest.update(part)
-
-    @property
-    def value(self) -> str:
-        return self._digest.hexdigest()
-
-
-def _digested(examples: Iterable[ExportedExample], digest: _ValuesDigest) -> Iterator[ExportedExample]:
     for example in examples:
-        digest.add(example.values)
+        if num_examples == _EXAMPLES:
+            task.reporter.report(num_examples, num_examples * share)
+            num_examples = 0
+        if not num_examples:
+            running.check_often()
         yield example
+        num_examples += 1
+    task.reporter.report(num_examples, num_examples * share)
 
 
 def written_file(folder: Path, path: Path) -> WrittenFile:
     """Return the description of a file in a folder."""
     num_bytes, digest, _ = read_once(path)
     return WrittenFile(path.relative_to(folder).as_posix(), num_bytes, digest)
-
-
-def _sync(paths: Sequence[Path]) -> None:
-    if len(paths) > _SYNCED_FILES:
-        os.sync()
-        return
-    for path in paths:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())

@@ -1,1 +1,1 @@
-"""Show a dataset to people: one page of HTML, and a contact sheet."""
+"""Show a dataset to people: one page of HTML."""

@@ -1,19 +1,15 @@
-"""Examples and inputs as a page shows them: as cards, in groups by class, and on the contact sheet."""
+"""Examples and inputs as a page shows them: as cards, and in groups by class."""
 
 from __future__ import annotations
 
 import base64
-import io
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
-from tfshards.prep.imaging.pillow import Image, ImageDraw, ImageFont, PngInfo
 from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.glimpse import Glimpse, Roles
 from tfshards.schemas import Manifest
-from tfshards.schemas.summary import escaped
 
 # What the templates print; they escape characters that are not printable, and those of HTML.
 Values: TypeAlias = dict[str, object]
@@ -126,45 +122,3 @@ def marked(
 def side_of(num_pictures: int) -> int:
     """Return the side in pixels of the square that each of so many thumbnails fits."""
     return next((side for most, side in _SIDES.items() if num_pictures <= most), min(_SIDES.values()))
-
-
-_SOFTWARE = "tfshards"
-_GAP, _LINE = 4, 20
-_BACKGROUND, _TEXT = (255, 255, 255), (28, 32, 38)
-
-
-def contact_sheet(chosen: Mapping[str, Sequence[int]], seen: Mapping[int, Glimpse]) -> bytes:
-    """Return a PNG with the examples of each class in a row below its name."""
-    most = max((len(rows) for rows in chosen.values()), default=0)
-    number = sum(map(len, chosen.values()))
-    side = side_of(number) if number <= 1_600 else 64
-    wide, high = most * (side + _GAP) + 3 * _GAP, side + _LINE + 3 * _GAP
-    # as many rows next to each other as make the picture about as wide as it is high
-    across = max(1, round(math.sqrt(len(chosen) * high / wide)))
-    sheet = Image.new("RGB", (across * wide, -(-len(chosen) // across) * high), _BACKGROUND)
-    pen = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default(13)
-    for place, (name, rows) in enumerate(chosen.items()):
-        left, top = (place % across) * wide + 2 * _GAP, (place // across) * high + _GAP
-        text = escaped(name)
-        while len(text) > 1 and pen.textlength(text, font=font) > wide - 3 * _GAP:
-            text = f"{text[: max(1, len(text) * 4 // 5 - 1)]}…"
-        pen.text((left, top), text, fill=_TEXT, font=font)
-        for column, row in enumerate(rows):
-            picture = seen[row].picture
-            if picture is None:
-                continue
-            with Image.open(io.BytesIO(picture), formats=("WEBP",)) as image:
-                image.thumbnail((side, side))
-                x = left + column * (side + _GAP) + (side - image.width) // 2
-                sheet.paste(image, (x, top + _LINE + (side - image.height) // 2))
-    file, note = io.BytesIO(), PngInfo()
-    note.add_text("Software", _SOFTWARE)
-    sheet.save(file, "PNG", compress_level=6, pnginfo=note)
-    return file.getvalue()
-
-
-def is_sheet(file: BinaryIO) -> bool:
-    """Return whether a file begins as a contact sheet does."""
-    # the signature, the header, and the text
-    return f"tEXtSoftware\0{_SOFTWARE}".encode("ascii") in file.read(8 + 25 + 100)

@@ -10,15 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tfshards.prep.progress.lines import Log, takes_log, to_stderr
-from tfshards.prep.reporting.cards import (
-    chosen_groups,
-    contact_sheet,
-    groups,
-    is_sheet,
-    marked,
-    marks_note,
-    side_of,
-)
+from tfshards.prep.reporting.cards import chosen_groups, groups, marked, marks_note, side_of
 from tfshards.prep.reporting.catalog import read_catalog
 from tfshards.prep.reporting.glimpse import image_of, look, roles_of
 from tfshards.prep.reporting.inputs import audited, finding_rows, findings, rejected, source_folder
@@ -47,7 +39,6 @@ def report(
     dataset: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    png: str | os.PathLike[str] | None = None,
     options: ReportOptions | None = None,
     log: Log = to_stderr,
 ) -> AnyPath:
@@ -60,12 +51,11 @@ def report(
     Args:
         dataset: folder or URL of the dataset.
         output: file of the page; by default ``NAME-report.html`` in the working directory.
-        png: file for the contact sheet as a picture; none by default.
         options: seed, source and further options.
         log: receives a line for each warning.
 
     Raises:
-        OptionsError: an argument is not allowed, or ``png`` is given but the dataset has no pictures.
+        OptionsError: an argument is not allowed.
         InputError: ``dataset`` is not a dataset, the folder of a file does not exist, or a package is
             missing (``tfshards[report]``).
         FormatError: the manifest cannot be read.
@@ -74,17 +64,11 @@ def report(
     options = ReportOptions() if options is None else options
     if not isinstance(options, ReportOptions):
         raise OptionsError("report-options-type", options=options)
-    if png is not None:
-        if any_path(png).suffix.lower() != ".png":
-            raise OptionsError("png-suffix", png=os.fspath(png))
-        check_new_file(any_path(png), "a contact sheet", is_sheet)
     _require_packages()
     root, manifest = any_path(dataset), read_manifest(dataset)
     path = any_path(f"{manifest.name}-report.html" if output is None else output)
     check_new_file(path, "a report", lambda file: _GENERATOR in file.read(1024))
     has_pictures = image_of(manifest.schema) is not None
-    if png is not None and not has_pictures:
-        raise OptionsError("png-no-images")
     source = source_folder(options.source)
     catalog = read_catalog(root, manifest)
     if not catalog.num_rows and manifest.num_examples:
@@ -124,8 +108,6 @@ def report(
         "records": [seen[row] for row in texts if seen[row].text],
     }
     write_atomically(path, _rendered(page))
-    if png is not None:
-        write_atomically(any_path(png), contact_sheet(chosen, seen))
     return path
 
 

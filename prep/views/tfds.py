@@ -37,10 +37,6 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
     schema, problems = manifest.schema, []
     for feature in schema.features:
         place = f"schema.features.{feature.name}"
-        if feature.storage == "steps":
-            problems.append(
-                Problem(place, "is in feature lists of tf.train.SequenceExample; TFDS reads none")
-            )
         if feature.kind == "raw" and feature.dtype == "uint32":
             # TFDS reads raw bytes with tf.io.decode_raw, which supports every dtype except this one
             text = "is raw uint32, which TFDS cannot read; int64, and uint32 of kind 'int', can be read"

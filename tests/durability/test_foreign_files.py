@@ -57,7 +57,7 @@ MANIFEST_COMMANDS = (
     "load data",
     "show data",
     "diff data good",
-    "export data parts --to folder",
+    "export data parts --to webdataset",
     "generations data",
     "build images photos data --checksum",
     "append photos data",
@@ -95,7 +95,6 @@ CASES = {
     "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": "is not a zip file"}),
     "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": "field larger than field limit"}),
     "a table of JSON": ("x.jsonl", "build table x.jsonl other", 1, {**NO_FILE, "hole": "longer than 16 MiB"}),
-    "features that TFDS declares": ("found/features.json", "adopt found", 0, ""),
     "class names of TFDS": ("found/label.labels.txt", "adopt found", (0, 0, 1), {"hole": TOO_LARGE}),
     "an index of an adopted file": ("found/index/x.tfrecord-00001-of-00002.idx", "adopt found", 1, FAULTS),
 }

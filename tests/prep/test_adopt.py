@@ -12,7 +12,7 @@ import pytest
 from tests.tables import mostly_nightly
 from tfshards.prep import AdoptOptions, Arrays, FeatureRoles, adopt, audit, build, merge, reshard, verify
 from tfshards.prep.cli.main import main
-from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, read_manifest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -197,6 +197,14 @@ def test_two_folders_of_tfds_must_have_the_same_classes(tmp_path):
     assert (manifest.name, manifest.schema.class_names) == ("both", ("x", "y"))
 
 
+def test_the_features_that_tfds_declares_are_not_read(tmp_path, log):
+    write(tmp_path / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
+    (tmp_path / "dataset_info.json").write_text("{}")
+    (tmp_path / "features.json").write_text("no JSON")
+    assert adopt(tmp_path, log=log.append).schema.names == ("id", "label")
+    assert any(line.startswith("warning: features.json is not read: features are as") for line in log)
+
+
 def test_a_tfds_split_name_that_a_dataset_cannot_have_is_reported(tmp_path):
     write(tmp_path / "d-_x.tfrecord-00000-of-00001", numbered(range(4)))
     (tmp_path / "dataset_info.json").write_text("{}")
@@ -355,12 +363,16 @@ def test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is(tmp_path):
     assert verify(tmp_path / "both", deep=True)
 
 
-def test_tensors_are_delivered_with_dtype_and_shape(tmp_path, capsys):
-    values = [np.arange(6, dtype=np.float64).reshape(2, 3) + number for number in range(4)]
-    write(tmp_path / "a.tfrecord", [example(x=value.tobytes()) for value in values])
-    assert main(["adopt", str(tmp_path), "--raw", "x=float64[2,3]"]) == 0
-    (batch,) = loader.load(tmp_path, batch_size=4)
-    assert np.array_equal(batch["x"], values)
+def test_a_feature_that_some_records_lack_is_a_list_that_is_empty_there(tmp_path, log):
+    write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3)])
+    schema = adopt(tmp_path, log=log.append).schema
+    assert schema["y"] == Feature("y", "int", "int64", (None,), storage="optional")
+    assert any("'y' is only in 1 of 2 records, and not in a.tfrecord, record 1 at byte" in one for one in log)
+    (batch,) = loader.load(tmp_path, batch_size=2)
+    assert batch["y"].to_list() == [[2], []]
+    for storage, shape in (("steps", ()), ("optional", (3,)), ("other", (None,))):
+        with pytest.raises(ValueError, match="storage is"):
+            Feature("x", "int", "int64", shape, storage=storage)
 
 
 def test_other_files_are_skipped_and_counted(tmp_path, log):
@@ -517,7 +529,6 @@ def test_an_invalid_dataset_name_is_reported(tmp_path):
     [
         (["--split", "train"], "--split train must be NAME=GLOB, such as train='train-*'"),
         (["--split", "a=1", "--split", "a=2"], "--split a=2 repeats the split 'a'"),
-        (["--raw", "x=5"], "--raw x=5 must be NAME=DTYPE[SHAPE]"),
     ],
 )
 def test_invalid_arguments_are_reported_before_reading(tmp_path, capsys, arguments, message):
@@ -547,13 +558,16 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
 
 
 def test_other_messages_than_examples_are_refused(tmp_path):
-    # a field of another number than those of tf.train.Example and SequenceExample
+    # a field of another number than that of tf.train.Example
     write(tmp_path / "a", [example(x=1) + b"\x1a\x00"])
     write(tmp_path / "b", [b"just bytes"])
+    steps = tf.train.FeatureLists(feature_list={"x": tf.train.FeatureList()})
+    write(tmp_path / "c", [tf.train.SequenceExample(feature_lists=steps).SerializeToString()])
     with pytest.raises(FormatError) as caught:
         adopt(tmp_path, **QUIET)
-    first, second = map(str, caught.value.problems)
-    assert "a: record 0 at byte 0: has a field 3; only tf.train.Example and SequenceExample" in first
+    first, second, third = map(str, caught.value.problems)
+    assert "c: record 0 at byte 0: is a tf.train.SequenceExample; only tf.train.Example" in third
+    assert "a: record 0 at byte 0: has a field 3; only tf.train.Example with features can be adopted" in first
     assert "b: record 0 at byte 0: is not a tf.train.Example" in second
 
 

@@ -60,7 +60,6 @@ DOCUMENTS = {
     "show out cat/00.png": "examples",
     "show out --first 3": "examples",
     "report out --no-audit": "page",
-    "report out --no-audit --png sheet.png": "png",
     "verify out --repair photos": "repaired",
     "audit out": "findings",
     "diff out out": "is_same",

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -181,9 +180,9 @@ def test_four_columns_become_one_feature_through_every_verb(photos, tmp_path, ca
     assert read_manifest(merged).schema == manifest.schema
     capsys.readouterr()
     exported = tmp_path / "exported"
-    assert main(["export", str(new), str(exported), "--to", "folder"]) == 0
+    assert main(["export", str(new), str(exported), "--to", "parquet"]) == 0
     assert "--boxes boxes=xyxy" in capsys.readouterr().err
-    table = exported / "train/metadata.jsonl"
+    table = next((exported / "data").glob("*.parquet"))
     again = tmp_path / "again"
     flags = ["--boxes", "boxes=xyxy", "--boxes-in", "upright", "--drop", "key"]
     assert main(["build", "table", str(table), str(again), *flags]) == 0
@@ -427,25 +426,3 @@ def test_the_loader_moves_boxes_and_keypoints_as_the_schema_declares_them(cut, p
 def near(image, box, color):
     left, top, right, bottom = np.round(box).astype(int)
     return -np.abs(image[top:bottom, left:right].astype(int) - color).sum(axis=2).mean()
-
-
-def test_records_of_another_program_are_declared_as_they_are_adopted(photos, tmp_path, build_table, capsys):
-    root, files = photos
-    rows = [
-        {"file_name": name, "bbox": [list(box) for box in boxes], "points": [[1, 2]] * 2, "odd": [1.5] * 3}
-        for name, (_, _, boxes) in files.items()
-    ]
-    roles = ColumnRoles(boxes={"bbox": "xyxy"}, keypoints={"points": "xy"}, boxes_in="file")
-    build_table(write_jsonl(tmp_path / "t.jsonl", rows), root=root, columns=roles)
-    other = tmp_path / "other"
-    other.mkdir()
-    for number, shard in enumerate(sorted((tmp_path / "out").glob("*.tfrecord-*"))):
-        shutil.copy(shard, other / f"train-{number}.tfrecord")
-    flags = ["--boxes", "bbox=xyxy", "--keypoints", "points=xy"]
-    assert main(["adopt", str(other), *flags]) == 0
-    schema = read_manifest(other).schema
-    assert (schema["bbox"].shape[-1], schema["bbox"].coordinates) == (4, "xyxy")
-    assert (schema["points"].shape[-1], schema["points"].coordinates) == (2, "xy")
-    assert read_manifest(other).options["boxes"] == {"bbox": "xyxy"}
-    assert main(["adopt", str(other), "--overwrite", "--boxes", "points=xyxy", "--keypoints", "key=xy"]) == 1
-    assert "does not hold xy" in capsys.readouterr().err

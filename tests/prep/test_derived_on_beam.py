@@ -74,7 +74,7 @@ CALLS: dict[str, Callable[..., object]] = {
     ),
     **{
         f"export, {to}": lambda root, to=to, **on: prep.export(
-            root / ("every" if to != "folder" else "old"), root / "out", to=to, log=quiet, **on
+            root / "every", root / "out", to=to, log=quiet, **on
         )
         for to in FORMATS
     },

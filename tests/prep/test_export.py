@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.errors import raises
-from tests.prep.derived import build_arrays, build_images, build_quietly, records, write_images
+from tests.prep.derived import build_arrays, build_quietly, write_images
 from tests.prep.exported import EVERYTHING, example, write_dataset, write_everything
 from tfshards.prep import Arrays, ImageFolder, build, export
 from tfshards.prep.cli.main import main
@@ -43,7 +43,7 @@ def every(tmp_path_factory):
 def test_an_export_into_a_dataset_is_refused(every, place):
     before = sorted(every.rglob("*"))
     with raises(InputError, "output-in-dataset" if place else "export-not-empty"):
-        quietly(every, every / place, to="folder")
+        quietly(every, every / place, to="parquet")
     assert sorted(every.rglob("*")) == before
 
 
@@ -52,7 +52,7 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     quietly(every, tmp_path / "whole", to=to)
     whole = contents(tmp_path / "whole")
     hidden = {name for name in whole if name.startswith(".")}
-    assert {name for name in hidden if "/pieces/" not in name} == {".export/journal.jsonl"}
+    assert hidden == {".export/journal.jsonl"}
     written = []
 
     def stop_before(task, part):
@@ -113,22 +113,6 @@ def test_a_flipped_byte_of_a_finished_export_is_found_and_written_again(every, t
     assert contents(tmp_path / "out") == before
 
 
-def test_a_file_that_does_not_read_back_ends_the_export(every, tmp_path, monkeypatch):
-    chosen = FORMATS["webdataset"]
-
-    def write(request, part, folder, examples):
-        chosen.write(request, part, folder, examples)
-        (path,) = folder.iterdir()
-        data = bytearray(path.read_bytes())
-        data[520] ^= 1
-        path.write_bytes(data)
-
-    monkeypatch.setitem(FORMATS, "webdataset", chosen._replace(write=write))
-    with raises(InputError, "export-differs"):
-        quietly(every, tmp_path / "out", to="webdataset")
-    assert not list((tmp_path / "out").glob("*.tar"))
-
-
 def test_a_damaged_record_of_the_dataset_ends_the_export(tmp_path):
     write_everything(tmp_path / "ds")
     path = tmp_path / "ds" / read_manifest(tmp_path / "ds").shards[1].path
@@ -151,7 +135,7 @@ def test_a_shard_that_was_exchanged_ends_the_export(tmp_path):
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("to", FORMATS)
 def test_compressed_datasets_and_empty_shards_are_exported(to, compression, tmp_path):
-    manifest = (build_images if to == "folder" else build_arrays)(tmp_path, compression)
+    manifest = build_arrays(tmp_path, compression)
     made = quietly(tmp_path / "old", tmp_path / "out", to=to)
     assert made.num_examples == manifest.num_examples
     assert set(made.files) == {
@@ -278,9 +262,7 @@ def test_a_damaged_head_is_another_export(every, tmp_path, damage):
 def test_the_command_prints_what_was_written(every, tmp_path, capsys):
     out = str(tmp_path / "out")
     assert main(["export", str(every), out, "--to", "webdataset", "--select", "label,key"]) == 0
-    assert capsys.readouterr().out == (
-        f"webdataset: 9 examples, 5 files, {sized(Path(out))} in {out}; every value was read back\n"
-    )
+    assert capsys.readouterr().out == (f"webdataset: 9 examples, 5 files, {sized(Path(out))} in {out}\n")
     assert main(["export", str(every), out, "--to", "webdataset", "--select", "label,key", "--json"]) == 0
     printed, status = capsys.readouterr()
     assert json.loads(printed)["num_kept"] == 4
@@ -292,13 +274,9 @@ def sized(folder):
     return size(sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and ".export" not in p.parts))
 
 
-def test_large_parts_of_many_files_and_row_groups(tmp_path, monkeypatch):
+def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):
     photos = write_images(tmp_path / "photos", range(40))
     build_quietly(ImageFolder(photos), tmp_path / "ds", shards=1)
-    assert len(quietly(tmp_path / "ds", tmp_path / "out", to="folder").files) == 41
-    # the same images under the same keys: a build of the export has the same records
-    build_quietly(ImageFolder(tmp_path / "out" / "train"), tmp_path / "again", shards=1)
-    assert sorted(records(tmp_path / "again")["train"]) == sorted(records(tmp_path / "ds")["train"])
     monkeypatch.setattr(parquet, "_GROUP_ROWS", 15)
     (file, _) = quietly(tmp_path / "ds", tmp_path / "rows", to="parquet").files
     assert pq.ParquetFile(tmp_path / "rows" / file).num_row_groups == 3

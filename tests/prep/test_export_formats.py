@@ -1,23 +1,21 @@
 """Exports are read back by the real package of each format, value for value."""
 
 import io
+import itertools
 import json
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.errors import raises
-from tests.prep.derived import build_quietly, write_images
 from tests.prep.exported import CLASSES, EVERYTHING, example, write_dataset, write_everything
-from tfshards.prep import ImageFolder
 from tfshards.prep.exporting.export import export
 from tfshards.prep.exporting.format import suffix_of
 from tfshards.prep.exporting.request import array_of
 from tfshards.prep.exporting.table import FORMATS
-from tfshards.prep.records.frames import read_records
-from tfshards.schemas import Feature, FormatError, InputError, Schema, read_manifest
+from tfshards.schemas import Feature, FormatError, Schema
 
 export_quietly = partial(export, log=lambda _: None)
 
@@ -44,33 +42,6 @@ def same(feature, found, value):
     found = np.asarray(found)
     dtype = found.dtype if found.dtype == wanted.dtype else f"{found.dtype} instead of {wanted.dtype}"
     return (dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
-
-
-def test_array_record_holds_the_records_and_tfds_reads_examples_by_number(every, tmp_path):
-    import tensorflow_datasets as tfds
-    from array_record.python.array_record_data_source import ArrayRecordDataSource
-
-    root, _ = every
-    export_quietly(root, tmp_path / "out", to="array_record")
-    files = sorted(map(str, (tmp_path / "out").glob("every-train.array_record-*")))
-    assert len(files) == 3
-    with ArrayRecordDataSource(files) as source:
-        found = source.__getitems__(range(len(source)))
-    shards = read_manifest(root).splits["train"].shards
-    assert found == [data for shard in shards for _, data in read_records(root / shard.path, "none")]
-    build_quietly(ImageFolder(write_images(tmp_path / "photos", range(5))), tmp_path / "ds", shards=2)
-    export_quietly(tmp_path / "ds", tmp_path / "chosen", to="array_record", select=["image", "key"])
-    source = tfds.builder_from_directory(tmp_path / "chosen").as_data_source("train")
-    keys = {source[number]["key"] for number in range(len(source))}
-    assert keys == {f"{('cat', 'dog')[number % 2]}/{number:03d}.png".encode() for number in range(5)}
-    assert source[3]["image"].shape[2] == 3
-
-
-def test_a_format_without_its_package_is_refused_before_anything_is_written(every, tmp_path, monkeypatch):
-    monkeypatch.setitem(FORMATS, "array_record", FORMATS["array_record"]._replace(package="no_such_package"))
-    with raises(InputError, "export-extra-missing", to="array_record", package="no_such_package"):
-        export_quietly(every[0], tmp_path / "out", to="array_record")
-    assert not (tmp_path / "out").exists()
 
 
 def test_webdataset_reads_every_value(every, tmp_path):
@@ -131,51 +102,10 @@ def test_hugging_face_datasets_reads_the_parquet_export(every, tmp_path, hugging
                 assert array.tobytes() == wanted.tobytes(), feature.name
 
 
-def test_a_folder_holds_the_images_as_files_and_everything_else_as_json(every, tmp_path, hugging_face):
-    root, examples = every
-    export_quietly(root, tmp_path / "out", to="folder")
-    lines = (tmp_path / "out" / "train" / "metadata.jsonl").read_text("ascii").splitlines()
-    rows = [json.loads(line) for line in lines]
-    for row, values in zip(rows, examples, strict=True):
-        folder = "no-class" if row["label"] is None else row["label"]
-        assert row["file_name"].startswith(f"{folder}/photos/ä ")
-        assert (tmp_path / "out" / "train" / row["file_name"]).read_bytes() == values["image"]
-        assert (tmp_path / "out" / "train" / row["mask_file_name"]).read_bytes() == values["mask"]
-        assert row["key"].encode() == values["key"]
-        assert row["label"] == (None if values["label"] < 0 else CLASSES[values["label"]])
-        assert (
-            np.array(row["boxes"], "f4").tobytes() == array_of(EVERYTHING["boxes"], values["boxes"]).tobytes()
-        )
-        assert row["big"] == int.from_bytes(values["big"], "little")
-    # the suffix is that of the content, where that of the key is another
-    assert [row["file_name"].rpartition("/")[2] for row in rows[:3]] == [
-        "ä 0.jpeg",
-        "ä 1.jpeg.png",
-        "ä 2.jpeg.webp",
-    ]
-
-
-def test_hugging_face_datasets_reads_a_folder_with_classes(tmp_path, hugging_face):
-    photos = write_images(tmp_path / "photos", range(6))
-    build_quietly(ImageFolder(photos), tmp_path / "ds", shards=2)
-    export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
-    found = hugging_face("imagefolder", data_dir=str(tmp_path / "out"))["train"]
-    assert {(row["key"], row["label"], row["image"].size[0]) for row in found} == {
-        (f"{name}/{number:03d}.png", name, 4 + number % 5) for number, name in enumerate(("cat", "dog") * 3)
-    }
-    # and building it again gives the same images under the same keys
-    again = build_quietly(ImageFolder(tmp_path / "out"), tmp_path / "again", shards=1)
-    assert again.splits["train"].label_counts == {"cat": 3, "dog": 3}
-
-
 IMAGE, KEY = EVERYTHING["image"], EVERYTHING["key"]
 REFUSED = [
     ("parquet", Feature("x", "raw", "complex64"), "x: is complex64, which Parquet does not have"),
     ("webdataset", Feature("x", "raw", "bfloat16"), "x: is bfloat16: it has a dtype that NumPy files do not"),
-    ("folder", Feature("x", "raw", "complex64"), "x: is complex64, which JSON does not have"),
-    ("folder", Feature("file_name", "bytes", "bytes"), "file_name: is a name that metadata.jsonl uses"),
-    ("folder", Feature("train", "mask", "uint8", (None, None, 1)), "train: cannot name a folder next to"),
-    ("folder", Feature("w", "bytes", "bytes", (2, 2)), "w: is an array of byte strings"),
     ("webdataset", Feature("Small", "int", "int8"), "Small: has the same file name as another feature"),
 ]
 
@@ -191,21 +121,6 @@ def test_a_feature_that_a_format_cannot_hold_is_refused_by_name(to, feature, mes
     assert made.num_examples == 0
 
 
-def test_classes_that_cannot_name_folders_and_datasets_without_images_are_refused(tmp_path):
-    for number, (schema, message) in enumerate(
-        (
-            (Schema((Feature("x", "int", "int64"),)), "features: hold no image"),
-            (
-                Schema((IMAGE, EVERYTHING["label"]), ("a/b", "..", "no-class", "", "metadata.jsonl")),
-                r"class_names\.a/b: cannot name a folder\n  class_names\.\.\.: cannot",
-            ),
-        )
-    ):
-        write_dataset(tmp_path / f"{number}", schema, {"train": [[]]})
-        with pytest.raises(FormatError, match=message):
-            export_quietly(tmp_path / f"{number}", tmp_path / "out", to="folder")
-
-
 def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
     write_dataset(tmp_path / "ds", Schema((KEY,)), {"a-b": [[]], "a_b": [[]], "c-d": [[]]})
     message = r"2 problems\n  splits\.a-b: and another split are both 'a_b' for data"
@@ -213,22 +128,15 @@ def test_splits_whose_names_datasets_cannot_tell_apart_are_refused(tmp_path):
         export_quietly(tmp_path / "ds", tmp_path / "out", to="parquet")
 
 
-def test_keys_that_are_no_safe_paths_become_numbers(tmp_path):
-    unsafe = [b"../../x.png", b"/etc/x.png", b"a//b", b"", b".hidden", b"metadata.jsonl/x.png", b"x" * 300]
-    rows = [{"image": example(1)["image"], "key": key} for key in (*unsafe, b"fine/\xff.png")]
-    write_dataset(tmp_path / "ds", Schema((IMAGE, KEY)), {"train": [rows]})
-    made = export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
-    numbered = [f"train/{number:09d}.png" for number in range(len(unsafe))]
-    assert sorted(made.files) == sorted([*numbered, "train/fine/\udcff.png", "train/metadata.jsonl"])
+def read(directory, to):
+    """Return the examples of an export as pyarrow, or WebDataset without decoding, reads them."""
+    if to == "parquet":
+        paths = sorted((directory / "data").glob("*.parquet"))
+        return [row for path in paths for row in pq.read_table(path).to_pylist()]
+    import webdataset
 
-
-@pytest.mark.parametrize("shards", [1, 2])
-def test_two_keys_with_one_path_are_refused(tmp_path, shards):
-    rows = [{"image": example(1)["image"], "key": key} for key in (b"train/x.png", b"x.png")]
-    parts = [rows] if shards == 1 else [[row] for row in rows]
-    write_dataset(tmp_path / "ds", Schema((IMAGE, KEY)), {"train": parts})
-    with raises(InputError, "export-same-path", path="train/x.png"):
-        export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+    paths = sorted(map(str, directory.glob("*.tar")))
+    return list(webdataset.WebDataset(paths, shardshuffle=False))
 
 
 @pytest.mark.parametrize("to", ["webdataset", "parquet"])
@@ -252,13 +160,18 @@ def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path
         values["z"] = np.array([1 + 2j, 3], "<c8").tobytes()
     write_dataset(tmp_path / "ds", Schema(features), {"train": [[values]]})
     assert export_quietly(tmp_path / "ds", tmp_path / "out", to=to).num_examples == 1
-
-
-def test_values_that_json_lacks_are_refused_by_example_and_name(tmp_path):
-    schema = Schema((IMAGE, Feature("x", "float", "float32")))
-    write_dataset(tmp_path / "ds", schema, {"train": [[{"image": example(1)["image"], "x": float("nan")}]]})
-    with raises(InputError, "export-not-finite", number=0, feature="x"):
-        export_quietly(tmp_path / "ds", tmp_path / "out", to="folder")
+    (row,) = read(tmp_path / "out", to)
+    for feature in features:
+        value = values[feature.name]
+        if feature.is_encoded:
+            assert (row["deep"]["bytes"] if to == "parquet" else row["png"]) == value
+        elif feature.kind == "bytes":
+            words = json.loads(row["words.json"]) if to == "webdataset" else [*itertools.chain(*row["words"])]
+            assert [word.encode() for word in words] == value
+        elif to == "webdataset":
+            assert same(feature, np.load(io.BytesIO(row[f"{feature.name}.npy"])), value)
+        else:
+            assert same(feature, np.array(row[feature.name], feature.dtype), value)
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -274,13 +187,11 @@ def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
     again = export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
     assert again.num_kept == 2
     assert lines[-1].endswith("holds this export already, and its files are unchanged")
-    expected = {
-        "array_record": set(),
-        "folder": set(),
-        "webdataset": {"caption"},
-        "parquet": {"key", "caption"},
-    }
-    assert named == expected[to]
+    assert named == {"webdataset": {"caption"}, "parquet": {"key", "caption"}}[to]
+    found = read(tmp_path / "out", to)
+    captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
+    assert captions == [row["caption"] for row in rows]
+    assert [row["key"] for row in found] == [row["key"] for row in rows]
 
 
 def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):

@@ -1,7 +1,5 @@
 """Inference of a schema from records: kinds, shapes, classes, and records that have no common schema."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +10,7 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards.prep.adoption import infer as infer_module
 from tfshards.prep.adoption.infer import Inferred, infer
-from tfshards.prep.adoption.seen import FeatureRoles, Findings, parse_raw
+from tfshards.prep.adoption.seen import FeatureRoles, Findings
 from tfshards.prep.imaging.formats import image_shape
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.values import parse_record
@@ -55,7 +53,7 @@ def found_in(*records: bytes, roles: FeatureRoles | None = None, path: str = "a"
 def inferred(*records: bytes, roles: FeatureRoles | None = None) -> Inferred:
     found = found_in(*records, roles=roles)
     assert found.problems == []
-    return infer(found, {})
+    return infer(found)
 
 
 @pytest.mark.parametrize(
@@ -120,19 +118,9 @@ def test_the_label_option_accepts_any_integers(monkeypatch):
     values = [-1, *range(5)]
     roles = FeatureRoles(label="label")
     found = found_in(*(record(label=value) for value in values), roles=roles)
-    assert infer(found, {}).label == Feature("label", "label", "int64")
+    assert infer(found).label == Feature("label", "label", "int64")
     lists = inferred(record(label=[1, 2]), record(label=[]), roles=roles)
     assert lists.label == Feature("label", "label", "int64", (None,))
-
-
-def test_the_tensor_option_makes_a_feature_raw():
-    roles = FeatureRoles(raw=parse_raw(["x=uint8[2,3]", "y=float64[]"]))
-    made = inferred(record(x=bytes(6), y=bytes(8)), roles=roles)
-    assert made.features == (Feature("x", "raw", "uint8", (2, 3)), Feature("y", "raw", "float64"))
-    assert made.warnings == ()
-
-
-PAIR = {"x": ("int16", (2,))}
 
 
 @pytest.mark.parametrize(
@@ -150,12 +138,6 @@ PAIR = {"x": ("int16", (2,))}
         ([record(x=1)], {"images": ("x",)}, "in images=, but a, record 0 at byte 0 holds no byte strings"),
         ([record(x=picture()), record(x=b"BM")], {"images": ("x",)}, "a, record 1 at byte 100 holds no JPEG"),
         ([record(x=[b"", b""])], {"images": ("x",)}, "in images=, but a, record 0 at byte 0 holds no JPEG"),
-        (
-            [record(x=b"123"), record(x=b"1234")],
-            {"raw": PAIR},
-            "has 3 to 4 bytes per record, but int16[2] re",
-        ),
-        ([record(x=[b"", b""])], {"raw": PAIR}, "given in raw=, but has 2 values per record"),
         ([record(key=b"a"), record(key=b"b"), record(key=b"a")], {}, "only 2 different values in 3 records"),
         ([record(x=1)], {"drop": ("x",)}, "schema: no feature is left; leave fewer out with drop="),
     ],
@@ -176,8 +158,8 @@ def test_an_invalid_feature_name_is_reported():
     ("data", "message"),
     [
         (b"no protocol buffer", "is not a tf.train.Example"),
-        (b"", "has no features; only tf.train.Example and SequenceExample with features"),
-        (b"\x12\x00", "has no features; only"),
+        (b"", "has no features; only tf.train.Example with features"),
+        (b"\x12\x00", "is a tf.train.SequenceExample; only"),
         (record(x=list(range(200))) + b"\x18\x01", "has a field 3; only tf.train.Example"),
         (record(x=0.5), "the feature 'x' holds floats, but integers in a, record 0 at byte 0"),
         (record(x=b""), "the feature 'x' holds byte strings, but integers in a, record 0 at byte 0"),
@@ -202,7 +184,7 @@ def test_shards_that_contradict_each_other_are_both_named():
     together.join(found_in(record(x=1), path="a"))
     together.join(found_in(record(x=0.5), path="b"))
     together.join(found_in(record(x=b""), path="c"))
-    (problem,) = infer(together, {}).problems
+    (problem,) = infer(together).problems
     assert "holds floats, but integers in a, record 0 at byte 0 (found in b, record 0 at byte 0)" in str(
         problem
     )
@@ -222,19 +204,9 @@ def test_suspicious_features_are_reported(values, warning):
     assert [warning in text for text in made.warnings] == ([True] if warning else [])
 
 
-@pytest.mark.parametrize("text", ["x", "x=uint8", "=uint8[2]", "x=uint8[2,]", "x=uint8[-1]", "x=uint8[?]"])
-def test_a_misspelled_tensor_option_is_refused(text):
-    with pytest.raises(OptionsError, match=re.escape(f"raw={text!r} must be NAME=DTYPE[SHAPE]")):
-        parse_raw([text])
-
-
 def test_roles_that_contradict_each_other_are_refused():
-    with pytest.raises(OptionsError, match="raw='x=int8\\[\\]' repeats the feature 'x'"):
-        parse_raw(["x=uint8[2]", "x=int8[]"])
     with raises(OptionsError, "feature-roles-repeated", name="x", times=2):
         FeatureRoles(label="x", drop=("x",))
-    with pytest.raises(OptionsError, match=r"raw='x=text\[2\]': dtype is 'text', but kind 'raw' can only be"):
-        FeatureRoles(raw={"x": ("text", (2,))})
 
 
 @pytest.mark.parametrize(
@@ -291,7 +263,7 @@ def test_the_inferred_schema_fits_and_does_not_depend_on_the_shards(drawn, cut):
     together = Findings(FeatureRoles())
     for start, end in ((0, cut), (cut, len(records))):
         together.join(found_in(*records[start:end]))
-    again = infer(together, {})
+    again = infer(together)
     assert (again.features, again.problems) == (made.features, made.problems) == (made.features, ())
     number = len(records)
     manifest = Manifest("d", "01234567", Schema(made.features), {"a": Split(())}, Totals(number, number))

@@ -251,13 +251,11 @@ def test_arrays_of_pixels_are_pictures_and_other_values_are_text(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     arrays = {"digit": pixels, "y": np.arange(40) % 4}
     build(Arrays(arrays, label="y"), tmp_path / "digits", log=lambda _: None)
-    report(tmp_path / "digits", tmp_path / "page.html", png=tmp_path / "sheet.png")
+    report(tmp_path / "digits", tmp_path / "page.html")
     page = parsed(tmp_path / "page.html")
     assert len(page.all("img")) == 40
     assert not page.all("section", id="images")
     assert re.search(r"digit\s*uint8 \[8, 8\]: ", page.section("records").text)
-    with Image.open(tmp_path / "sheet.png") as sheet:
-        assert sheet.format == "PNG"
 
 
 def test_a_dataset_without_pictures_and_labels_has_records(tmp_path, monkeypatch):
@@ -268,20 +266,12 @@ def test_a_dataset_without_pictures_and_labels_has_records(tmp_path, monkeypatch
     assert not page.all("img")
     assert not page.all("section", id="classes")
     assert len(page.all("details")) == 1 + 10
-    with raises(OptionsError, "png-no-images"):
-        report("numbers", png="sheet.png")
 
 
-def test_the_verb_prints_the_path_and_writes_the_sheet(built, tmp_path, capsys):
-    page, sheet = tmp_path / "page.html", tmp_path / "sheet.png"
-    command = ["report", str(built.dataset), "--output", str(page), "--png", str(sheet), "--no-audit"]
-    assert main(command) == 0
-    assert capsys.readouterr().out == f"{page}\n{sheet}\n"
-    with Image.open(sheet) as image:
-        # three classes with at most eight examples each
-        assert image.width > 3 * 60
-        # not only white and the names of the classes
-        assert len(image.getcolors(1 << 24)) > 1000
+def test_the_verb_prints_the_path(built, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["report", str(built.dataset), "--output", str(page), "--no-audit"]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
     assert main(["report", str(built.dataset), "--source", "nowhere"]) == 1
     assert "tfshards: --source nowhere is not a folder" in capsys.readouterr().err
 
@@ -300,12 +290,6 @@ def test_a_folder_that_holds_none_of_the_rejected_inputs_is_warned_of(built, tmp
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--png", "sheet.gif"], 2, "--png sheet.gif must end in .png: the contact sheet is a PNG"),
-        (
-            ["--png", "no/sheet.png"],
-            1,
-            "no/sheet.png: the folder no does not exist; name a file for a contact sheet in an existing",
-        ),
         (["--output", "no/page.html"], 1, "no/page.html: the folder no does not exist; name a file"),
         (["--output", "."], 1, ".: is a folder; name a file for a report in an existing folder"),
     ],

@@ -1,6 +1,5 @@
-"""The charts of a report, and its contact sheet as a picture."""
+"""The charts of a report."""
 
-import io
 import re
 from xml.etree import ElementTree
 
@@ -9,10 +8,8 @@ import pytest
 from PIL import Image
 
 from tests.pictures import image_file
-from tfshards.prep.imaging.stored import encoded_small, thumbnail
-from tfshards.prep.reporting.cards import contact_sheet
+from tfshards.prep.imaging.stored import thumbnail
 from tfshards.prep.reporting.charts import bars_chart, histogram, size_unit
-from tfshards.prep.reporting.glimpse import Glimpse
 
 COLOR = "var(--series-1)"
 MARK = re.compile(r'<path d="M([\d.e-]+),([\d.e-]+)h([\d.e-]+)v([\d.e-]+)')
@@ -55,23 +52,6 @@ def test_charts_are_well_formed_and_the_same_each_time():
 )
 def test_axes_of_bytes_have_a_unit(num_bytes, unit):
     assert size_unit(num_bytes)[0] == unit
-
-
-def seen(color: str | None) -> Glimpse:
-    picture = Image.new("RGB", (50, 30), color) if color else None
-    return Glimpse("train", 0, "key", picture=encoded_small(picture) if picture else None, size=(50, 30))
-
-
-def test_a_contact_sheet_has_a_row_for_each_class_and_room_for_missing_pictures():
-    examples = {0: seen("red"), 1: seen(None), 2: seen("blue")}
-    sheet = contact_sheet({"cat": [0, 1], "a long name of a class " * 9: [2]}, examples)
-    with Image.open(io.BytesIO(sheet)) as image:
-        pixels = np.asarray(image.convert("RGB")).astype(int)
-    red = np.argwhere((pixels[..., 0] > 200) & (pixels[..., 2] < 60))
-    blue = np.argwhere((pixels[..., 2] > 200) & (pixels[..., 0] < 60))
-    assert 1300 < len(red) < 1700 > len(blue) > 1300
-    assert red[:, 1].max() < blue[:, 1].min() or red[:, 0].max() < blue[:, 0].min()
-    assert contact_sheet({"cat": [0]}, examples) == contact_sheet({"cat": [0]}, examples)
 
 
 def test_a_bomb_is_not_decoded():
