@@ -58,10 +58,11 @@ def decode_image(
         if raw_shape[-1] != image.channels:
             # gray as color
             pixels = np.repeat(pixels, int(image.channels or 1), axis=2)
-        sides, box = np.array(pixels.shape[:2], np.int32), None
+        sides = np.array(pixels.shape[:2], np.int32)
     else:
-        pixels, sides, box = _opened(encoded, image, draws, dtype)
-    if image.crop is not None and box is None:
+        pixels, sides = _opened(encoded, int(image.channels or 3), dtype)
+    box = None
+    if image.crop is not None:
         box = box_of(NUMPY, sides, image, draws)
         top, left, height, width = box.tolist()
         pixels = pixels[top : top + height, left : left + width]
@@ -86,14 +87,11 @@ def decode_image(
     return Decoded(pixels, region)
 
 
-def _opened(
-    encoded: bytes, image: ImageOptions, draws: Mapping[str, npt.NDArray[Any]], dtype: np.dtype[Any]
-) -> tuple[Pixels, npt.NDArray[np.int32], npt.NDArray[np.int32] | None]:
-    """Return the pixels of a file, its sides, and the box that they show if only a box was decoded."""
-    channels = int(image.channels or 3)
+def _opened(encoded: bytes, channels: int, dtype: np.dtype[Any]) -> tuple[Pixels, npt.NDArray[np.int32]]:
+    """Return the pixels of a file, and its sides."""
     if (stored := pixel_files.sides_of(encoded)) is not None:
         pixels = _pixels_of(encoded, stored, channels)
-        return _in_dtype(pixels, dtype), np.array(stored[:2], np.int32), None
+        return _in_dtype(pixels, dtype), np.array(stored[:2], np.int32)
     try:
         with Image.open(io.BytesIO(encoded)) as file:
             sides = np.array(file.size[::-1], np.int32)
@@ -102,12 +100,12 @@ def _opened(
                 pixels = _samples(file, channels)
             elif _bits(file) == 16:
                 pixels = _deep_samples(file, encoded, channels)
-                return pixels if dtype == np.uint16 else (pixels >> 8).astype(np.uint8), sides, None
+                return pixels if dtype == np.uint16 else (pixels >> 8).astype(np.uint8), sides
             else:
                 pixels = _samples(file, channels)
     except (OSError, SyntaxError) as error:
         raise ValueError(f"an image cannot be decoded: {error}") from None
-    return _in_dtype(pixels, dtype), sides, None
+    return _in_dtype(pixels, dtype), sides
 
 
 def _in_dtype(pixels: Pixels, dtype: np.dtype[Any]) -> Pixels:

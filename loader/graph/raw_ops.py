@@ -251,10 +251,8 @@ def _from_offset(records: tf.data.Dataset, offset: tf.Tensor) -> tf.data.Dataset
     return found.filter(lambda is_wanted, _: is_wanted).map(lambda _, record: record)
 
 
-def with_cardinality(dataset: tf.data.Dataset, cardinality: int | tf.Tensor) -> tf.data.Dataset:
+def with_cardinality(dataset: tf.data.Dataset, cardinality: int) -> tf.data.Dataset:
     """Return ``dataset`` with a cardinality that tf.data cannot derive."""
-    if cardinality == tf.data.UNKNOWN_CARDINALITY:
-        return dataset
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 

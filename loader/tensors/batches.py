@@ -74,7 +74,7 @@ _DECODED_AS = {"uint32": "int32", "uint64": "int64"}
 
 
 def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str, tf.Tensor]:
-    """Return the values of ``features`` in records: ``tf.train.Example``, or ``SequenceExample`` with steps.
+    """Return the values of ``features`` in records, which are ``tf.train.Example``.
 
     Args:
         records: shape ``(n,)`` string.
@@ -84,15 +84,7 @@ def parse_examples(records: tf.Tensor, features: Sequence[Feature]) -> dict[str,
         for lists of any length, ``(n, None)`` or ``(n, None, k)``; an image or a mask is its encoded bytes,
         shape ``(n,)`` string, and lists of them are ``(n, k)`` or ragged.
     """
-    steps = {feature.name: _wire_spec(feature) for feature in features if feature.storage == "steps"}
-    spec = {feature.name: _wire_spec(feature) for feature in features if feature.name not in steps}
-    values: Mapping[str, tf.Tensor]
-    if steps:
-        values, lists, _ = tf.io.parse_sequence_example(records, spec or None, steps)
-        # the elements of all steps; adopt has checked that each step has as many
-        values = {**values, **{name: each.merge_dims(1, 2) for name, each in lists.items()}}
-    else:
-        values = tf.io.parse_example(records, spec)
+    values = tf.io.parse_example(records, {feature.name: _wire_spec(feature) for feature in features})
     return {feature.name: _decode(values[feature.name], feature) for feature in features}
 
 
