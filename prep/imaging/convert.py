@@ -11,7 +11,7 @@ import numpy as np
 from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Image, formats_of, one_at_a_time, opened
+from tfshards.prep.imaging.pillow import Image, one_at_a_time, opened
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
 from tfshards.schemas import pixel_files
 from tfshards.schemas.reasons import Reason
@@ -134,7 +134,7 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     """Return the re-encoded image, and add the names of its conversions to ``notes``."""
     was_jpeg = image.format in ("JPEG", "MPO")
     image.load()
-    # the header of an icon may state another size than its image has
+    # what was decoded may have another size than the header states
     check_size(image.size, options)
     if options.mask:
         picture = class_numbers(image, steps.white)
@@ -233,9 +233,9 @@ def orientation_of(image: Image.Image) -> int:
     return found if found in _TURNS else 1
 
 
-def oriented_size(data: bytes, options: ImageOptions, suffix: bytes = b"") -> Geometry:
+def oriented_size(data: bytes, options: ImageOptions) -> Geometry:
     """Return the size and the orientation of an image that ``normalize`` accepted with these options."""
-    with opened(data, formats_of(suffix), options.max_pixels) as image:
+    with opened(data, max_pixels=options.max_pixels) as image:
         size, orientation = image.size, orientation_of(image)
         if image.format == "TIFF" and orientation in SIDEWAYS:
             # Pillow reports the size of the upright image

@@ -15,7 +15,7 @@ from typing import IO, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.imaging.pillow import Image, ImageFile, formats_of, opened
+from tfshards.prep.imaging.pillow import Image, ImageFile, opened
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
@@ -41,10 +41,10 @@ def is_deep(image: Image.Image) -> bool:
     return _is_gray_or_float(image) or has_deep_colors(image)
 
 
-def file_depth(file: IO[bytes], suffix: bytes) -> Literal["8", "deep", "float"]:
+def file_depth(file: IO[bytes]) -> Literal["8", "deep", "float"]:
     """Return whether the header of an image file has 8 bits per sample, more, or floats; "8" if damaged."""
     try:
-        with opened(file, formats_of(suffix)) as image:
+        with opened(file) as image:
             if image.mode == "F":
                 return "float"
             return "deep" if is_deep(image) else "8"
@@ -65,12 +65,12 @@ def has_deep_colors(image: Image.Image) -> bool:
 
 
 def _is_deep_tile(tile: ImageFile._Tile, name: str | None) -> bool:
-    """Return whether the arguments of Pillow's decoder of a PNG, SGI or PPM file state more than 8 bits."""
+    """Return whether the arguments of Pillow's decoder of a PNG or PPM file state more than 8 bits."""
     args = tile[3]
     if name == "PPM":
         # the layout of the samples, and the value of white
         return isinstance(args, tuple) and len(args) == 2 and int(str(args[1])) > 0xFF
-    return name in ("PNG", "SGI") and (tile[0] == "SGI16" or ";16" in _layout(args))
+    return name == "PNG" and ";16" in _layout(args)
 
 
 def _is_gray_or_float(image: Image.Image) -> bool:

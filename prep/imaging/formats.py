@@ -18,22 +18,17 @@ class ImageFormat:
     Attributes:
         name: Pillow's name for it.
         suffixes: suffixes of file names, lowercase, with the dot.
-        start: a regular expression of the first bytes, if these identify the format with certainty. TGA has
-            no signature; those of BMP, ICO, PCX, SGI and PPM are so short that any file may begin with them.
-            Camera raw files, which hold a preview, begin like TIFF.
-        needs_suffix: whether other files, such as text, may begin like this format, so that only files with
-            its suffix are read.
+        start: a regular expression of the first bytes, if these identify the format with certainty. Those of
+            BMP and PPM are so short that any file may begin with them. Camera raw files begin like TIFF.
         is_decoded_by_loader: whether TensorFlow decodes it.
         has_one_picture: whether further frames in a file are previews or alternatives of its only picture.
-        is_exact: whether the numbers of a mask stay as they were saved: a lossy format mixes them, and Pillow
-            does not tell by which factor it scales those of icons.
+        is_exact: whether the numbers of a mask stay as they were saved: a lossy format mixes them.
         may_be_deep: whether samples may have more than 8 bits.
     """
 
     name: str
     suffixes: tuple[bytes, ...]
     start: bytes | None = None
-    needs_suffix: bool = False
     is_decoded_by_loader: bool = False
     has_one_picture: bool = False
     is_exact: bool = False
@@ -61,7 +56,6 @@ FORMATS = (
     ImageFormat("WEBP", (b".webp",), rb"RIFF....WEBP", is_decoded_by_loader=True),
     ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True, is_exact=True),
     ImageFormat("BMP", (b".bmp",), is_exact=True),
-    ImageFormat("DIB", (b".dib",), needs_suffix=True, is_exact=True),
     ImageFormat("TIFF", (b".tif", b".tiff"), is_exact=True, may_be_deep=True),
     ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)"),
     ImageFormat(
@@ -71,21 +65,15 @@ FORMATS = (
         has_one_picture=True,
     ),
     ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm"), is_exact=True, may_be_deep=True),
-    ImageFormat("TGA", (b".tga",), needs_suffix=True, is_exact=True),
-    ImageFormat("ICO", (b".ico",)),
     ImageFormat(
         "JPEG2000",
         (b".jp2", b".j2k", b".jpx"),
         rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51",
         may_be_deep=True,
     ),
-    ImageFormat("PCX", (b".pcx",), needs_suffix=True, is_exact=True),
-    ImageFormat("QOI", (b".qoi",), rb"qoif", is_exact=True),
-    ImageFormat("SGI", (b".sgi",), is_exact=True, may_be_deep=True),
 )
 
 SUFFIXES = {suffix: row.name for row in FORMATS for suffix in row.suffixes}
-BY_SUFFIX_ALONE = frozenset(row.name for row in FORMATS if row.needs_suffix)
 HEAD_BYTES = 32
 # Tables that Hugging Face datasets have next to the images that they describe.
 METADATA_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")

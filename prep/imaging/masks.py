@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.formats import format_named
-from tfshards.prep.imaging.pillow import Image, ImageFile, formats_of, opened
+from tfshards.prep.imaging.pillow import Image, ImageFile, opened
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
@@ -69,10 +69,10 @@ def check_format(image: Image.Image) -> None:
         raise ImageError(Reason.UNSUPPORTED, f"{name} does not keep the numbers of a mask; save masks as PNG")
 
 
-def may_be_mask(file: IO[bytes], suffix: bytes) -> bool:
+def may_be_mask(file: IO[bytes]) -> bool:
     """Return whether the header of an image has one channel or a palette, in a format that keeps numbers."""
     try:
-        with opened(file, formats_of(suffix)) as image:
+        with opened(file) as image:
             return format_named(image.format).is_exact and image.mode[:1] in "1LPI" and image.mode != "LA"
     except Exception:  # the build reports what is wrong with the file
         return False

@@ -21,7 +21,7 @@ from tfshards.prep.imaging.convert import (
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_named, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Image, UnidentifiedImageError, formats_of, one_at_a_time, opened
+from tfshards.prep.imaging.pillow import Image, UnidentifiedImageError, formats, one_at_a_time, opened
 from tfshards.prep.imaging.whitelist import Header, ImageError, check_limits, check_pixels, is_kept, notes_of
 from tfshards.schemas.reasons import Reason
 
@@ -71,9 +71,8 @@ def normalize(
     kept = _kept_jpeg(built, data, options, suffix) if built and not options.mask else None
     if kept is not None:
         return kept
-    allowed = formats_of(suffix)
     try:
-        with opened(data, allowed, options.max_pixels) as image:
+        with opened(data, max_pixels=options.max_pixels) as image:
             return _keep_or_convert(image, built, data, options, suffix, images)
     except ImageError:
         raise
@@ -81,9 +80,9 @@ def normalize(
         raise ImageError(Reason.TOO_LARGE, str(error)) from None
     except UnidentifiedImageError:
         found = format_of(data[:HEAD_BYTES])
-        if found is not None and found.name == "HEIF" and "HEIF" not in allowed:
+        if found is not None and found.name == "HEIF" and "HEIF" not in formats():
             raise ImageError(Reason.UNSUPPORTED, "HEIC; install tfshards[heic] to read it") from None
-        known = ", ".join(allowed)
+        known = ", ".join(formats())
         raise ImageError(
             Reason.UNREADABLE, f"starts with {data[:8].hex(' ')}, opens as none of {known}"
         ) from None

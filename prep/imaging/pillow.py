@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import version
 from typing import IO, TypeAlias
 
@@ -21,7 +21,7 @@ except ModuleNotFoundError as _error:
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
     ) from None
 
-from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, FORMATS, SUFFIXES
+from tfshards.prep.imaging.formats import FORMATS
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "UnidentifiedImageError",
     "decoder_versions",
     "formats",
-    "formats_of",
     "one_at_a_time",
     "opened",
 ]
@@ -67,12 +66,6 @@ def formats() -> tuple[str, ...]:
     except ImportError:
         del names["HEIF"]
     return tuple(names)
-
-
-@lru_cache(maxsize=256)
-def formats_of(suffix: bytes) -> tuple[str, ...]:
-    """Return the names of the formats that a file with this suffix may have."""
-    return tuple(n for n in formats() if n not in BY_SUFFIX_ALONE or n == SUFFIXES.get(suffix))
 
 
 def one_at_a_time(size: tuple[int, int]) -> AbstractContextManager[object]:

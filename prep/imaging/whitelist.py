@@ -80,17 +80,15 @@ def check_limits(image: Header, options: ImageOptions) -> None:
 def check_pixels(image: Header, data: bytes) -> None:
     """Raise ImageError if the file has fewer pixels than its header states; Pillow may fill in the rest."""
     fault = jpeg.pixel_fault(data, image.built) if image.built else None
-    # an icon may have a PNG inside
-    start = data.find(png.SIGNATURE) if image.format in ("PNG", "ICO") else -1
-    if start >= 0:
-        fault = png.pixel_fault(data[start:])
+    if image.format == "PNG":
+        fault = png.pixel_fault(data)
     if fault:
         raise ImageError(Reason.DAMAGED, fault)
 
 
 def notes_of(image: Header, suffix: bytes) -> Iterator[str]:
     """Yield the properties of a kept or converted image that the manifest counts."""
-    if SUFFIXES.get(suffix) != image.format and not (suffix == b".dib" and image.format == "BMP"):
+    if SUFFIXES.get(suffix) != image.format:
         yield "known by content"
     if image.has_profile:
         yield "color profile ignored"

@@ -56,7 +56,7 @@ _DEPTHS = {
 def _depth(tree: Tree, path: bytes) -> str:
     try:
         with tree.opened(path) as file:
-            return file_depth(file, _suffix(path))
+            return file_depth(file)
     except (OSError, ValueError):
         # the build reports what is wrong with the file
         return "8"

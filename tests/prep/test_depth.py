@@ -241,7 +241,7 @@ def test_color_of_more_than_8_bits_is_recognized_in_jpeg_2000():
     assert depth._jpeg2000_bits(io.BytesIO(b"no codestream")) == 8
 
 
-@pytest.mark.parametrize("name", ["PNG", "TIFF", "JPEG", "PPM", "JPEG2000", "SGI"])
+@pytest.mark.parametrize("name", ["PNG", "TIFF", "JPEG", "PPM", "JPEG2000"])
 def test_images_of_8_bits_are_not_deep(name):
     data = saved(Image.fromarray((RGB >> 8).astype(np.uint8)), name)
     assert not depth.is_deep(Image.open(io.BytesIO(data)))

@@ -33,7 +33,7 @@ def test_no_small_file_takes_more_memory_than_a_large_accepted_image(side, tmp_p
     max_bytes = 4 * (4 * side * side) + (200 << 20)
     bombs = [n for n, kind in KINDS.items() if kind.outcome == "too large" or "bomb" in n or ",000 in " in n]
     formats = {name.split(",")[0] for name in bombs}
-    assert formats >= {"JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "ICO", "AVIF", "JPEG 2000", "PPM", "TGA"}
+    assert formats >= {"JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF", "JPEG 2000", "PPM"}
     for name in bombs:
         (tmp_path / file_name(name)).write_bytes(KINDS[name].data)
     (tmp_path / "whole.png").write_bytes(whole_bomb(side))

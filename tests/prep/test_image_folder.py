@@ -12,7 +12,6 @@ import pytest
 
 from tests.errors import fault, raises
 from tfshards.prep import ImageFolder, ImageOptions
-from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE
 from tfshards.prep.imaging.options import CONVERSION
 from tfshards.prep.imaging.pillow import decoder_versions, formats
 from tfshards.prep.sources.base import Accepted, Listing, Rejected, Row
@@ -204,7 +203,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
 def test_an_example_is_image_label_and_key(image_folder):
     root = image_folder({"cat/1.png": 1, "dog/bad.jpg": b"text", "dog/no.png": b""})
     listing = listed(root)
-    known = ", ".join(name for name in formats() if name not in BY_SUFFIX_ALONE)
+    known = ", ".join(formats())
     outcomes = ImageFolder(root).read(listing.rows(np.arange(3)), listing.schema)
     assert outcomes == [
         Accepted(((root / "cat/1.png").read_bytes(), 0, b"cat/1.png")),

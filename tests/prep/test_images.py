@@ -51,7 +51,7 @@ OUTCOMES = {
     ),
     "BMP with a long side": (encoded(Image.new("1", (1_000_001, 1)), "BMP"), "no side above 1000000"),
     "text": (b"hello, world", "starts with 68 65 6c 6c 6f 2c 20 77, opens as none of JPEG, PNG, WEBP,"),
-    "a format that needs its suffix": (encoded(RGB, "TGA"), "starts with 00 00 02"),
+    "a format that is not read": (encoded(RGB, "TGA"), "starts with 00 00 02"),
 }
 
 

@@ -145,7 +145,7 @@ def _image_sample(column: pa.ChunkedArray) -> list[bytes]:
 def _may_be_mask(tree: Tree, value: bytes) -> bool:
     try:
         with io.BytesIO(value) if is_encoded(value) else tree.opened(value) as file:
-            return may_be_mask(file, b"" if is_encoded(value) else _suffix(value))
+            return may_be_mask(file)
     except (OSError, ValueError):
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
@@ -106,7 +105,7 @@ class Placement:
         given = {name: cast("list[float]", values[name]) for name in self.coordinates}
         is_turned = options.orientation == "apply"
         if file is None or not is_turned:
-            file = oriented_size(data, options, os.path.splitext(path)[1].lower())
+            file = oriented_size(data, options)
         are_any = any(given.values())
         in_file = _is_in_file(file, stated, self.reference, is_turned=is_turned, are_any=are_any)
         size = file.upright if is_turned else file.raw

@@ -1,12 +1,9 @@
-"""BMP, DIB, ICO, TGA and PCX."""
+"""BMP, and bitmaps that are not read."""
 
 import struct
 
-from PIL import Image
-
-from .kind import Kind, converted, encoded, rejected
-from .modes import BILEVEL, GRAY, GRAY_ALPHA, HEIGHT, PALETTE, RGB, RGBA, WIDTH, noise
-from .pngs import header, pixels, png, rows
+from .kind import Kind, converted, encoded, rejected, skipped
+from .modes import BILEVEL, GRAY, PALETTE, RGB, RGBA, noise
 
 BMP = encoded(RGB, "BMP")
 _COLORS = noise().tobytes()
@@ -25,25 +22,6 @@ def _alpha_bmp() -> bytes:
     masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
     header = struct.pack("<IiiHHIIiiII", 108, 8, 4, 1, 32, 3, 128, 0, 0, 0, 0) + masks + b"BGRs" + bytes(48)
     return b"BM" + struct.pack("<IHHI", 14 + 108 + 128, 0, 0, 122) + header + _COLORS[:128]
-
-
-def icon(data: bytes, size: tuple[int, int] = (WIDTH, HEIGHT), depth: int = 32) -> bytes:
-    """Return an icon of one picture, with this size in its directory."""
-    entry = struct.pack("<4B2H2I", *size, 0, 0, 1, depth, len(data), 22)
-    return struct.pack("<3H", 0, 1, 1) + entry + data
-
-
-def _icon_bmp() -> bytes:
-    """Return pixels of 24 bits and the mask of an icon, whose header holds twice the height."""
-    header = struct.pack("<IiiHHIIiiII", 40, 16, 32, 1, 24, 0, 0, 0, 0, 0, 0)
-    return header + _COLORS[: 16 * 16 * 3] + b"\xf0\x0f\0\0" * 16
-
-
-def tga(kind, depth, pixels, *, size=(8, 4), flags=0, palette=b"", palette_depth=16) -> bytes:
-    """Return a TGA; ``palette`` holds colors of the given number of bits."""
-    colors = struct.pack("<HHB", 0, len(palette) * 8 // palette_depth, palette_depth if palette else 0)
-    screen = struct.pack("<4H2B", 0, 0, *size, depth, flags)
-    return bytes([0, bool(palette), kind]) + colors + screen + palette + pixels
 
 
 _RLE_8 = bytes([8, 1, 0, 0, 8, 2, 0, 0, 0, 8, 1, 2, 3, 0, 1, 2, 3, 0, 0, 0, 8, 3, 0, 0, 0, 1])
@@ -88,60 +66,9 @@ KINDS: dict[str, Kind] = {
     ),
     "BMP, 9,000 x 9,000 in a hundred bytes": rejected(".bmp", bmp(24, b"", size=(9_000, 9_000)), "damaged"),
     "BMP, a height of minus two billion": rejected(".bmp", bmp(24, b"", size=(1, -0x80000000)), "too large"),
-    "DIB": converted(".dib", encoded(RGB, "DIB")),
-    "DIB that is a BMP": converted(".dib", BMP),
-    "ICO, a PNG inside": converted(
-        ".ico", encoded(RGBA.resize((32, 32)), "ICO", sizes=[(32, 32)]), "alpha over white"
-    ),
-    "ICO, a BMP inside": converted(
-        ".ico",
-        encoded(RGBA.resize((32, 32)), "ICO", sizes=[(32, 32)], bitmap_format="bmp"),
-        "alpha over white",
-    ),
-    "ICO, a BMP of 24 bits inside": converted(".ico", icon(_icon_bmp(), (16, 16), 24), "alpha over white"),
-    "ICO, sizes": converted(
-        ".ico",
-        encoded(RGBA.resize((64, 64)), "ICO", sizes=[(16, 16), (32, 32), (64, 64)]),
-        "alpha over white",
-    ),
-    "ICO, larger than it says": converted(".ico", icon(encoded(RGB, "PNG"), (16, 16))),
-    "ICO, a large PNG inside": rejected(
-        ".ico", icon(encoded(Image.new("1", (9_500, 9_500)), "PNG"), (16, 16)), "too large"
-    ),
-    "ICO, a cut PNG inside": rejected(".ico", icon(encoded(RGB, "PNG")[:-90]), "unreadable"),
-    "ICO, a PNG with too few rows inside": rejected(
-        ".ico", icon(png(header(), pixels(rows()[:-300]))), "damaged"
-    ),
-    "ICO, nothing inside": rejected(".ico", struct.pack("<3H", 0, 1, 0), "unreadable"),
-    "ICO, header alone": rejected(".ico", icon(encoded(RGB, "PNG"))[:22], "unreadable"),
-    "TGA, 24 bits": converted(".tga", encoded(RGB, "TGA")),
-    "TGA, run lengths": converted(".tga", encoded(RGB, "TGA", compression="tga_rle")),
-    "TGA, alpha": converted(".tga", encoded(RGBA, "TGA"), "alpha over white"),
-    "TGA, grey and alpha": converted(".tga", encoded(GRAY_ALPHA, "TGA"), "alpha over white"),
-    "TGA, grey": converted(".tga", encoded(GRAY, "TGA")),
-    "TGA, palette": converted(".tga", encoded(PALETTE, "TGA"), "palette to RGB"),
-    "TGA, palette of 16 bits": converted(
-        ".tga",
-        tga(1, 8, bytes(place % 6 for place in range(32)), palette=bytes(range(0, 240, 19))[:12]),
-        "palette to RGB",
-        "alpha over white",
-    ),
-    "TGA, palette of 32 bits": rejected(
-        ".tga", tga(1, 8, bytes(32), palette=bytes(range(0, 255, 16)), palette_depth=32), "damaged"
-    ),
-    "TGA, 16 bits": converted(".tga", tga(2, 16, _COLORS[:64]), "alpha over white"),
-    "TGA, top first": converted(".tga", tga(2, 24, _COLORS[:96], flags=0x20)),
-    "TGA, right first": converted(".tga", tga(2, 24, _COLORS[:96], flags=0x10)),
-    "TGA, cut": rejected(".tga", tga(2, 24, _COLORS[:50]), "damaged"),
-    "TGA, run lengths that are cut": rejected(
-        ".tga", encoded(RGB, "TGA", compression="tga_rle")[:300], "damaged"
-    ),
-    "TGA, 60,000 x 60,000 in twenty bytes": rejected(
-        ".tga", tga(2, 24, b"", size=(60_000, 60_000)), "too large"
-    ),
-    "TGA, 9,000 x 9,000 in twenty bytes": rejected(".tga", tga(10, 24, b"", size=(9_000, 9_000)), "damaged"),
-    "PCX, RGB": converted(".pcx", encoded(RGB, "PCX")),
-    "PCX, palette": converted(".pcx", encoded(PALETTE, "PCX"), "palette to RGB"),
-    "PCX, 1 bit": converted(".pcx", encoded(BILEVEL, "PCX"), "1 bit to 8"),
-    "PCX, cut": rejected(".pcx", encoded(RGB, "PCX")[:300], "damaged"),
+    "DIB": skipped(".dib", encoded(RGB, "DIB")),
+    "DIB that is a BMP": skipped(".dib", BMP),
+    "ICO": skipped(".ico", encoded(RGBA.resize((32, 32)), "ICO", sizes=[(32, 32)])),
+    "TGA": skipped(".tga", encoded(RGB, "TGA")),
+    "PCX": skipped(".pcx", encoded(RGB, "PCX")),
 }

@@ -1,15 +1,14 @@
-"""PPM and its relatives, QOI, SGI and JPEG 2000."""
+"""PPM and its relatives, JPEG 2000, and formats that are not read."""
 
 import struct
 
 import numpy as np
 from PIL import Image
 
-from .kind import Kind, converted, encoded, rejected
+from .kind import Kind, converted, encoded, rejected, skipped
 from .modes import BILEVEL, GRAY, GRAY_16, HEIGHT, RGB, RGBA, WIDTH, noise
 
 _JP2 = encoded(RGB, "JPEG2000")
-_QOI = encoded(RGBA, "QOI")
 _ASCII = " ".join(map(str, noise().ravel())).encode()
 _GRAYS = " ".join(map(str, noise()[..., 0].ravel())).encode()
 _SIZE = f"{WIDTH} {HEIGHT}".encode()
@@ -48,20 +47,8 @@ KINDS: dict[str, Kind] = {
     "PBM, text": converted(".pbm", b"P1\n3 2\n1 0 1\n011", "1 bit to 8"),
     "PFM, little-endian": converted(".pfm", b"Pf\n" + _SIZE + b"\n-1.0\n" + _FLOATS, "float to 8 bits"),
     "PFM, a scale that is no number": rejected(".pfm", b"Pf\n" + _SIZE + b"\nnan\n" + _FLOATS, "damaged"),
-    "QOI, RGB": converted(".qoi", encoded(RGB, "QOI")),
-    "QOI, alpha": converted(".qoi", _QOI, "alpha over white"),
-    "QOI, cut": rejected(".qoi", _QOI[:300], "damaged"),
-    "QOI, 60,000 x 60,000 in thirty bytes": rejected(
-        ".qoi", b"qoif" + struct.pack(">IIBB", 60_000, 60_000, 3, 0) + bytes(16), "too large"
-    ),
-    "SGI, RGB": converted(".sgi", encoded(RGB, "SGI")),
-    "SGI, grey": converted(".sgi", encoded(GRAY, "SGI")),
-    "SGI, alpha": converted(".sgi", encoded(RGBA, "SGI"), "alpha over white"),
-    "SGI, 16 bits": converted(".sgi", encoded(RGB, "SGI", bpc=2), "16 bits to 8"),
-    "SGI, cut": rejected(".sgi", encoded(RGB, "SGI")[:-500], "damaged"),
-    "SGI, 60,000 x 60,000 in 512 bytes": rejected(
-        ".sgi", struct.pack(">HBBHHHH", 474, 0, 1, 3, 60_000, 60_000, 3) + bytes(500), "too large"
-    ),
+    "QOI": skipped(".qoi", encoded(RGBA, "QOI")),
+    "SGI": skipped(".sgi", encoded(RGB, "SGI")),
     "JPEG 2000, RGB": converted(".jp2", _JP2),
     "JPEG 2000, lossy": converted(".jpx", encoded(RGB, "JPEG2000", irreversible=True, quality_layers=[20])),
     "JPEG 2000, grey": converted(".jp2", encoded(GRAY, "JPEG2000")),

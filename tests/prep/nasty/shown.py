@@ -9,7 +9,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from tfshards.prep.imaging.formats import BY_SUFFIX_ALONE, SUFFIXES
+from tfshards.prep.imaging.formats import SUFFIXES
 
 # By orientation: whether rows and columns are swapped, and which of them are then reversed.
 _TURNS = {
@@ -26,7 +26,7 @@ _TURNS = {
 
 def shown(kind, channels=3, alpha=None, orientation="apply", **_) -> np.ndarray:
     """Return the picture as uint8 of shape (height, width, 1, 3 or 4); gray is repeated in three channels."""
-    values = _eight_bits(kind.data, formats_of(kind.suffix))
+    values = _eight_bits(kind.data, formats())
     # Pillow rotates a TIFF itself
     is_tiff = kind.suffix.startswith(".tif")
     swapped, down, across = _TURNS[kind.orientation]
@@ -48,15 +48,10 @@ def shown(kind, channels=3, alpha=None, orientation="apply", **_) -> np.ndarray:
     return values
 
 
-def formats_of(suffix: str) -> list[str]:
-    """Return the formats that a file of this suffix may have, as named by Pillow."""
-    named = SUFFIXES.get(suffix.lower().encode())
+def formats() -> list[str]:
+    """Return the formats that are read, as named by Pillow."""
     Image.init()
-    return [
-        name
-        for name in dict.fromkeys(SUFFIXES.values())
-        if name in Image.OPEN and (name not in BY_SUFFIX_ALONE or name == named)
-    ]
+    return [name for name in dict.fromkeys(SUFFIXES.values()) if name in Image.OPEN]
 
 
 def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
