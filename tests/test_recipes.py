@@ -69,6 +69,8 @@ def test_what_tfds_reads_is_built_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     two_classes()
     photos(*(f"masks/{path.relative_to('photos')}" for path in Path("photos").rglob("*.png")))
+    for path in Path("masks").rglob("*.png"):
+        Image.open(path).convert("L").save(path)
     run("build images photos elsewhere --mask-dir ../masks --split train=0.9 --split val=0.1")
     exec(python(sections(HOW_TO)["How do I use TFRecord files written by another tool?"]), {})
     built = read_manifest("data/copied")

@@ -227,7 +227,7 @@ BEFORE_DISK = {
     "a misspelled verb": ("biuld", "'completion'); was build meant?; see tfshards --help"),
     "no such option": (f"{IMAGES} --shrads=3", "tfshards build images: unrecognized arguments: --shrads=3; "),
     "a wrong option": (f"{IMAGES} --shrads=3", "; was --shards meant?; see tfshards build images --help"),
-    "a misspelled choice": (f"{IMAGES} --compression=gzib", "; was gzip meant?; see"),
+    "a misspelled choice": (f"{IMAGES} --format=jpg", "; was jpeg meant?; see"),
     "an option of arrays": (f"{IMAGES} --list x", "unrecognized arguments: --list x"),
     "an option of plan": (f"{IMAGES} --batch-size=3", "unrecognized arguments: --batch"),
     "an option of build": ("plan images photos out --overwrite", "unrecognized arguments: --overwrite"),

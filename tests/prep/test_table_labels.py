@@ -56,7 +56,7 @@ def test_a_column_of_labels_is_one_of_classes(labels, names, numbers, rows, tmp_
 
 def test_class_names_and_several_classes_per_row_reach_the_loader(rows, tmp_path, build_table):
     build_table(rows(tags=[["sea", "sun"], [], ["sun"]]), columns=ColumnRoles(label="tags"))
-    read = {"batch_size": 3, "select": ("tags", "key"), "class_names": ["sea", "sun"]}
+    read = {"batch_size": 3, "select": ("tags", "key")}
     ((tags, keys),) = loader.load(tmp_path / "out", **read)
     assert dict(zip(keys.numpy(), tags.to_list(), strict=True)) == {b"0": [0, 1], b"1": [], b"2": [1]}
 
