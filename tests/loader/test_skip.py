@@ -111,7 +111,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:.*records of split 'train' are damaged")
+@pytest.mark.filterwarnings("ignore:.*records of split 'train' (is|are) damaged")
 @pytest.mark.parametrize(
     ("damaged", "options"),
     mostly_nightly(
