@@ -132,6 +132,9 @@ def test_all_faults_of_a_feature_are_in_its_error():
         ("raw", (2, 3), 6, 3),
         ("raw", (), 1, 1),
         ("int", (2, 0), 0, 0),
+        ("image", (2, 3, 3), 1, 1),
+        # pixels vary, but are one string
+        ("image", (None, None, 3), 1, 1),
         ("label", (None,), None, 1),
         ("bytes", (None,), None, 1),
         ("float", (None, 4), None, 4),
