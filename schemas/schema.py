@@ -96,8 +96,7 @@ class Feature(JsonRecord):
         coordinates: one of ``COORDINATES``, if the elements are boxes or keypoints: 4 numbers of each box, 2
             or 3 of each keypoint; None for all other features, and then left out of JSON.
         storage: how records of other tools hold a list of any length, and any record may lack it, which is an
-            empty list: "optional", or "steps" for the feature lists of a ``tf.train.SequenceExample``, of
-            which each step is an element or a row. None for all other features, and then left out of JSON.
+            empty list: "optional". None for all other features, and then left out of JSON.
         pixels: ``raw`` if the elements of a feature of kind ``raw`` are the pixels of an image; None for all
             other features, and then left out of JSON.
 
