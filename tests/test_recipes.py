@@ -478,6 +478,22 @@ def test_the_commands_of_a_recipe_make_the_dataset_that_it_describes(question, t
         assert {split: held.num_examples for split, held in splits.items()} == examples
 
 
+def test_the_recipe_of_an_array_with_fields_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = np.array([(1, 0.5), (0, 2.0)], [("label", "u1"), ("weight", "f4")])
+    np.save("rows.npy", rows)
+    run_blocks("How do I build from an array with fields?")
+    assert read_manifest("data/rows").splits["train"].label_counts == {"0": 1, "1": 1}
+    (batch,) = loader.batches("data/rows", "train", batch_size=2)
+    assert {*zip(batch["label"].tolist(), batch["weight"].tolist(), strict=True)} == {(1, 0.5), (0, 2.0)}
+
+
+def run_blocks(question):
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", sections(HOW_TO)[question], re.M | re.S):
+        exec(block, names)
+
+
 def test_the_recipe_of_class_numbers_compares_the_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     two_classes()

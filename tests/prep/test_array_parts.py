@@ -140,10 +140,6 @@ UNLIKE = {
     ),
     "shape": (np.zeros((2, 3)), r"^x-1\.npy: as a part of 'x' holds float64 \(3,\) per example"),
     "bytes and text": (np.array(["a"]), r"^x-1\.npy: as a part of 'x' holds <U1 \(\) per example"),
-    "fields": (
-        np.zeros(2, [("a", "f8")]),
-        r"^x-1\.npy: holds a, but x-0\.npy holds x; parts must have the same fields$",
-    ),
     "objects": (np.array([None]), r"^x-1\.npy: holds Python objects, which are never unpickled"),
     "no rows axis": (np.array(1.0), r"^x-1\.npy: is a single value; the first axis must count"),
 }

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import tracemalloc
 import zipfile
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.arrays.files import stage_arrays
+from tfshards.prep.sources.arrays.mapped import Layout, MappedFile
 from tfshards.prep.sources.arrays.npz import Member
 from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.prep.sources.base import Accepted
@@ -318,6 +320,34 @@ def test_what_no_list_of_numbers_holds_is_refused(array, error, stage):
         stage(Arrays(arrays, lists=("x",))).listing()
 
 
+STRUCTURED = {
+    "fields": np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))]),
+    "a record array": np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))]).view(np.recarray),
+    "nested fields": np.zeros((4, 3), [("number", "<i4"), ("box", [("x", "?"), ("y", "?")])]),
+    "six fields": np.zeros(4, ",".join(["u1"] * 6)),
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize(("case", "array"), STRUCTURED.items(), ids=STRUCTURED)
+def test_an_array_with_fields_is_refused_with_the_line_that_builds_it(case, array, origin, tmp_path, stage):
+    names = "f0, f1, f2, f3, f4 and 1 more" if case == "six fields" else "number, box"
+    with raises(InputError, "array-structured", names=names) as error:
+        stage(origin(array, tmp_path))
+    expression = str(error.value).partition(": prep.Arrays(")[2].removesuffix(")")
+    assert set(eval(expression, {"a": array})) == set(array.dtype.names)
+
+
+def test_an_array_without_a_name_is_refused(stage):
+    for array in (np.zeros(3), STRUCTURED["fields"]):
+        with raises(OptionsError, "arrays-no-names"):
+            Arrays(array)
+        with raises(InputError, fault("chunk-type", kind="ndarray")):
+            stage(Arrays(iter([array])))
+    with raises(OptionsError, "arrays-empty"):
+        Arrays({})
+
+
 CHUNKS = {
     "none": ([], "chunks-none"),
     "another name": ([{"x": np.zeros(2)}, {"y": np.zeros(2)}], fault("chunk-names", found="y", wanted="x")),
@@ -339,8 +369,9 @@ def test_an_empty_chunk_adds_no_rows(stage):
     assert [struct.unpack("<d", example["x"])[0] for example in examples(reader)] == [0, 1, 1]
 
 
-def test_format_version_2_with_its_longer_header_is_read(tmp_path, stage):
-    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=b"\2\0"))
+@pytest.mark.parametrize("version", [b"\2\0", b"\3\0"])
+def test_format_versions_with_longer_headers_are_read(version, tmp_path, stage):
+    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=version))
     source = Arrays({"x": tmp_path / "x.npy"})
     assert [example["x"] for example in examples(stage(source))] == [b"a", b"b"]
     assert source.location() is None
@@ -409,6 +440,29 @@ def test_paths_that_are_missing_or_not_files_are_named(tmp_path, stage):
     (tmp_path / "folder.npy").mkdir()
     with raises(InputError, "unreadable"):
         stage(Arrays({"x": tmp_path / "folder.npy"}))
+
+
+def test_a_file_on_a_disk_is_mapped_rather_than_copied(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((300_000, 5), np.float32))
+    (tmp_path / "staged").mkdir()
+    tracemalloc.start()
+    try:
+        reader = Arrays({"x": tmp_path / "x.npy"}).stage(tmp_path / "staged")
+        block = reader.arrays["x"].take(np.array([299_999]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert block.shape == (1, 5)
+    assert peak < 200_000
+    assert [path for path in (tmp_path / "staged").rglob("*") if path.is_file()] == []
+
+
+def test_a_file_that_is_cut_between_its_listing_and_its_mapping_is_reported(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(4, np.uint8))
+    os.truncate(tmp_path / "x.npy", (tmp_path / "x.npy").stat().st_size - 1)
+    array = MappedFile(str(tmp_path / "x.npy"), Layout("|u1", (4,)), ())
+    with raises(InputError, "array-unmappable", path=str(tmp_path / "x.npy")):
+        array.take(np.arange(4))
 
 
 def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage):

@@ -218,9 +218,8 @@ def test_a_wrong_folder_is_an_error(call, message, bucket):
         ["{}/all.npz"],
         ["x={}/part-*.npy", "label={}/label.npy"],
         ["{}/part-0.npy", "{}/part-1.npy"],
-        {"s": "{}/fields.npy"},
     ],
-    ids=["npy", "parts", "npz", "pattern", "numbered", "fields"],
+    ids=["npy", "parts", "npz", "pattern", "numbered"],
 )
 def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_path, contents):
     folder = tmp_path / "arrays"
@@ -232,9 +231,6 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
     np.save(folder / "part-0.npy", x[:20])
     np.save(folder / "part-1.npy", x[20:])
     np.savez_compressed(folder / "all.npz", x=x, label=label)
-    fields = np.zeros(60, [("a", "<i4"), ("b", "<f4", (2,))])
-    fields["a"] = label
-    np.save(folder / "fields.npy", fields)
 
     def source(where):
         if isinstance(given, list):

@@ -85,10 +85,9 @@ def _split_arrays(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def _usual(name: str) -> tuple[str, str] | None:
     """Return split and array in a name such as ``x_train`` or ``train_images``; None for others."""
-    name, slash, fields = name.partition("/")
     for array, _, split in (name.rpartition("_"), name.partition("_")[::-1]):
         if array and split.lower() in _SPLITS:
-            return split.lower(), array + slash + fields
+            return split.lower(), array
     return None
 
 

@@ -1,4 +1,4 @@
-"""Arrays whose first axis counts the examples; each array, or field of a structured array, is a feature."""
+"""Arrays whose first axis counts the examples; each array is a feature."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfshards.prep.sources.arrays.features import (
     values_of,
     widened,
 )
-from tfshards.prep.sources.arrays.files import Chunk, GivenArray, stage_arrays
+from tfshards.prep.sources.arrays.files import GivenArray, stage_arrays
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names, twins
@@ -52,10 +52,9 @@ class Arrays:
 
     Attributes:
         arrays: a dict by feature name of NumPy arrays, paths or URLs of .npy files, or lists of files whose
-            arrays are concatenated; axis 0 counts the examples, and the fields of a structured array
-            become features ``NAME/FIELD``. Or a structured array, whose fields are the features. Or an
-            iterable of such dicts or structured arrays, which are concatenated along axis 0; it is read once,
-            so that a generator can supply arrays larger than memory.
+            arrays are concatenated; axis 0 counts the examples. Or an iterable of dicts of NumPy arrays,
+            which are concatenated along axis 0; it is read once, so that a generator can supply arrays
+            larger than memory.
         lists: names of the features to store as int64 or float lists.
         class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
@@ -70,10 +69,10 @@ class Arrays:
         resize: size of the images, as in ``ImageOptions``.
 
     Raises:
-        OptionsError: there are no arrays, or the class names are empty or repeated.
+        OptionsError: there are no arrays, an array has no name, or the class names are empty or repeated.
     """
 
-    arrays: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk]
+    arrays: Mapping[str, GivenArray] | Iterable[Mapping[str, AnyArray]]
     lists: tuple[str, ...] = option(
         (),
         "store this array as an int64 or float list rather than as bytes",
@@ -107,9 +106,8 @@ class Arrays:
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
-            if not self.arrays.dtype.names:
-                raise OptionsError("arrays-no-names")
-        elif isinstance(self.arrays, Mapping) and not self.arrays:
+            raise OptionsError("arrays-no-names")
+        if isinstance(self.arrays, Mapping) and not self.arrays:
             raise OptionsError("arrays-empty")
         check_class_names(self.class_names)
         check_strings("lists", self.lists)
