@@ -223,12 +223,7 @@ def arrays():
         "X": values["IMAGES"],
         "y": [31, 27, 60, 4],
     }
-    values |= {
-        "split": ["train", "train", "val", "train"],
-        "x-0": np.zeros(2),
-        "x-1": np.zeros(1),
-        "x-2": np.zeros(1),
-    }
+    values["split"] = ["train", "train", "val", "train"]
     for name, array in values.items():
         np.save(f"{name}.npy", array)
     np.savez("DATA.npz", image=values["IMAGES"], label=values["LABELS"])
@@ -486,6 +481,18 @@ def test_the_recipe_of_an_array_with_fields_runs_as_printed(tmp_path, monkeypatc
     assert read_manifest("data/rows").splits["train"].label_counts == {"0": 1, "1": 1}
     (batch,) = loader.batches("data/rows", "train", batch_size=2)
     assert {*zip(batch["label"].tolist(), batch["weight"].tolist(), strict=True)} == {(1, 0.5), (0, 2.0)}
+
+
+def test_the_recipe_of_an_array_in_several_files_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(12):
+        np.save(f"image-{number}.npy", np.full((2, 8, 8), number, np.uint8))
+        np.save(f"label-{number}.npy", np.array([number, number]))
+    run_blocks("How do I build from an array in several files?")
+    assert read_manifest("data/parts").splits["train"].num_examples == 24
+    for batch in loader.batches("data/parts", "train", batch_size=24):
+        assert batch["label"].tolist() == [int(key) // 2 for key in batch["key"]]
+        assert (batch["image"] == batch["label"][:, None, None]).all()
 
 
 def run_blocks(question):

@@ -1,9 +1,11 @@
 """Arrays as a source: forms of input, how each dtype is stored, and what is refused."""
 
 import os
+import re
 import struct
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -252,6 +254,42 @@ def test_the_identity_depends_on_the_content(stage, tmp_path):
     assert (touched.stamps != before.stamps).all()
 
 
+def test_files_with_numbers_that_are_no_parts_are_arrays_of_their_own(in_folder, stage):
+    for name in ("x-0", "x-1", "y-3", "z_0", "z_1", "part*"):
+        np.save(f"{name}.npy", np.arange(4))
+    arguments = ["a=x-0.npy", "b=x-1.npy", "y-3.npy", "z_0.npy", "z_1.npy", "part*.npy"]
+    listing = stage(Arrays.open(arguments)).listing()
+    assert listing.schema.names == ("a", "b", "y-3", "z_0", "z_1", "part*", "key")
+    with raises(InputError, "unreadable", path="x-*.npy"):
+        stage(Arrays.open(["x-*.npy"]))
+
+
+PARTS = {
+    "numbered files": lambda: Arrays.open(["x-0.npy", "x-1.npy"]),
+    "one name": lambda: Arrays.open(["x=x-0.npy", "x=x-1.npy"]),
+    "a list": lambda: Arrays({"x": ["x-0.npy", "x-1.npy"]}).stage(Path()),
+    "a tuple of paths": lambda: Arrays({"x": (Path("x-0.npy"), Path("x-1.npy"))}).stage(Path()),
+}
+
+
+@pytest.mark.parametrize("call", PARTS.values(), ids=PARTS)
+def test_parts_of_an_array_are_refused_with_the_line_that_builds_them(call, in_folder, stage):
+    paths = ["x-0.npy", "x-1.npy"]
+    for number, path in enumerate(paths):
+        np.save(path, np.arange(2) + 2 * number)
+    with pytest.raises((InputError, OptionsError)) as error:
+        call()
+    line = re.search(r"prep\.(Arrays\(.+? for path in paths\))", str(error.value))[1]
+    source = eval(line, {"Arrays": Arrays, "numpy": np, "paths": paths})
+    assert [example["x"] for example in examples(stage(source))] == [0, 1, 2, 3]
+
+
+def test_a_list_of_text_is_refused_but_not_an_array_of_it(stage):
+    with raises(InputError, "array-list", name="x"):
+        stage(Arrays({"x": ["a", "b"]}))
+    assert [example["x"] for example in examples(stage(Arrays({"x": np.array(["a", "b"])})))] == [b"a", b"b"]
+
+
 def test_a_command_line_names_arrays_by_name_stem_or_member(in_folder, stage):
     np.save("x.npy", np.arange(4))
     np.save("b=c.npy", np.arange(4))
@@ -271,6 +309,10 @@ COMMAND_LINES = {
     "the row number": (["key=x.npy"], fault("array-name-of-file", argument="key=x.npy", feature="key")),
     "the same by its stem": (["key.npy"], fault("array-name-of-file", argument="key.npy", feature="key")),
     "a name that is not printable": (["a\nb=x.npy"], "array-name-of-file"),
+    "a name of two files": (["x=a.npy", "x=b.npy"], fault("array-names-repeated", argument="x=b.npy")),
+    "numbered files": (["x-0.npy", "y.npy", "d/x-10.npy"], fault("array-in-parts", name="x")),
+    "numbered like shards": (["a-1-of-2.npy", "a-2-of-2.npy"], fault("array-in-parts", name="a")),
+    "numbers in the name": (["a-1-b-0.npy", "a-1-b-1.npy"], fault("array-in-parts", name="a-1-b")),
 }
 
 

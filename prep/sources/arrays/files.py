@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, TypeAlias, cast
+from typing import IO, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from tfshards.prep.imaging.formats import is_encoded
 from tfshards.prep.sources.arrays.mapped import (
     AnyArray,
     Layout,
-    MappedArray,
     MappedFile,
     check_array,
     file_identity,
-    join_parts,
     read_header,
 )
 from tfshards.prep.sources.arrays.npz import Member, opened_member
@@ -34,29 +32,16 @@ from tfshards.schemas.files import require_space
 from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
-AnyPath: TypeAlias = "str | os.PathLike[str]"
-
 _COPY_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Files:
-    """Files, or members of .npz files, that are one array, concatenated along axis 0 in this order.
-
-    ``is_named`` is whether the argument names the array, rather than its file.
-    """
-
-    paths: tuple[str | Member, ...]
-    is_named: bool = True
-
-
-# How an array can be given: as values, as a member of an .npz file, or as an .npy file or several, its parts.
-GivenArray: TypeAlias = "AnyArray | AnyPath | Sequence[AnyPath] | Files | Member"
+# How an array can be given: as values, as an .npy file, or as a member of an .npz file.
+GivenArray: TypeAlias = "AnyArray | str | os.PathLike[str] | Member"
 
 
 def stage_arrays(
     given: Mapping[str, GivenArray] | Iterable[Mapping[str, AnyArray]], folder: Path, *, preview: bool
-) -> dict[str, MappedArray]:
+) -> dict[str, MappedFile]:
     """Return the mapped arrays by name.
 
     Arrays that are not in .npy files on a disk are copied into ``folder``, which is empty; for a ``preview``
@@ -64,17 +49,26 @@ def stage_arrays(
     """
     if not isinstance(given, Mapping):
         return _stage_chunks(given, folder)
-    staged: dict[str, MappedArray] = {}
+    staged: dict[str, MappedFile] = {}
     for index, (name, array) in enumerate(given.items()):
         below = folder / str(index)
         below.mkdir()
-        if files := _as_files(name, array):
-            staged[name] = _stage_files(name, files, below, preview=preview)
+        if isinstance(array, (str, os.PathLike, Member)):
+            path = array if isinstance(array, Member) else os.fspath(array)
+            staged[name] = _stage_file(path, below / "0.npy", preview=preview)
         else:
-            if isinstance(array, (list, tuple)) and any(map(is_encoded, array[:1])):
-                raise InputError("array-of-images", name=name)
-            staged[name] = _stage_values(name, cast("AnyArray", array), below, preview=preview)
+            _check_list(name, array)
+            staged[name] = _stage_values(name, array, below, preview=preview)
     return staged
+
+
+def _check_list(name: str, array: object) -> None:
+    """Raise InputError for a list of what NumPy would make an array of other values."""
+    if isinstance(array, (list, tuple)):
+        if any(map(is_encoded, array[:1])):
+            raise InputError("array-of-images", name=name)
+        if any(isinstance(each, (str, os.PathLike)) for each in array):
+            raise InputError("array-list", name=name)
 
 
 def _checked(name: str, where: str, array: AnyArray) -> AnyArray:
@@ -85,16 +79,16 @@ def _checked(name: str, where: str, array: AnyArray) -> AnyArray:
     return array
 
 
-def _stage_values(name: str, array: AnyArray, folder: Path, *, preview: bool) -> MappedArray:
+def _stage_values(name: str, array: AnyArray, folder: Path, *, preview: bool) -> MappedFile:
     array = _checked(name, f"array {name!r}", array)
     if preview and array.ndim > 1:
         layout = Layout.of(array.dtype, array.shape)
-        return MappedArray((MappedFile("", layout, (*layout, False, "")),))
+        return MappedFile("", layout, (*layout, False, ""))
     require_space(folder, array.nbytes, "the copy of the arrays")
     return _stage_chunks([{name: array}], folder)[name]
 
 
-def _stage_chunks(chunks: Iterable[Mapping[str, AnyArray]], folder: Path) -> dict[str, MappedArray]:
+def _stage_chunks(chunks: Iterable[Mapping[str, AnyArray]], folder: Path) -> dict[str, MappedFile]:
     """Write the concatenation of the chunks into ``folder``, one file per feature, and return the arrays."""
     growing: dict[str, _GrowingFile] = {}
     try:
@@ -146,44 +140,19 @@ class _GrowingFile:
             self.digest.update(data)
         self.length += len(array)
 
-    def finish(self) -> MappedArray:
+    def finish(self) -> MappedFile:
         """Write the final number of rows into the header, and return the array."""
         self.file.seek(0)
         layout = self._write_header()
         self.file.close()
         summary = (*layout, False, f"sha256:{self.digest.hexdigest()}")
-        return MappedArray((MappedFile(str(self.path), layout, summary),))
+        return MappedFile(str(self.path), layout, summary)
 
     def _write_header(self) -> Layout:
         layout = Layout.of(self.dtype, (self.length, *self.item_shape))
         header = {"descr": layout.stored.str, "fortran_order": False, "shape": layout.shape}
         np.lib.format.write_array_header_2_0(self.file, header)
         return layout
-
-
-def _as_files(name: str, given: GivenArray) -> Files | None:
-    if isinstance(given, Files):
-        return given
-    if isinstance(given, Member):
-        return Files((given,))
-    if isinstance(given, (str, os.PathLike)):
-        return Files((os.fspath(given),))
-    if not isinstance(given, (list, tuple)) or not all(isinstance(p, (str, os.PathLike)) for p in given):
-        return None
-    paths = tuple(os.fspath(path) for path in given)
-    odd = [path for path in paths if not path.endswith(".npy")]
-    if odd or not paths:
-        found = f"{odd[0]!r} is not one" if odd else "it is empty"
-        raise InputError("array-list", name=name, found=found)
-    return Files(paths)
-
-
-def _stage_files(name: str, files: Files, folder: Path, *, preview: bool) -> MappedArray:
-    parts = [
-        (str(given), _stage_file(given, folder / f"{index}.npy", preview=preview))
-        for index, given in enumerate(files.paths)
-    ]
-    return join_parts(name, parts)
 
 
 def _stage_file(given: str | Member, target: Path, *, preview: bool) -> MappedFile:

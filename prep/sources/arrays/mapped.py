@@ -1,4 +1,4 @@
-"""Arrays in .npy files that workers map into memory: headers, and rows in one file or in parts."""
+"""Arrays in .npy files that workers map into memory: headers, and rows of one file or of several splits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -190,7 +189,7 @@ class MappedFile:
 
 @dataclass(frozen=True)
 class MappedArray:
-    """Arrays that are concatenated along axis 0; byte orders and lengths of strings may differ."""
+    """The arrays of all splits, concatenated along axis 0; byte orders and lengths of strings may differ."""
 
     parts: tuple[MappedFile, ...]
 
@@ -257,19 +256,3 @@ def map_file(path: str) -> AnyArray:
 def file_identity(status: os.stat_result) -> str:
     """Return a text that changes with the file."""
     return f"{status.st_size} bytes at {status.st_mtime_ns}"
-
-
-def join_parts(name: str, parts: Sequence[tuple[str, MappedFile]]) -> MappedArray:
-    """Return the arrays in one or more files, which are named in messages, as one array."""
-    first_path, first = parts[0]
-    for path, part in parts:
-        if _item(part.layout) != _item(first.layout):
-            found, wanted = (f"{each.layout.stored} {each.layout.shape[1:]}" for each in (part, first))
-            raise InputError(
-                "parts-shape", path=path, name=name, found=found, first_path=first_path, wanted=wanted
-            )
-    return MappedArray(tuple(part for _, part in parts))
-
-
-def _item(layout: Layout) -> tuple[object, ...]:
-    return layout.kind if layout.is_text else layout.name, layout.shape[1:]

@@ -43,18 +43,17 @@ class Arrays:
     """Arrays of equal length; the key of an example is its row number.
 
     If every name is that of an array of a split, such as ``x_train`` or ``test_labels`` of two or more
-    splits or ``train:image``, the arrays are splits of the features ``x``, ``labels`` or ``image``. Rows are
-    then numbered through the splits in their usual order: train, val, test.
+    splits, the arrays are splits of the features ``x`` or ``labels``. Rows are then numbered through the
+    splits in their usual order: train, val, test.
 
     Integer scalars are stored as int64 lists, strings as byte strings, and other values as raw little-endian
     bytes. The array of labels holds classes if it consists of integer or boolean scalars (at most 10,000
     different ones, none negative), or of strings, which are then the class names.
 
     Attributes:
-        arrays: a dict by feature name of NumPy arrays, paths or URLs of .npy files, or lists of files whose
-            arrays are concatenated; axis 0 counts the examples. Or an iterable of dicts of NumPy arrays,
-            which are concatenated along axis 0; it is read once, so that a generator can supply arrays
-            larger than memory.
+        arrays: a dict by feature name of NumPy arrays, or paths or URLs of .npy files; axis 0 counts the
+            examples. Or an iterable of dicts of NumPy arrays, which are concatenated along axis 0; it is
+            read once, so that a generator can supply arrays larger than memory.
         lists: names of the features to store as int64 or float lists.
         class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
@@ -132,9 +131,8 @@ class Arrays:
         """Return the arrays that the arguments of a command line describe.
 
         Args:
-            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (the file's stem is the name), ``FILE.npz`` (all its
-                arrays), or parts of one array: ``X-0.npy X-1.npy``, ``NAME=X-*.npy``, or
-                ``NAME=A.npy NAME=B.npy``.
+            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (the file's stem is the name) or ``FILE.npz`` (all its
+                arrays).
             lists: see the class.
             class_names: see the class.
             label: see the class.
@@ -143,8 +141,8 @@ class Arrays:
             resize: see the class.
 
         Raises:
-            OptionsError: an argument has another form, a name is repeated, or a part is missing.
-            InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
+            OptionsError: an argument has another form, a name is repeated, or files are numbered like parts.
+            InputError: an .npz file cannot be read.
         """
         return cls(open_arguments(arguments), lists, class_names, label, split, image_arrays, resize)
 
