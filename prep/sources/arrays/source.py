@@ -165,8 +165,7 @@ class Arrays:
             InputError: an array cannot be read, ``label`` or ``split`` is not the name of one, or the disk
                 has too little space for the copies.
         """
-        staged = stage_arrays(self.arrays, folder, preview=preview)
-        staged, num_rows, array_of = join_splits(staged)
+        staged, num_rows, array_of = join_splits(stage_arrays(self.arrays, folder, preview=preview))
         if num_rows and self.split:
             raise InputError("split-array-useless", split=self.split)
         # the array of any split represents all
