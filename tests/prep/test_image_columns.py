@@ -94,7 +94,7 @@ def test_other_values_in_a_column_called_image_are_refused(values, code, image_f
 
 
 PHOTO = encoded(1)
-# the column x next to a column n; whether there is a column file_name, too, and the role that is missing
+# values of a column x; whether there is a column file_name, too; the value in the message
 UNDECLARED = {
     "paths": (["a.png", "b.png"], False, "'a.png'"),
     "paths without files, since no file is looked at": (["gone/a.JPG", "gone/b.tif"], False, "'gone/a.JPG'"),
@@ -147,6 +147,13 @@ STORED = {
 def test_other_values_are_stored(values, has_images, reason, image_folder, tmp_path):
     path = rows_of(image_folder({"a.png": 1, "b.png": 2}), values, has_images)
     assert Table(path).stage(tmp_path).schema["x"].kind == "bytes", reason
+
+
+def test_a_column_in_a_template_of_paths_is_stored(image_folder, tmp_path):
+    root = image_folder({"photos/a.png": 1, "photos/b.png": 2})
+    path = write_csv(root / "rows.csv", "Image Index,n", "a.png,1", "b.png,2")
+    schema = Table(path, columns=ColumnRoles(images=("photos/{Image Index}",))).stage(tmp_path).schema
+    assert (schema["image"].kind, schema["Image Index"].kind) == ("image", "bytes")
 
 
 @pytest.mark.parametrize("role", ["images", "masks"])

@@ -23,11 +23,14 @@ _SHOWN = 100
 
 
 def check_undeclared(table: pa.Table, assigned: AssignedColumns) -> None:
-    """Raise InputError if most values of a column without a role look like images, or paths of images.
+    """Raise InputError if half of the values of a column without a role look like images, or their paths.
 
-    Only a sample is examined, and no file. Web addresses may be stored next to images.
+    A sample of the values is examined, but no file. Web addresses may be stored next to images, and so may
+    the columns in a template of paths.
     """
-    for name in [name for name, role in assigned.stored.items() if role == "value"]:
+    for name, role in assigned.stored.items():
+        if role != "value" or any(f"{{{name}}}" in image for image in assigned.images):
+            continue
         values = sampled(unlisted(table[name])[0])
         if assigned.images:
             values = [value for value in values if not value.startswith((b"http://", b"https://"))]
