@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tfshards.prep.imaging import depth
-from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unscaled
+from tfshards.prep.imaging.masks import class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Image, one_at_a_time, opened
+from tfshards.prep.imaging.pillow import Image, one_at_a_time
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
 from tfshards.schemas import pixel_files
 from tfshards.schemas.reasons import Reason
@@ -126,8 +126,6 @@ class Conversions(NamedTuple):
     # width and height of the stored image
     size: tuple[int, int]
     white: int | None
-    # the orientation, if it is not applied
-    exif: bytes
 
 
 def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]) -> bytes:
@@ -153,27 +151,17 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     else:
         was_jpeg = False
     if options.depth == 16 or (options.depth == "keep" and options.mask):
-        return _encode_deep(picture, options, notes, steps.exif)
-    return _encode(picture, options, was_jpeg, steps.exif)
+        return _encode_deep(picture, options, notes)
+    return _encode(picture, options, was_jpeg)
 
 
-def orientation_only(image: Image.Image) -> bytes:
-    """Return EXIF data with only the orientation of an image; none if it is upright."""
-    orientation = orientation_of(image)
-    if orientation == 1:
-        return b""
-    exif = Image.Exif()
-    exif[_ORIENTATION] = orientation
-    return exif.tobytes()
-
-
-def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str], exif: bytes) -> bytes:
+def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str]) -> bytes:
     """Return a picture of 8 bits per sample as PNG with 16; the values of a mask are not scaled."""
     values = np.atleast_3d(np.asarray(picture.convert("L") if picture.mode == "1" else picture))
     if options.mask:
-        return depth.encode_png(values.astype(np.uint16), exif)
+        return depth.encode_png(values.astype(np.uint16))
     notes.append("8 bits to 16")
-    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF), exif)
+    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF))
 
 
 def convert_deep(
@@ -194,10 +182,10 @@ def convert_deep(
     if steps.size != (values.shape[1], values.shape[0]):
         values = depth.nearest(values, steps.size) if options.mask else depth.resized(values, steps.size)
         notes.append("resized")
-    return depth.encode_png(values, steps.exif)
+    return depth.encode_png(values)
 
 
-def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: bytes) -> bytes:
+def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
     # drop the color profile and the transparent color of the original file
     picture.info = {}
     encoded = io.BytesIO()
@@ -206,12 +194,12 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")
-        picture.save(encoded, "JPEG", quality=options.quality, exif=exif)
+        picture.save(encoded, "JPEG", quality=options.quality)
     elif options.format == "pixels":
         check_side(picture.size, "pixels")
         return pixel_files.encode(np.asarray(picture))
     else:
-        picture.save(encoded, "PNG", compress_level=PNG_LEVEL, **({"exif": exif} if exif else {}))
+        picture.save(encoded, "PNG", compress_level=PNG_LEVEL)
     return encoded.getvalue()
 
 
@@ -231,13 +219,3 @@ def orientation_of(image: Image.Image) -> int:
     except Exception:  # damaged EXIF is ignored: the pixels may be sound
         return 1
     return found if found in _TURNS else 1
-
-
-def oriented_size(data: bytes, options: ImageOptions) -> Geometry:
-    """Return the size and the orientation of an image that ``normalize`` accepted with these options."""
-    with opened(data, max_pixels=options.max_pixels) as image:
-        size, orientation = image.size, orientation_of(image)
-        if image.format == "TIFF" and orientation in SIDEWAYS:
-            # Pillow reports the size of the upright image
-            size = size[::-1]
-    return Geometry(size, orientation)

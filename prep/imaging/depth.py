@@ -201,8 +201,8 @@ def nearest(values: Samples, size: tuple[int, int]) -> Samples:
     return np.asarray(picture)[:, :, np.newaxis]
 
 
-def encode_png(values: Samples, exif: bytes = b"") -> bytes:
-    """Return a PNG file with 16 bits per sample, and EXIF data as a JPEG has it, or without.
+def encode_png(values: Samples) -> bytes:
+    """Return a PNG file with 16 bits per sample.
 
     Each row has the filter of the least sum.
     """
@@ -218,8 +218,6 @@ def encode_png(values: Samples, exif: bytes = b"") -> bytes:
     packed.append(packer.flush())
     header = struct.pack(">II5B", width, height, 16, _PNG_COLORS[channels], 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", b"".join(packed)), (b"IEND", b"")]
-    if exif:
-        chunks.insert(1, (b"eXIf", exif.removeprefix(b"Exif\0\0")))
     return _PNG_START + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         for name, body in chunks

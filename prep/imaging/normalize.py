@@ -16,7 +16,6 @@ from tfshards.prep.imaging.convert import (
     convert,
     convert_deep,
     orientation_of,
-    orientation_only,
 )
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_named, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
@@ -27,8 +26,6 @@ from tfshards.schemas.reasons import Reason
 
 # The tag of a TIFF for its compression, and the values of it for fax.
 _COMPRESSION, _FAX = 259, (2, 3, 4, 32771)
-# The orientation that undoes another; the others undo themselves.
-_INVERSE = {6: 8, 8: 6}
 
 
 @dataclass(frozen=True)
@@ -162,9 +159,7 @@ def _keep_or_convert(
     if size != view.upright and not options.mask:
         wide, high = (REDUCING_GAP * side for side in size)
         image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
-    # before the pixels are loaded: then Pillow forgets the tag of a TIFF
-    exif = b"" if options.orientation == "apply" else orientation_only(image)
-    steps = Conversions(view.orientation, turn, size, white, exif)
+    steps = Conversions(view.orientation, turn, size, white)
     with one_at_a_time(image.size):
         if is_deep and options.depth != 8:
             image.load()
@@ -179,13 +174,10 @@ def _turned(image: Image.Image, options: ImageOptions, images: Sequence[Geometry
     """Return the view of an image, and the EXIF orientation to apply to the pixels that Pillow decodes."""
     # Pillow turns a TIFF as it decodes it, and reports the size of the turned pixels
     is_tiff = image.format == "TIFF"
-    applies = options.orientation == "apply"
-    tag = orientation_of(image) if applies or is_tiff else 1
+    tag = orientation_of(image)
     raw = image.size[::-1] if is_tiff and tag in SIDEWAYS else image.size
-    view = Geometry(raw, tag if applies else 1)
+    view = Geometry(raw, tag)
     if options.mask and images:
         # at most one of them turns
-        view = Geometry(raw, max(view.orientation, mask_turn(view, images)))
-    if not is_tiff or tag == 1:
-        return view, view.orientation
-    return view, 1 if applies else _INVERSE.get(tag, tag)
+        view = Geometry(raw, max(tag, mask_turn(view, images)))
+    return view, 1 if is_tiff and tag != 1 else view.orientation

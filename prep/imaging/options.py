@@ -15,7 +15,6 @@ from tfshards.schemas.pixel_files import MOST_SIDE
 from tfshards.schemas.sizes import parse_size
 
 Check: TypeAlias = Literal["decode", "none"]
-Orientation: TypeAlias = Literal["apply", "keep"]
 Alpha: TypeAlias = Literal["white", "drop", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
 Format: TypeAlias = Literal["keep", "jpeg", "png", "pixels"]
@@ -83,8 +82,6 @@ class ImageOptions:
     Attributes:
         check: ``decode`` decodes every image; ``none`` stores the bytes of the files unchanged; then
             ``max_bytes`` is the only other option that applies.
-        orientation: ``apply`` rotates images upright by their EXIF tag, ``keep`` changes neither pixels nor
-            tag.
         channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
             image.
         depth: bits per sample: 8 reduces images with more, 16 stores all as PNG with 16 bits, and ``keep``
@@ -114,11 +111,6 @@ class ImageOptions:
     """
 
     check: Check = option("decode", "decode every image, or store files unchecked", choices=get_args(Check))
-    orientation: Orientation = option(
-        "apply",
-        "rotate images upright by their EXIF tag, or leave pixels and tag unchanged",
-        choices=get_args(Orientation),
-    )
     channels: Channels = option(
         3, "store gray, RGB or RGBA images, or keep the channels of each image", choices=get_args(Channels)
     )
@@ -228,8 +220,6 @@ class ImageOptions:
             raise OptionsError("alpha-keep-channels")
         if self.format in ("jpeg", "pixels") and has_alpha:
             raise OptionsError("format-has-no-alpha", format=self.format)
-        if self.format == "pixels" and self.orientation == "keep":
-            raise OptionsError("pixels-orientation")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError("jpeg-quality-excluded", where=where)

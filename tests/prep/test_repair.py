@@ -161,7 +161,7 @@ def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path
 
 
 IMAGE_OPTIONS = (
-    ImageOptions(orientation="keep", channels=1, format="png", max_pixels=10_000),
+    ImageOptions(channels=1, format="png", max_pixels=10_000),
     ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first"),
     ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80),
 )
