@@ -110,6 +110,11 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
                 f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "
                 f"name must be unique: {leave_out}"
             )
+    if seen.deep_color_at and not seen.no_image_at:
+        return (
+            f"is a PNG in color with 16 bits in {seen.deep_color_at}; 'tfshards build arrays' stores such "
+            f"pixels, or {leave_out}"
+        )
     is_single = seen.is_scalar and seen.num_records == found.num_records
     if seen.image_shape and not seen.no_image_at and not is_single:
         numbers = "is an image that some records lack" if seen.is_scalar else "is a list of images"

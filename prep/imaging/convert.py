@@ -51,26 +51,6 @@ def with_channels(image: Image.Image, options: ImageOptions, note: Callable[[str
     return picture.convert("RGB")
 
 
-def with_deep_channels(
-    values: depth.Samples, options: ImageOptions, note: Callable[[str], None]
-) -> depth.Samples:
-    """Return gray, RGB or RGBA samples, as ``with_channels`` does for 8 bits."""
-    if values.shape[2] in (2, 4):
-        if options.keeps_alpha:
-            return values if values.shape[2] == 4 else values[:, :, [0, 0, 0, 1]]
-        if options.alpha == "drop":
-            note("alpha dropped")
-            values = values[:, :, :-1]
-        else:
-            note("alpha over white")
-            values = depth.over_white(values)
-    if options.channels == 1 and values.shape[2] == 3:
-        # the name is stored in manifests and keeps its spelling
-        note("colour to grey")
-        return depth.to_gray(values)
-    return values
-
-
 def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
     """Return the picture with 8 bits per channel.
 
@@ -134,7 +114,9 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     image.load()
     # what was decoded may have another size than the header states
     check_size(image.size, options)
-    if options.mask:
+    if options.depth != 8 and depth.is_deep_gray(image):
+        picture = _deep_gray(image, options, steps.white, notes.append)
+    elif options.mask:
         picture = class_numbers(image, steps.white)
     else:
         picture = with_channels(image, options, notes.append)
@@ -143,46 +125,56 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     if steps.turn != 1:
         picture = turned_upright(picture, steps.turn)
     if steps.size != picture.size:
-        if options.mask:
-            picture = picture.resize(steps.size, Image.Resampling.NEAREST)
-        else:
-            picture = picture.resize(steps.size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
+        picture = _resized(picture, steps.size, options)
         notes.append("resized")
     else:
         was_jpeg = False
-    if options.depth == 16 or (options.depth == "keep" and options.mask):
-        return _encode_deep(picture, options, notes)
+    if picture.mode != "I;16" and (options.depth == 16 or (options.depth == "keep" and options.mask)):
+        picture = _with_sixteen_bits(picture, options, notes.append)
     return _encode(picture, options, was_jpeg)
 
 
-def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str]) -> bytes:
-    """Return a picture of 8 bits per sample as PNG with 16; the values of a mask are not scaled."""
-    values = np.atleast_3d(np.asarray(picture.convert("L") if picture.mode == "1" else picture))
+def _deep_gray(
+    image: Image.Image, options: ImageOptions, white: int | None, note: Callable[[str], None]
+) -> Image.Image:
+    """Return a gray picture of 16 bits; for ``white`` see ``white_number``."""
+    values = depth.gray_samples(image)
     if options.mask:
-        return depth.encode_png(values.astype(np.uint16))
-    notes.append("8 bits to 16")
-    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF))
+        return Image.fromarray(unscaled(values, white, depth.WHITE).astype(np.uint16))
+    if "transparency" in image.info:
+        if options.alpha != "drop":
+            raise ImageError(
+                Reason.UNSUPPORTED,
+                f"mode {image.mode} with a transparent value: with 16 bits, alpha is not stored or blended; "
+                "alpha='drop' keeps the value",
+            )
+        note("alpha dropped")
+    return Image.fromarray(values)
 
 
-def convert_deep(
-    values: depth.Samples, image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]
-) -> bytes:
-    """Return an image with more than 8 bits per sample as PNG with 16, and add to ``notes``."""
-    check_size(image.size, options)
+def _resized(picture: Image.Image, size: tuple[int, int], options: ImageOptions) -> Image.Image:
     if options.mask:
-        if not image.mode.startswith("I"):
-            raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel")
-        values = unscaled(values[:, :, :1], steps.white, depth.WHITE).astype(np.uint16)
-    else:
-        values = with_deep_channels(values, options, notes.append)
-    if steps.orientation != 1:
-        notes.append("orientation applied")
-    if steps.turn != 1:
-        values = depth.turned(values, steps.turn)
-    if steps.size != (values.shape[1], values.shape[0]):
-        values = depth.nearest(values, steps.size) if options.mask else depth.resized(values, steps.size)
-        notes.append("resized")
-    return depth.encode_png(values)
+        return picture.resize(size, Image.Resampling.NEAREST)
+    if picture.mode == "I;16":
+        return Image.fromarray(depth.resized(np.atleast_3d(np.asarray(picture)), size)[:, :, 0])
+    return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
+
+
+def _with_sixteen_bits(
+    picture: Image.Image, options: ImageOptions, note: Callable[[str], None]
+) -> Image.Image:
+    """Return a picture of 8 bits per sample with 16; the values of a mask are not scaled."""
+    values = np.asarray(picture).astype(np.uint16)
+    if options.mask:
+        return Image.fromarray(values)
+    if picture.mode != "L":
+        raise ImageError(
+            Reason.UNSUPPORTED,
+            f"{picture.mode} with 8 bits per sample: depth=16 stores gray images, channels=1 converts to "
+            "gray, and depth='keep' stores 8 bits as they are",
+        )
+    note("8 bits to 16")
+    return Image.fromarray(values * np.uint16(depth.WHITE // 0xFF))
 
 
 def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:

@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfshards.prep.imaging import depth, jpeg
-from tfshards.prep.imaging.convert import (
-    REDUCING_GAP,
-    Conversions,
-    convert,
-    convert_deep,
-    orientation_of,
-)
+from tfshards.prep.imaging.convert import REDUCING_GAP, Conversions, convert, orientation_of
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_named, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
@@ -137,10 +131,14 @@ def _keep_or_convert(
     if options.mask:
         check_format(image)
     notes = list(notes_of(header, suffix))
-    is_deep, has_deep_colors = depth.is_deep(image), depth.has_deep_colors(image)
-    if has_deep_colors and options.depth == 8 and not options.mask:
-        # as for gray images
-        notes.append("16 bits to 8")
+    if not options.mask and depth.has_deep_colors(image):
+        if options.depth != 8:
+            raise ImageError(
+                Reason.UNSUPPORTED,
+                f"{image.format} of mode {image.mode} with more than 8 bits per sample: only gray without "
+                "alpha is stored with 16; 'tfshards build arrays' stores color",
+            )
+        notes.append("16 bits of color to 8")
     white = white_number(image, data) if options.mask else None
     view, turn = _turned(image, options, images)
     size = options.size.size(*view.upright) if options.size else view.upright
@@ -161,12 +159,7 @@ def _keep_or_convert(
         image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
     steps = Conversions(view.orientation, turn, size, white)
     with one_at_a_time(image.size):
-        if is_deep and options.depth != 8:
-            image.load()
-            values = depth.samples_of(image, data, has_colors=has_deep_colors)
-            encoded = convert_deep(values, image, options, steps, notes)
-        else:
-            encoded = convert(image, options, steps, notes)
+        encoded = convert(image, options, steps, notes)
     return Normalized(encoded, (*notes, "re-encoded"), view)
 
 

@@ -23,9 +23,9 @@ Depth: TypeAlias = Literal[8, 16, "keep"]
 
 # Raised when the same image and options give other bytes than before with the same versions of the decoders;
 # tests/prep/test_conversion.py compares them.
-CONVERSION = 2
+CONVERSION = 3
 # What manifests record of the code that converted the images.
-VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
+VERSIONS = ("conversion", "pillow", "pillow_heif")
 
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's longest side.
@@ -84,9 +84,9 @@ class ImageOptions:
             ``max_bytes`` is the only other option that applies.
         channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
             image.
-        depth: bits per sample: 8 reduces images with more, 16 stores all as PNG with 16 bits, and ``keep``
-            stores each with 8 or 16. With the last two the values are uint16, and those of 8-bit files
-            are multiplied by 257, for ``keep`` by the loader.
+        depth: bits per sample: 8 reduces images with more, 16 stores all as gray PNG with 16 bits, and
+            ``keep`` stores each with 8, or gray ones with 16. With the last two the values are uint16, and
+            those of 8-bit files are multiplied by 257, for ``keep`` by the loader.
         mask_depth: bits per sample of masks, 8 or 16, if they differ from the images' depth, such as for
             depth maps next to photos of 8 bits.
         alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
@@ -116,8 +116,8 @@ class ImageOptions:
     )
     depth: Depth = option(
         8,
-        "reduce images to 8 bits per sample, store all with 16, or keep the depth of each; 8-bit values are "
-        "multiplied by 257 where images have 16 bits",
+        "reduce images to 8 bits per sample, store all as gray with 16, or keep the depth of each; 8-bit "
+        "values are multiplied by 257 where images have 16 bits",
         metavar="{8,16,keep}",
         choices=get_args(Depth),
         parse=_depth,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
@@ -47,9 +46,9 @@ _large = threading.Lock()
 _NO_LOCK = nullcontext()
 
 
-def decoder_versions(*, writes_deep: bool = False) -> dict[str, str]:
-    """Return the versions of the packages that decode and encode; zlib writes 16 bits per sample."""
-    versions = {"pillow": PIL.__version__, **({"zlib": zlib.ZLIB_RUNTIME_VERSION} if writes_deep else {})}
+def decoder_versions() -> dict[str, str]:
+    """Return the versions of the packages that decode and encode."""
+    versions = {"pillow": PIL.__version__}
     if "HEIF" in formats():
         versions["pillow_heif"] = version("pillow-heif")
     return versions

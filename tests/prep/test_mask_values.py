@@ -206,7 +206,7 @@ def test_a_mask_is_turned_like_its_image_unless_it_is_upright(view, orientation,
 def test_a_turned_mask_is_resized_like_its_image(read, tmp_path):
     photo, mask = np.zeros((20, 34, 3), np.uint8), small(31, 20, 34).astype(np.uint8)
     write_pair(tmp_path, saved(photo, "JPEG", 6), png(mask[:, :, np.newaxis].astype(np.uint16)))
-    options = ImageOptions(depth=16, resize="short=10")
+    options = ImageOptions(mask_depth=16, resize="short=10")
     photo, numbers = decoded(read(tmp_path, options, tmp_path))
     assert photo.shape == (17, 10, 3)
     nearest = Image.fromarray(turned(mask, 6)).resize((10, 17), Image.Resampling.NEAREST)
