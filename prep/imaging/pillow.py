@@ -13,8 +13,7 @@ from typing import IO, TypeAlias
 
 try:
     import PIL
-    from PIL import Image, ImageDraw, ImageFile, ImageFont, UnidentifiedImageError
-    from PIL.PngImagePlugin import PngInfo
+    from PIL import Image, ImageDraw, ImageFile, UnidentifiedImageError
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
@@ -27,9 +26,7 @@ __all__ = [
     "Image",
     "ImageDraw",
     "ImageFile",
-    "ImageFont",
     "Picture",
-    "PngInfo",
     "UnidentifiedImageError",
     "decoder_versions",
     "formats",
