@@ -362,14 +362,12 @@ def test_four_turns_and_their_inverse_give_the_box_again(form, orientation, side
     box = formatted((left * wide, top * high, right * wide, bottom * high), sides, form)
     inverse = {6: 8, 8: 6}.get(orientation, orientation)
     file = Geometry(sides, orientation)
-    there, _ = placed("b", box, coordinates, Frame(file, True, True, file.upright), "keep")
+    there, _ = placed("b", box, coordinates, Frame(file, True, file.upright), "keep")
     found = edges_of([there], coordinates.order)[0]
     limit = (1, 1) if coordinates.is_normalized else file.upright
     assert (found >= -1e-9).all()
     assert (found <= np.array([*limit, *limit]) * (1 + 1e-9) + 1e-9).all()
-    back, _ = placed(
-        "b", there, coordinates, Frame(Geometry(file.upright, inverse), True, True, sides), "keep"
-    )
+    back, _ = placed("b", there, coordinates, Frame(Geometry(file.upright, inverse), True, sides), "keep")
     assert np.allclose(back, box)
 
 
