@@ -13,7 +13,6 @@ from tfshards.prep.sources.arrays.mapped import MappedArray, join_parts
 from tfshards.prep.sources.arrays.npz import Member, list_members
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, usual_order
 from tfshards.prep.sources.fetching import unreadable
-from tfshards.prep.sources.recognition import other_formats
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
@@ -132,7 +131,7 @@ def _arrays(argument: str, numbered: Mapping[str, Sequence[str]]) -> Iterator[tu
             yield member, Member(path, member)
         return
     if not path.endswith(".npy") or name == "":
-        raise OptionsError("array-argument", *other_formats(argument), argument=argument, forms=_FORMS)
+        raise OptionsError("array-argument", argument=argument, forms=_FORMS)
     feature, paths = Path(path).stem, [path]
     if name is None and path in numbered:
         feature, paths = _prefix(path, _NUMBERED), [*numbered[path]]
