@@ -17,11 +17,10 @@ from tfshards.command import VERBS
 from tfshards.prep import build
 from tfshards.prep.cli import main as cli
 from tfshards.prep.records.frames import read_records
-from tfshards.prep.sources.marks import PAGE as PATH
 from tfshards.schemas import read_manifest
 from tfshards.schemas.example import decode_example
 
-PAGE = sections((Path(__file__).parents[1] / PATH).read_text())
+PAGE = sections((Path(__file__).parents[1] / "docs" / "datasets.md").read_text())
 # section -> what writes its layout
 LAYOUTS = {
     "ImageNet": imitations.imagenet,
@@ -83,7 +82,7 @@ def test_a_section_builds_exactly_what_its_layout_holds(name, run, capsys):
     assert run(["build", "images", source, "data/tried"]) == 1
     message = capsys.readouterr().err
     anchor = name.lower().replace(" ", "-")
-    assert re.search(rf"{PATH}#{anchor}(?= shows|$)", message, re.MULTILINE), message
+    assert re.search(rf"docs/datasets.md#{anchor}(?= shows|$)", message, re.MULTILINE), message
 
 
 def follow(section: str, run, names: dict[str, object]) -> set[tuple[str, ...]]:
