@@ -627,3 +627,12 @@ def rlds():
     info = {"name": "episodes", "version": "1.0.0", "splits": [split], "fileFormat": "tfrecord"}
     (root / "dataset_info.json").write_text(json.dumps(info))
     return "episodes", {"episodes/1.0.0": {"train": found}}
+
+
+def years():
+    found = {"train": {}, "val": {}}
+    for number in range(6):
+        split, label = ("train", "val")[number % 2], ("cat", "dog")[number // 3]
+        key = f"{split}2017/{label}/{number}.jpg"
+        found[split][key] = {"image": picture(f"animals/{key}", number), "label": label}
+    return "animals", {"data/animals": found}

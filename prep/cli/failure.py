@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -57,13 +55,8 @@ class Failure:
         }
 
 
-def failure_of(
-    error: Exception, parser: argparse.ArgumentParser, expanded: Expanded, dataset: str | None = None
-) -> Failure:
-    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program.
-
-    In commands that the error prints, ``dataset``, as the user gave it, replaces the word DATASET.
-    """
+def failure_of(error: Exception, parser: argparse.ArgumentParser, expanded: Expanded) -> Failure:
+    """Return what an error becomes; its kind is ``internal`` if it is a defect of the program."""
     if isinstance(error, UsageError):
         message = expanded.with_origin(str(error))
         return Failure(2, "options", message, prefix=f"{error.prog}: ", code="usage")
@@ -83,22 +76,11 @@ def failure_of(
         name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
         text = one_line(f"{name or 'operating system'}: {error.strerror}") if error.strerror else str(error)
         return Failure(status, kind, text, name)
-    message = expanded.with_origin(with_flags(_with_dataset(str(error), dataset), parser))
+    message = expanded.with_origin(with_flags(str(error), parser))
     assert isinstance(error, TfshardsError)
     stated = None if error.remedy is None else with_flags(error.remedy, parser)
     code = error.code if error.code in texts() else ""
     return Failure(status, kind, message, _path_of(error), stated, code=code)
-
-
-def _with_dataset(message: str, dataset: str | None) -> str:
-    first, *lines = message.split("\n")
-    if dataset is not None:
-        lines = [_DATASET.sub(lambda found: shlex.quote(f"{dataset}{found[1]}"), line) for line in lines]
-    return "\n".join([first, *lines])
-
-
-# The dataset, or one of its splits, as a word or after a word and an equals sign.
-_DATASET = re.compile(r"(?<=[ =])DATASET((?:-\S+)?)(?= |$)")
 
 
 def interruption(status: int, *, is_resumable: bool) -> Failure:

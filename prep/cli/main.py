@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             _print_failure(failure, as_json=as_json)
             return status
         except Exception as error:
-            failure = failure_of(error, parser, expanded, getattr(args, "dataset", None))
+            failure = failure_of(error, parser, expanded)
             console().detail(traceback.format_exc())
             _print_failure(failure, as_json=as_json)
             if failure.kind == "internal":

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeAlias, TypeVar
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES
 from tfshards.prep.sources.fetching import stamp_of
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.recognition import Seen, note, other_formats
+from tfshards.prep.sources.marks import Marks, note
 from tfshards.prep.sources.tree import ImageFile, LocalTree, is_hidden, starts_like_an_image, suffix_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import RemotePath, any_path, is_remote, read_range
@@ -33,7 +33,7 @@ class RemoteTree:
         self.folder: RemotePath = folder
         self.root: bytes = to_bytes(str(folder))
         self._folders: dict[bytes, set[bytes]] | None = None
-        self.seen: Seen = {}
+        self.marks: Marks = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
         """Yield the image files in arbitrary order, by one listing of all objects; see ``LocalTree``."""
@@ -71,8 +71,7 @@ class RemoteTree:
             # a bucket that does not exist cannot be listed
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
             problem = "is not a folder" if self.folder.is_file() else missing
-            lines = other_formats(str(self.folder))
-            raise InputError("folder-problem", *lines, folder=self.folder, problem=problem)
+            raise InputError("folder-problem", folder=self.folder, problem=problem)
         if odd:
             skipped["unusable key"] += len(odd)
         for key in marks:
@@ -135,9 +134,9 @@ class RemoteTree:
         assert self._folders is not None
         if folder not in self._folders:
             self._folders[folder] = set()
+            above, slash, name = folder.rpartition(b"/")
             if not any(map(is_hidden, folder.split(b"/"))):
-                note(self.seen, folder + b"/")
-            above, _, name = folder.rpartition(b"/")
+                note(self.marks, above + slash, name + b"/")
             self._add_folder(above)
             self._folders[above].add(name)
 
@@ -148,7 +147,8 @@ class RemoteTree:
         if starts_like_an_image(head.result(), suffix):
             yield file
         else:
-            note(self.seen, file.key)
+            above, slash, name = file.key.rpartition(b"/")
+            note(self.marks, above + slash, name)
             skipped["not an image"] += 1
 
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import IO, NamedTuple, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
-from tfshards.prep.sources.recognition import Seen, note, other_formats
+from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
 from tfshards.schemas.storage.untrusted import open_regular
 
@@ -40,13 +40,13 @@ class LocalTree:
     Attributes:
         root: the folder, as a real path.
         follow_links: whether to follow links to folders, and to files outside ``root``.
-        seen: the marks of known layouts in the listing; see ``note``.
+        marks: the marks of other layouts in the listing; see ``note``.
     """
 
     def __init__(self, root: bytes, *, follow_links: bool) -> None:
         self.root = root
         self.follow_links = follow_links
-        self.seen: Seen = {}
+        self.marks: Marks = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
         """Yield the image files, and count in ``skipped`` why others are not, by reason.
@@ -59,8 +59,7 @@ class LocalTree:
         """
         if not os.path.isdir(self.root):
             problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
-            root = os.fsdecode(self.root)
-            raise InputError("folder-problem", *other_formats(root), folder=root, problem=problem)
+            raise InputError("folder-problem", folder=os.fsdecode(self.root), problem=problem)
         # not recursive, because folders may be nested more deeply than Python allows calls to be
         folders = [(b"", False, frozenset({_file_id(os.stat(self.root))}))]
         while folders:
@@ -76,18 +75,18 @@ class LocalTree:
                         found = above | {_file_id(entry.stat())} if self.follow_links else above
                         inside.append((prefix + entry.name + b"/", hidden, found))
                         if not hidden:
-                            note(self.seen, prefix + entry.name + b"/")
+                            note(self.marks, prefix, entry.name + b"/")
                         continue
                     status = None if hidden else _status(entry)
                     reason = "hidden" if hidden else self._reason(entry, status)
                     if status and reason == "link to a folder" and self.follow_links:
                         if _file_id(status) not in above:
                             inside.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
-                            note(self.seen, prefix + entry.name + b"/")
+                            note(self.marks, prefix, entry.name + b"/")
                             continue
                         reason = "link loop"
                     if reason == "not an image":
-                        note(self.seen, prefix + entry.name)
+                        note(self.marks, prefix, entry.name)
                     if reason or not status:
                         skipped[reason or "broken link"] += 1
                     else:

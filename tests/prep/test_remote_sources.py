@@ -284,6 +284,6 @@ def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_
 
 def test_a_known_layout_is_refused_without_a_further_request(image_folder, proxied):
     url, proxy = proxied(image_folder({"annotations/instances_val2017.json": b"", "val2017/1.png": 1}))
-    with raises(InputError, "layout-known", name="COCO", root=url):
+    with raises(InputError, "layout-known", section="docs/datasets.md#coco", root=url):
         ImageFolder(url).listing()
     assert [request.kind for request in proxy.requests] == ["list"]

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from tfshards.prep.sources.arrays.mapped import Layout, MappedArray, MappedFile
 from tfshards.prep.sources.arrays.npz import Member, list_members
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, usual_order
-from tfshards.prep.sources.recognition import other_formats
 from tfshards.schemas import InputError, OptionsError
 
 _SPLITS = frozenset(name.decode() for name in SPLIT_FOLDERS)
@@ -126,7 +125,7 @@ def _arrays(argument: str) -> Iterator[tuple[str, str | Member]]:
             yield member, Member(path, member)
         return
     if not path.endswith(".npy") or name == "":
-        raise OptionsError("array-argument", *other_formats(argument), argument=argument, forms=_FORMS)
+        raise OptionsError("array-argument", argument=argument, forms=_FORMS)
     feature = Path(path).stem if name is None else name
     if feature == "key" or not feature.isprintable():
         raise OptionsError("array-name-of-file", argument=argument, feature=feature)

@@ -42,8 +42,8 @@ from tfshards.prep.sources.images.masks import (
     read_files,
 )
 from tfshards.prep.sources.keys import groups_of_keys
+from tfshards.prep.sources.marks import ALWAYS, check_marks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
-from tfshards.prep.sources.recognition import check_layout
 from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
 from tfshards.prep.sources.split_lists import (
     UNLISTED,
@@ -99,8 +99,8 @@ class ImageFolder:
             to ``root``, in it one path per line, relative to ``root`` or to the folder of the list, perhaps
             with a label after a space, tab or comma, which replaces the label of the folder. A path without
             a suffix stands for the only file of this name. Files in no list are left out.
-        as_is: take folders as classes and splits even if their names show that they are a known dataset,
-            which is an error otherwise, unless ``mask_dir`` or an empty ``split_folders`` is given.
+        as_is: take folders as classes and splits even if names of files or folders are marks of another
+            layout, which is an error otherwise, unless ``mask_dir`` or an empty ``split_folders`` is given.
 
     Raises:
         OptionsError: a class name is repeated, the path of the folder is empty or a URL that is not of an
@@ -153,7 +153,7 @@ class ImageFolder:
     )
     split_list: Mapping[str, str] = split_list_option()
     as_is: bool = option(
-        False, "take folders as classes and splits even if they look like a known dataset, such as Pascal VOC"
+        False, "take folders as classes and splits even if names show another layout, such as Pascal VOC's"
     )
 
     def __post_init__(self) -> None:
@@ -208,8 +208,8 @@ class ImageFolder:
         """Return the listing, from the names, sizes and modification times of the files.
 
         Raises:
-            InputError: the folder is missing, cannot be read, holds no images, or looks like a known dataset
-                whose classes are not its folders.
+            InputError: the folder is missing, cannot be read, holds no images, or has marks of a layout whose
+                classes are not its folders.
         """
         tree = self._tree()
         skipped: Counter[str] = Counter()
@@ -225,7 +225,8 @@ class ImageFolder:
         folders = find_mask_folders(tree, self.mask_dir, self.split_folders, self.mask_name)
         check_mask_depth(self.images, has_masks=folders is not None)
         is_declared = folders is not None or self.as_is or self.split_folders == {} or self._is_restored
-        warnings = check_layout(tree, found.keys, os.fsdecode(self.root), is_declared=is_declared)
+        last = 0 if is_declared or not found.keys else ALWAYS
+        warnings = check_marks(os.fsdecode(self.root), found.keys, tree.marks, last)
         # patterns choose images; their masks follow
         images = found.keys if folders is None else [key for key in found.keys if not folders.is_mask(key)]
         excluded, unmatched = choose_keys(images, self.include, self.exclude)
@@ -265,6 +266,7 @@ class ImageFolder:
             self.allow_missing_classes,
             self.split_folders,
             as_is=self.as_is or self._is_restored,
+            has_masks=folders is not None,
         )
         if folders is not None:
             folders_of = partial(folders.folders, tree)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import re
-import shlex
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -18,7 +17,7 @@ import numpy as np
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import SPLIT_FOLDERS, class_map, twins, usual_order
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
-from tfshards.prep.sources.known import PAGE
+from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, Marks, check_marks, refusal
 from tfshards.prep.sources.remote_tree import Tree
 from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
@@ -77,6 +76,8 @@ class FolderRules(NamedTuple):
     split_folders: Mapping[str, str] | None = None
     # folders without the names of splits are classes, whatever else they may be
     as_is: bool = False
+    # which the user declares with the layout of the images
+    has_masks: bool = False
 
 
 # The label of files that are in no split or class, though there are some.
@@ -103,7 +104,9 @@ def arrange(
     roles = _roles(tree, [*number], folders_of, rules)
     names = roles.class_names
     if not (rules.as_is or rules.class_names or rules.split_folders == {}):
-        check_classes(tree.root, roles.below, [roles.inside(name) for name in number])
+        holding = [parts for name in number if (parts := roles.inside(name))]
+        marks: Marks = {} if rules.has_masks else tree.marks
+        _check_folders(os.fsdecode(tree.root), files.keys, marks, roles.below, holding)
     numbers = {name: index for index, name in enumerate(names)}
     labels = np.array([roles.label(name, numbers) for name in number], np.int64)[folder_of]
     inside = np.flatnonzero(labels != _OUTSIDE)
@@ -301,52 +304,35 @@ def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
 
 
-_LIKE_SPLIT = re.compile(rb"(?:.*_)?(train|val|test|unlabeled)[^a-zA-Z]*")
-# The name of a folder that holds images of any class.
-_LIKE_NO_CLASS = re.compile(
-    rb"(?i)(data|images?|imgs?|photos?|pictures?|jpe?g|png|frames)([_\d].*)?|.*_input"
+# Names of splits with more than the name, and of folders that hold images of any class.
+_NO_CLASS = re.compile(
+    rb"(?:.*_)?(?P<split>train|val|test|unlabeled)[^a-zA-Z]*"
+    rb"|(?i:(?:data|images?|imgs?|photos?|pictures?|jpe?g|png|frames)(?:[_\d].*)?|.*_input)"
 )
 
 
-def check_classes(
-    root: bytes, below: Mapping[bytes, Sequence[bytes]], folders: Iterable[Sequence[bytes]]
+def _check_folders(
+    root: str,
+    keys: Sequence[bytes],
+    marks: Marks,
+    below: Mapping[bytes, Sequence[bytes]],
+    holding: Sequence[Sequence[bytes]],
 ) -> None:
-    """Raise InputError if folders may be no classes.
+    """Raise InputError if marks, or names and depths of folders, show that folders are not the classes.
 
-    They are named like splits; there is only one, or in splits one that is named like a folder of any images;
-    or images are only in folders inside of them.
-
-    Args:
-        root: the source.
-        below: the class folders in each split folder, or in the root, which is empty.
-        folders: of each folder with images, the class folder, and the folders below that.
+    ``below`` has the class folders in each split folder, or in the root, which is empty, and ``holding`` each
+    folder with images, as its class folder and the folders below that.
     """
-    shown, tops = os.fsdecode(root), below.get(b"", ())
-    alike = [match for match in map(_LIKE_SPLIT.fullmatch, tops) if match]
-    neutral = [name for name in tops if _LIKE_NO_CLASS.fullmatch(name) and not _LIKE_SPLIT.fullmatch(name)]
-    if alike and len(alike) + len(neutral) == len(tops):
-        usual = {match[1].decode(): match[0].decode() for match in alike}
-        if neutral:
-            usual.setdefault("train", neutral[0].decode())
-        raise InputError("folders-named-like-splits", root=shown, names=_named(tops), usual=usual)
-    holding = [parts for parts in folders if parts]
-    deeper = sorted({parts[1] for parts in holding if len(parts) > 1})
-    only = {name for names in below.values() for name in names}
-    if len(only) == 1 and (tops or all(map(_LIKE_NO_CLASS.fullmatch, only))):
-        # splits become a dataset each, and these the splits of one
-        inside = {os.fsdecode(top): names[0] for top, names in below.items() if names}
-        made = {top: f"DATASET-{top}" if len(inside) > 1 else "DATASET" for top in inside}
-        commands = [
-            ["build", "images", os.path.join(shown, top, os.fsdecode(name)), made[top]]
-            for top, name in inside.items()
-        ]
-        if len(inside) > 1:
-            parts = [f"{top}={dataset}" for top, dataset in made.items()]
-            commands.append(["merge", "--as-splits", *parts, "DATASET"])
-        lines = [f"  {shlex.join(['tfshards', *words])}" for words in commands]
-        held = f", but holds the folders {_named(deeper)}" if deeper else ""
-        raise InputError("only-class", *lines, root=shown, only=os.fsdecode(only.pop()), held=held)
-    if holding and all(len(parts) > 1 for parts in holding):
-        classes = _named(sorted({parts[0] for parts in holding}))
-        line = f"  see {PAGE}, Nested folders"
-        raise InputError("classes-deeper", line, root=shown, classes=classes, below=_named(deeper))
+    names = sorted({name for classes in below.values() for name in classes})
+    matches = [match for match in map(_NO_CLASS.fullmatch, names) if match]
+    are_splits = len(matches) == len(names) and any(match["split"] for match in matches)
+    seen, section = "", "other-layouts"
+    if are_splits or (len(names) == 1 and (matches or b"" in below)):
+        seen = f"no class folders but {_named(names)}"
+    elif holding and all(len(parts) > 1 for parts in holding):
+        seen, section = f"images only in folders of the class folders {_named(names)}", "nested-folders"
+    lacks = NO_CLASSES if seen or not names else ALWAYS if all(below.values()) else SPLIT_LACKS_CLASSES
+    if lacks > ALWAYS:
+        check_marks(root, keys, marks, lacks)
+    if seen:
+        raise refusal(root, seen, section)

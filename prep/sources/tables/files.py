@@ -22,7 +22,6 @@ import pyarrow.parquet
 
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.recognition import other_formats
 from tfshards.prep.sources.tables.csv_file import BLOCK_BYTES, LONG_ROW, read_csv, undated
 from tfshards.prep.sources.tables.features import classes_in, flattened
 from tfshards.schemas import InputError, OptionsError
@@ -78,7 +77,7 @@ def table_path(path: str | os.PathLike[str]) -> AnyPath:
     if not found.is_file():
         raise InputError("table-missing", path=path)
     if found.suffix.lower() not in _SUFFIXES:
-        raise OptionsError("table-suffix", *other_formats(str(path)), path=path, suffixes=_SUFFIXES)
+        raise OptionsError("table-suffix", path=path, suffixes=_SUFFIXES)
     return found
 
 
