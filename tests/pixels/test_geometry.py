@@ -197,6 +197,26 @@ def test_a_crop_removes_boxes_that_it_shows_too_little_of_with_their_values(turn
     assert removed > 0
 
 
+def test_a_crop_is_cut_where_its_name_says(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (100, 91, 3), np.uint8)
+    (tmp_path / "photos").mkdir()
+    PIL.Image.fromarray(pixels).save(tmp_path / "photos" / "one.png")
+    prep.build(prep.ImageFolder(tmp_path / "photos"), tmp_path / "data", engine="local", log=lambda _: None)
+
+    def delivered(**options):
+        found = loader.batches(tmp_path / "data", batch_size=1, image=loader.Image(**options), epochs=20)
+        return [batch["image"][0] for batch in found]
+
+    assert all(np.array_equal(each, pixels[4:95]) for each in delivered(size=(91, 91), crop="center"))
+    assert all(np.array_equal(each, pixels[:, 20:70]) for each in delivered(size=(100, 50), crop="center"))
+    shifted = delivered(size=(100, 61), crop="shift")
+    lefts = [
+        next(left for left in range(31) if np.array_equal(each, pixels[:, left : left + 61]))
+        for each in shifted
+    ]
+    assert len(set(lefts)) > 10
+
+
 def compare(example, form, point_form, cut):
     """Compare an example's boxes, points and mask with its pixels; return how many were compared."""
     picture, mask = example["image"], example.get("mask")
