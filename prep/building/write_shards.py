@@ -70,9 +70,8 @@ class WriteShards(Transform):  # type: ignore[misc]
     The elements are ``(key, features)``: a string, and a dict of NumPy arrays, numbers, ``str`` or ``bytes``.
     The dataset is as ``build`` makes it: balanced shards, the same bytes for the same elements in any order,
     on any runner and any number of workers, committed by its manifest. Beam shuffles only a description of
-    about 100 bytes per element: the values are written to files in the folder of the dataset and read from
-    there again, or read twice by ``Elements.read``. Every worker must see that folder under the same path, or
-    reach its bucket.
+    about 100 bytes per element: the values are written to files in the folder of the dataset, and read from
+    there. Every worker must see that folder under the same path, or reach its bucket.
 
     The result is a ``WriteShardsResult``. If the folder already holds this build, nothing is written. See
     docs/beam.md for counters, retries and what workers need.
@@ -117,7 +116,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         name = dataset_name(folder, options)
         self._first = WriteSteps(folder, name, elements, counts, seed, overwrite, options)
         # Beam compares them with the type of the PCollection when the pipeline is made
-        self.with_input_types(tuple[str, Mapping[str, Any]] if elements.read is None else tuple[str, Any])
+        self.with_input_types(tuple[str, Mapping[str, Any]])
 
     def expand(self, elements: Collection) -> WriteShardsResult:
         """Return the PCollections of the result; see the class."""
@@ -135,7 +134,7 @@ class WriteShards(Transform):  # type: ignore[misc]
             for each in fields(values):
                 value = getattr(values, each.name)
                 if each.name not in ("name", "image_options") and value != getattr(type(values)(), each.name):
-                    shown[each.name] = getattr(value, "__name__", value)
+                    shown[each.name] = value
         return {name: value if isinstance(value, int) else str(value) for name, value in shown.items()}
 
     def _steps(self) -> WriteSteps:
@@ -261,7 +260,7 @@ class WriteSteps:
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""
         # tasks hold this reader: runners pickle them by other means than functions
-        reader = ElementsReader.open(replace(self.elements, read=None), self._staging)
+        reader = ElementsReader.open(self.elements, self._staging)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return PlannedBuild(
             reader=reader,

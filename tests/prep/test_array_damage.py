@@ -19,7 +19,6 @@ ARRAYS = {
     "numbers": np.arange(12, dtype=">i4").reshape(6, 2),
     "label": np.array([2, 0, 1, 1], np.uint8),
     "text": np.array([["a", "bc"], ["", "猫"]]),
-    "fields": np.array([(1, (0.5, 2.0), b"ab"), (2, (1.0, -1.0), b"")], "u1,(2,)f8,S3"),
     "columns": np.asfortranarray(np.arange(12.0).reshape(4, 3)),
 }
 # Text for headers: input that is difficult to parse, and numbers that exceed any memory.
@@ -107,10 +106,7 @@ def check(data: bytes, name: str, folder) -> None:
         except (ValueError, OSError, EOFError, SyntaxError, zipfile.BadZipFile):
             return
     for feature, column in reader.arrays.items():
-        array = wanted.get(feature)
-        if array is None:
-            # a field; its name has no prefix, since no array name was given
-            (array,) = (found[feature] for found in wanted.values())
+        array = wanted[feature]
         taken = column.take(np.arange(column.num_rows))
         assert taken.dtype == array.dtype
         assert taken.shape == array.shape

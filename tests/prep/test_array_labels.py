@@ -31,7 +31,7 @@ def stage(source: Arrays, folder) -> ArraysReader:
 @pytest.mark.parametrize(("array", "names", "numbers"), STRINGS.values(), ids=STRINGS)
 def test_labels_of_strings_are_classes_sorted_by_name(array, names, numbers, in_file, tmp_path):
     np.save(tmp_path / "label.npy", array)
-    column = [tmp_path / "label.npy"] if in_file else array
+    column = tmp_path / "label.npy" if in_file else array
     reader = stage(Arrays({"label": column}), tmp_path / "staged")
     listing = reader.listing()
     assert listing.schema.class_names == names

@@ -1,15 +1,22 @@
-"""Arrays of several splits: by names such as ``x_train``, and as ``SPLIT:NAME``."""
+"""Arrays of several splits, by names such as ``x_train``."""
+
+import os
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.errors import fault, raises
 from tests.prep.table_files import check_repair
 from tfshards.prep import Arrays, Options, append, plan
 from tfshards.prep.cli import main as cli
 from tfshards.prep.records.frames import read_records
-from tfshards.schemas import InputError, read_manifest
+from tfshards.prep.sources.arrays.mapped import Layout, MappedArray, MappedFile
+from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.example import decode_example
+
+from .test_arrays import columns
 
 RANDOM = np.random.default_rng(0)
 MNIST = {
@@ -54,9 +61,7 @@ NAMES = {
     ),
     "capitals": (["X_Train", "X_TEST"], ["train", "test"], ["X"]),
     "several words": (["my_x_train", "my_x_dev"], ["train", "dev"], ["my_x"]),
-    "explicit": (["test:a_b", "fold1:a_b"], ["test", "fold1"], ["a_b"]),
-    "explicit, one split": (["train:x", "train:y"], ["train"], ["x", "y"]),
-    "explicit, with more colons": (["train:x:y", "test:x:y"], ["train", "test"], ["x:y"]),
+    "a colon": (["layer:0", "layer:1"], ["train"], ["layer:0", "layer:1"]),
     "only one split": (["x_train", "y_train"], ["train"], ["x_train", "y_train"]),
     "not all are of splits": (["x_train", "x_test", "other"], ["train"], ["x_train", "x_test", "other"]),
     "no array": (["train", "test"], ["train"], ["train", "test"]),
@@ -74,29 +79,81 @@ def test_names_of_arrays_give_splits(names, splits, features, tmp_path, quiet_bu
 
 def test_splits_are_given_by_arguments_of_the_command_line(tmp_path, array_files):
     files = [argument.partition("=")[2] for argument in array_files(**MNIST)]
-    names = ("train:image", "train:label", "test:image", "test:label")
+    names = ("image_train", "label_train", "image_test", "label_test")
     out = tmp_path / "out"
     arguments = [f"{name}={file}" for name, file in zip(names, files, strict=True)]
-    # the training images in two parts
-    np.save(tmp_path / "more.npy", MNIST["x_train"])
-    arguments.append(f"train:image={tmp_path / 'more.npy'}")
-    np.save(files[1], np.tile(MNIST["y_train"], 2))
     assert cli.main(["build", "arrays", *arguments, str(out)]) == 0
     manifest = read_manifest(out)
-    assert {name: split.num_examples for name, split in manifest.splits.items()} == {"train": 24, "test": 5}
-    assert examples(out, "train")[13]["image"][0] == MNIST["x_train"][1].tobytes()
-    assert examples(out, "test")[24]["image"][0] == MNIST["x_test"][0].tobytes()
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == {"train": 12, "test": 5}
+    assert examples(out, "train")[1]["image"][0] == MNIST["x_train"][1].tobytes()
+    assert examples(out, "test")[12]["image"][0] == MNIST["x_test"][0].tobytes()
 
 
-def test_fields_and_text_of_splits_are_joined(tmp_path, quiet_build):
-    def rows(*names):
-        return np.array([(n, name) for n, name in enumerate(names)], [("n", "<i4"), ("label", "U5")])
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("train:x", "x_train"), ("Test:a:b", "a:b_Test"), ("val:", "x_val")]
+)
+def test_a_split_with_a_colon_is_refused_with_the_name_that_works(name, wanted, tmp_path):
+    for arrays in ({name: np.zeros(2)}, [{name: np.zeros(2)}]):
+        with raises(OptionsError, "array-split-name", name=name, wanted=wanted):
+            Arrays(arrays).stage(tmp_path)
+        for path in sorted(tmp_path.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+    assert plan(Arrays({wanted: np.zeros(2)}), tmp_path / "out")
 
-    out = tmp_path / "out"
-    manifest = quiet_build(Arrays({"rows_train": rows("b", "a"), "rows_test": rows("ccc")}), out)
-    assert manifest.schema.names == ("rows/n", "rows/label", "key")
-    given = {"train:label": np.array(["b", "a"]), "test:label": np.array(["ccc"])}
-    manifest = quiet_build(Arrays(given), tmp_path / "two")
+
+def test_arrays_of_splits_may_differ_in_byte_order_memory_order_and_length_of_strings(tmp_path):
+    numbers = np.arange(24, dtype=np.int16).reshape(4, 2, 3)
+    np.save(tmp_path / "n_train.npy", numbers[:1].astype(">i2"))
+    np.save(tmp_path / "n_test.npy", np.asfortranarray(numbers[1:]))
+    np.save(tmp_path / "s_train.npy", np.array(["a"]))
+    np.save(tmp_path / "s_test.npy", np.array(["猫", "bcd", ""], ">U3"))
+    found = columns(Arrays.open([*map(str, sorted(tmp_path.glob("*.npy")))]), tmp_path / "staged")
+    assert found["n"] == [row.tobytes() for row in numbers]
+    assert found["s"] == [b"a", "猫".encode(), b"bcd", b""]
+
+
+def test_the_file_of_a_split_that_changes_is_reported_when_its_rows_are_read(tmp_path):
+    for name, array in {"x_train": np.arange(2), "x_test": np.arange(2, 4)}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    source = Arrays({name: tmp_path / f"{name}.npy" for name in ("x_train", "x_test")})
+    stamps = []
+    for name in ("", "x_train", "x_test"):
+        if name:
+            os.utime(tmp_path / f"{name}.npy", ns=(1, 1))
+        (tmp_path / f"staged{name}").mkdir()
+        reader = source.stage(tmp_path / f"staged{name}")
+        stamps.append(reader.listing().stamps[0])
+    assert len(set(stamps)) == 3
+    array = reader.arrays["x"]
+    assert array.take(np.array([3, 0, 2])).tolist() == [3, 0, 2]
+    os.utime(tmp_path / "x_test.npy", ns=(2, 2))
+    assert array.take(np.array([1])).tolist() == [1]
+    for read in (lambda: array.take(np.array([0, 2])), array.check_unchanged):
+        with raises(InputError, "changed-file"):
+            read()
+
+
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any),
+    picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=20),
+)
+def test_any_rows_of_any_files_equal_those_of_the_whole_array(lengths, picks, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("splits")
+    whole = np.arange(sum(lengths) * 2).reshape(-1, 2)
+    files = []
+    for number, end in enumerate(np.cumsum(lengths)):
+        rows = whole[end - lengths[number] : end]
+        np.save(folder / f"{number}.npy", rows)
+        files.append(MappedFile(f"{folder}/{number}.npy", Layout("<i8", rows.shape), ()))
+    numbers = np.array([int(pick * len(whole)) for pick in picks], dtype=np.int64)
+    array = MappedArray(tuple(files))
+    assert array.layout.shape == whole.shape
+    np.testing.assert_array_equal(array.take(numbers), whole[numbers])
+
+
+def test_text_of_splits_is_joined(tmp_path, quiet_build):
+    labels = {"label_train": np.array(["b", "a"]), "label_test": np.array(["ccc"])}
+    manifest = quiet_build(Arrays(labels), tmp_path / "out")
     assert manifest.schema.class_names == ("a", "b", "ccc")
     assert manifest.splits["test"].label_counts == {"a": 0, "b": 0, "ccc": 1}
 
@@ -127,19 +184,24 @@ WRONG = {
         {"x_train": X, "y_train": X[:2], "x_test": X, "y_test": X},
         fault("split-arrays-differ", split="train", counted="x_train has 3, y_train has 2"),
     ),
-    "dtypes": ({"x_train": X, "x_test": X / 2}, fault("parts-shape", name="x")),
+    "dtypes": (
+        {"x_train": X, "x_test": X / 2},
+        fault("split-arrays-shape", array="x", name="x_test", found="float64 ()", wanted="int64 ()"),
+    ),
+    "shapes": ({"x_train": X, "x_test": np.zeros((3, 2), int)}, "split-arrays-shape"),
+    "bytes and text": ({"x_train": X.astype("S"), "x_test": X.astype("U")}, "split-arrays-shape"),
     "one array twice": ({"x_train": X, "train_x": X, "x_test": X}, fault("arrays-same-split", array="x")),
-    "only some with a split": ({"train:x": X, "y": X}, fault("array-without-split", other="y")),
-    "no name": ({"train:": X}, "array-split-name"),
-    "no split": ({":x": X}, "array-split-name"),
-    "an array of splits": ({"train:x": X, "train:fold": X}, "split-array-useless"),
+    "an array of splits": (
+        {f"{name}_{split}": X for name in ("x", "fold") for split in ("train", "test")},
+        "split-array-useless",
+    ),
 }
 
 
 @pytest.mark.parametrize(("arrays", "error"), WRONG.values(), ids=WRONG)
 def test_splits_that_do_not_fit_together_are_refused(arrays, error, tmp_path):
     with raises(InputError, error):
-        Arrays(arrays, split="fold" if "train:fold" in arrays else None).stage(tmp_path).listing()
+        Arrays(arrays, split="fold" if "fold_train" in arrays else None).stage(tmp_path).listing()
 
 
 def test_ratios_are_refused_where_names_give_splits(tmp_path, quiet_build):

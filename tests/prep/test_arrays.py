@@ -1,8 +1,11 @@
 """Arrays as a source: forms of input, how each dtype is stored, and what is refused."""
 
 import os
+import re
 import struct
+import tracemalloc
 import zipfile
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +15,7 @@ from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.arrays.files import stage_arrays
+from tfshards.prep.sources.arrays.mapped import Layout, MappedFile
 from tfshards.prep.sources.arrays.npz import Member
 from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.prep.sources.base import Accepted
@@ -250,6 +254,42 @@ def test_the_identity_depends_on_the_content(stage, tmp_path):
     assert (touched.stamps != before.stamps).all()
 
 
+def test_files_with_numbers_that_are_no_parts_are_arrays_of_their_own(in_folder, stage):
+    for name in ("x-0", "x-1", "y-3", "z_0", "z_1", "part*"):
+        np.save(f"{name}.npy", np.arange(4))
+    arguments = ["a=x-0.npy", "b=x-1.npy", "y-3.npy", "z_0.npy", "z_1.npy", "part*.npy"]
+    listing = stage(Arrays.open(arguments)).listing()
+    assert listing.schema.names == ("a", "b", "y-3", "z_0", "z_1", "part*", "key")
+    with raises(InputError, "unreadable", path="x-*.npy"):
+        stage(Arrays.open(["x-*.npy"]))
+
+
+PARTS = {
+    "numbered files": lambda: Arrays.open(["x-0.npy", "x-1.npy"]),
+    "one name": lambda: Arrays.open(["x=x-0.npy", "x=x-1.npy"]),
+    "a list": lambda: Arrays({"x": ["x-0.npy", "x-1.npy"]}).stage(Path()),
+    "a tuple of paths": lambda: Arrays({"x": (Path("x-0.npy"), Path("x-1.npy"))}).stage(Path()),
+}
+
+
+@pytest.mark.parametrize("call", PARTS.values(), ids=PARTS)
+def test_parts_of_an_array_are_refused_with_the_line_that_builds_them(call, in_folder, stage):
+    paths = ["x-0.npy", "x-1.npy"]
+    for number, path in enumerate(paths):
+        np.save(path, np.arange(2) + 2 * number)
+    with pytest.raises((InputError, OptionsError)) as error:
+        call()
+    line = re.search(r"prep\.(Arrays\(.+? for path in paths\))", str(error.value))[1]
+    source = eval(line, {"Arrays": Arrays, "numpy": np, "paths": paths})
+    assert [example["x"] for example in examples(stage(source))] == [0, 1, 2, 3]
+
+
+def test_a_list_of_text_is_refused_but_not_an_array_of_it(stage):
+    with raises(InputError, "array-list", name="x"):
+        stage(Arrays({"x": ["a", "b"]}))
+    assert [example["x"] for example in examples(stage(Arrays({"x": np.array(["a", "b"])})))] == [b"a", b"b"]
+
+
 def test_a_command_line_names_arrays_by_name_stem_or_member(in_folder, stage):
     np.save("x.npy", np.arange(4))
     np.save("b=c.npy", np.arange(4))
@@ -269,6 +309,10 @@ COMMAND_LINES = {
     "the row number": (["key=x.npy"], fault("array-name-of-file", argument="key=x.npy", feature="key")),
     "the same by its stem": (["key.npy"], fault("array-name-of-file", argument="key.npy", feature="key")),
     "a name that is not printable": (["a\nb=x.npy"], "array-name-of-file"),
+    "a name of two files": (["x=a.npy", "x=b.npy"], fault("array-names-repeated", argument="x=b.npy")),
+    "numbered files": (["x-0.npy", "y.npy", "d/x-10.npy"], fault("array-in-parts", name="x")),
+    "numbered like shards": (["a-1-of-2.npy", "a-2-of-2.npy"], fault("array-in-parts", name="a")),
+    "numbers in the name": (["a-1-b-0.npy", "a-1-b-1.npy"], fault("array-in-parts", name="a-1-b")),
 }
 
 
@@ -318,6 +362,34 @@ def test_what_no_list_of_numbers_holds_is_refused(array, error, stage):
         stage(Arrays(arrays, lists=("x",))).listing()
 
 
+STRUCTURED = {
+    "fields": np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))]),
+    "a record array": np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))]).view(np.recarray),
+    "nested fields": np.zeros((4, 3), [("number", "<i4"), ("box", [("x", "?"), ("y", "?")])]),
+    "six fields": np.zeros(4, ",".join(["u1"] * 6)),
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize(("case", "array"), STRUCTURED.items(), ids=STRUCTURED)
+def test_an_array_with_fields_is_refused_with_the_line_that_builds_it(case, array, origin, tmp_path, stage):
+    names = "f0, f1, f2, f3, f4 and 1 more" if case == "six fields" else "number, box"
+    with raises(InputError, "array-structured", names=names) as error:
+        stage(origin(array, tmp_path))
+    expression = str(error.value).partition(": prep.Arrays(")[2].removesuffix(")")
+    assert set(eval(expression, {"a": array})) == set(array.dtype.names)
+
+
+def test_an_array_without_a_name_is_refused(stage):
+    for array in (np.zeros(3), STRUCTURED["fields"]):
+        with raises(OptionsError, "arrays-no-names"):
+            Arrays(array)
+        with raises(InputError, fault("chunk-type", kind="ndarray")):
+            stage(Arrays(iter([array])))
+    with raises(OptionsError, "arrays-empty"):
+        Arrays({})
+
+
 CHUNKS = {
     "none": ([], "chunks-none"),
     "another name": ([{"x": np.zeros(2)}, {"y": np.zeros(2)}], fault("chunk-names", found="y", wanted="x")),
@@ -339,8 +411,9 @@ def test_an_empty_chunk_adds_no_rows(stage):
     assert [struct.unpack("<d", example["x"])[0] for example in examples(reader)] == [0, 1, 1]
 
 
-def test_format_version_2_with_its_longer_header_is_read(tmp_path, stage):
-    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=b"\2\0"))
+@pytest.mark.parametrize("version", [b"\2\0", b"\3\0"])
+def test_format_versions_with_longer_headers_are_read(version, tmp_path, stage):
+    (tmp_path / "x.npy").write_bytes(npy((2, 1), data=b"ab", version=version))
     source = Arrays({"x": tmp_path / "x.npy"})
     assert [example["x"] for example in examples(stage(source))] == [b"a", b"b"]
     assert source.location() is None
@@ -409,6 +482,29 @@ def test_paths_that_are_missing_or_not_files_are_named(tmp_path, stage):
     (tmp_path / "folder.npy").mkdir()
     with raises(InputError, "unreadable"):
         stage(Arrays({"x": tmp_path / "folder.npy"}))
+
+
+def test_a_file_on_a_disk_is_mapped_rather_than_copied(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((300_000, 5), np.float32))
+    (tmp_path / "staged").mkdir()
+    tracemalloc.start()
+    try:
+        reader = Arrays({"x": tmp_path / "x.npy"}).stage(tmp_path / "staged")
+        block = reader.arrays["x"].take(np.array([299_999]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert block.shape == (1, 5)
+    assert peak < 200_000
+    assert [path for path in (tmp_path / "staged").rglob("*") if path.is_file()] == []
+
+
+def test_a_file_that_is_cut_between_its_listing_and_its_mapping_is_reported(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(4, np.uint8))
+    os.truncate(tmp_path / "x.npy", (tmp_path / "x.npy").stat().st_size - 1)
+    array = MappedFile(str(tmp_path / "x.npy"), Layout("|u1", (4,)), ())
+    with raises(InputError, "array-unmappable", path=str(tmp_path / "x.npy")):
+        array.take(np.arange(4))
 
 
 def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage):

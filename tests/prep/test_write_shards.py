@@ -27,7 +27,6 @@ from tests.tables import mostly_nightly
 from tfshards import loader, prep
 from tfshards.prep.building.write_shards import WriteSteps
 from tfshards.prep.engines import transform
-from tfshards.prep.sources.elements.spill import Spill
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
@@ -129,16 +128,6 @@ def test_order_and_bundles_and_processes_do_not_change_a_byte(name, photos, tmp_
         write(shuffled, prep.WriteShards(out, PHOTOS, shards=4), *arguments)
         found.append(contents(out))
     assert found[0] == found[1]
-
-
-def test_elements_read_again_give_the_same_bytes_without_copies(photos, tmp_path, contents, monkeypatch):
-    in_steps(photos, prep.WriteShards(tmp_path / "spilled" / "pets", PHOTOS, shards=4))
-    monkeypatch.setattr(Spill, "_append", None)
-    # a function that plain pickle cannot handle
-    again = replace(PHOTOS, read=lambda number: photo(number)[1])
-    keys = [(key, number) for number, (key, _) in enumerate(photos)]
-    write(keys, prep.WriteShards(tmp_path / "again" / "pets", again, shards=4))
-    assert contents(tmp_path / "spilled" / "pets") == contents(tmp_path / "again" / "pets")
 
 
 def varints(payload: bytes) -> list[int]:
@@ -416,15 +405,6 @@ def test_elements_of_a_wrong_type_fail_when_the_pipeline_is_made(elements, found
         _ = pipeline | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
 
 
-def test_values_to_read_again_may_be_of_any_type(tmp_path):
-    pipeline = beam.Pipeline(FnApiRunner())
-    numbers = pipeline | beam.Create([("a", 1)])
-    written = numbers | prep.WriteShards(tmp_path / "out", prep.Elements(read=dict))
-    assert written.written.element_type == Manifest
-    with pytest.raises(TypeCheckError, match="expected Tuple"):
-        _ = numbers | "Untyped" >> prep.WriteShards(tmp_path / "out")
-
-
 def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_path):
     options = prep.Options(max_rejected=0.2)
 
@@ -461,6 +441,7 @@ def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
         with beam.Pipeline(FnApiRunner()) as pipeline:
             elements = pipeline | beam.Create(twice)
             result = elements | prep.WriteShards(tmp_path / "pets", PHOTOS, options=options)
+            assert result.written.element_type == Manifest
             expected = [
                 *((f"cat/bad-{number}.png", "unreadable", "starts with 6e 6f 20") for number in range(3)),
                 ("zebra.png", "duplicate", "has the content of '"),
@@ -482,7 +463,7 @@ def test_beam_shows_the_arguments_of_the_transform(tmp_path):
         "images": "['image']",
         "label": "label",
     }
-    elements = prep.Elements(images=["x"], image_options=prep.ImageOptions(channels=1), read=example_of)
+    elements = prep.Elements(images=["x"], image_options=prep.ImageOptions(channels=1))
     options = prep.Options(splits={"a": 0.5, "b": 0.5}, name="cats", max_rejected="2%")
     transform = prep.WriteShards("pets", elements, shards=3, seed=7, overwrite=True, options=options)
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
@@ -493,15 +474,10 @@ def test_beam_shows_the_arguments_of_the_transform(tmp_path):
         "seed": 7,
         "overwrite": True,
         "images": "['x']",
-        "read": "example_of",
         "channels": 1,
         "splits": "{'a': 0.5, 'b': 0.5}",
         "max_rejected": "2%",
     }
-
-
-def example_of(value: object) -> Features:
-    return {"x": value}
 
 
 def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
@@ -532,7 +508,6 @@ ARGUMENTS = {
     "names": ({"class_names": [], "label": "y"}, "class-names-empty"),
     "no images": ({"image_options": prep.ImageOptions(channels=1)}, "element-image-options-useless"),
     "options": ({"images": ["x"], "image_options": {}}, "wrong-type"),
-    "read": ({"read": "path"}, "element-read-type"),
 }
 
 
@@ -599,12 +574,6 @@ WRONG = {
     ),
     "key twice": (PLAIN, [("a", {"x": 1}), ("a", {"x": 2})], "several elements have the same key: 'a'; g"),
     "nothing": (SPLIT, [("a", {"s": "train"})], "the elements have no features besides the"),
-    "read": (
-        prep.Elements(read=lambda path: {"x": Path(path).read_bytes()}),
-        [("a", "missing")],
-        r"a: read= failed: FileNotFoundError: .+ 'missing'",
-    ),
-    "large": (prep.Elements(read=dict), [("a", b"x" * 5000)], "a: the value for read= has 50.. bytes, more"),
 }
 
 
@@ -619,34 +588,22 @@ def test_what_cannot_be_built_is_reported(tmp_path):
     no_content = prep.WriteShards(tmp_path / "out", LABEL, options=prep.Options(duplicates="drop"))
     with raises(InputError, "duplicates-no-content"):
         in_steps([("a", {"y": 1})], no_content)
-    values = iter(range(9))
-    elements = prep.Elements(read=lambda _: {"x": next(values)})
-    with raises(InputError, "element-changed", key="a"):
-        in_steps([("a", 1)], prep.WriteShards(tmp_path / "out", elements))
 
 
-def test_values_are_copied_once_or_read_twice(tmp_path):
+def test_values_are_copied_once(tmp_path):
     images = {f"{number}.png": np.random.default_rng(number).bytes(50_000) for number in range(9)}
     kept = prep.Elements(["image"], image_options=prep.ImageOptions(check="none"))
     given = [(key, {"image": image}) for key, image in images.items()]
     planned(given, prep.WriteShards(tmp_path / "spilled", kept))
     (spilled,) = tmp_path.glob(f"spilled/{AREA_NAME}/*/*.spill")
     assert 9 * 50_000 < spilled.stat().st_size < 9 * 50_100
-    reads: Counter[str] = Counter()
-
-    def read(key: str) -> Features:
-        reads[key] += 1
-        return {"image": images[key]}
-
-    in_steps([(key, key) for key in images], prep.WriteShards(tmp_path / "again", replace(kept, read=read)))
-    assert reads == dict.fromkeys(images, 2)
 
 
 def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
     steps, _, tasks = planned(photos, prep.WriteShards(tmp_path / "out", PHOTOS, shards=2))
     (spilled,) = tmp_path.glob(f"out/{AREA_NAME}/*/*.spill")
     spilled.write_bytes(spilled.read_bytes()[:-1])
-    with raises(InputError, "element-changed", what="its values are damaged"):
+    with raises(InputError, "element-changed"):
         write_all(steps, tasks, 1)
     spilled.unlink()
     with raises(InputError, "spill-unreadable"):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, TypeAlias, TypeVar, cast
+from typing import IO, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -20,13 +20,9 @@ from tfshards.prep.imaging.formats import is_encoded
 from tfshards.prep.sources.arrays.mapped import (
     AnyArray,
     Layout,
-    MappedArray,
     MappedFile,
     check_array,
-    fields_within,
     file_identity,
-    join_parts,
-    mapped_fields,
     read_header,
 )
 from tfshards.prep.sources.arrays.npz import Member, opened_member
@@ -36,107 +32,73 @@ from tfshards.schemas.files import require_space
 from tfshards.schemas.storage import RemotePath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
-# A dict of arrays by name, or a structured array.
-Chunk: TypeAlias = "Mapping[str, AnyArray] | AnyArray"
-AnyPath: TypeAlias = "str | os.PathLike[str]"
-Item = TypeVar("Item")
-# An array with the name (), or the fields of a structured array by their names, outermost first.
-Fields: TypeAlias = "Mapping[tuple[str, ...], Item]"
-
 _COPY_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Files:
-    """Files, or members of .npz files, that are one array, concatenated along axis 0 in this order.
-
-    With ``is_named``, fields of a structured array become features ``NAME/FIELD`` rather than ``FIELD``.
-    """
-
-    paths: tuple[str | Member, ...]
-    is_named: bool = True
-
-
-# How an array can be given: as values, as a member of an .npz file, or as an .npy file or several, its parts.
-GivenArray: TypeAlias = "AnyArray | AnyPath | Sequence[AnyPath] | Files | Member"
+# How an array can be given: as values, as an .npy file, or as a member of an .npz file.
+GivenArray: TypeAlias = "AnyArray | str | os.PathLike[str] | Member"
 
 
 def stage_arrays(
-    given: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk], folder: Path, *, preview: bool
-) -> dict[str, MappedArray]:
-    """Return the mapped arrays by feature name: one for each array, or for each field of a structured one.
+    given: Mapping[str, GivenArray] | Iterable[Mapping[str, AnyArray]], folder: Path, *, preview: bool
+) -> dict[str, MappedFile]:
+    """Return the mapped arrays by name.
 
     Arrays that are not in .npy files on a disk are copied into ``folder``, which is empty; for a ``preview``
     only arrays of scalars, of which the others have only headers.
     """
-    if isinstance(given, np.ndarray):
-        given = _features(plain_arrays("", given))
     if not isinstance(given, Mapping):
         return _stage_chunks(given, folder)
-    staged: list[tuple[str, MappedArray]] = []
+    staged: dict[str, MappedFile] = {}
     for index, (name, array) in enumerate(given.items()):
         below = folder / str(index)
         below.mkdir()
-        if files := _as_files(name, array):
-            staged += _stage_files(name, files, below, preview=preview)
+        if isinstance(array, (str, os.PathLike, Member)):
+            path = array if isinstance(array, Member) else os.fspath(array)
+            staged[name] = _stage_file(path, below / "0.npy", preview=preview)
         else:
-            if isinstance(array, (list, tuple)) and any(map(is_encoded, array[:1])):
-                raise InputError("array-of-images", name=name)
-            staged += _stage_values(name, cast("AnyArray", array), below, preview=preview)
-    return _features(staged)
+            _check_list(name, array)
+            staged[name] = _stage_values(name, array, below, preview=preview)
+    return staged
 
 
-def _features(items: Iterable[tuple[str, Item]]) -> dict[str, Item]:
-    """Return features by their names, which must differ."""
-    found: dict[str, Item] = {}
-    for name, item in items:
-        if name in found:
-            raise InputError("two-features", name=name)
-        found[name] = item
-    return found
+def _check_list(name: str, array: object) -> None:
+    """Raise InputError for a list of what NumPy would make an array of other values."""
+    if isinstance(array, (list, tuple)):
+        if any(map(is_encoded, array[:1])):
+            raise InputError("array-of-images", name=name)
+        if any(isinstance(each, (str, os.PathLike)) for each in array):
+            raise InputError("array-list", name=name)
 
 
-def _named(name: str, fields: Fields[Item]) -> dict[str, Item]:
-    """Return the fields by the names of their features."""
-    if not fields:
-        raise InputError("array-no-fields", name=name)
-    return _features(("/".join((name, *path) if name else path), item) for path, item in fields.items())
-
-
-def plain_arrays(name: str, array: AnyArray) -> Iterable[tuple[str, AnyArray]]:
-    """Return the array with its name, or each field of a structured array, as a view."""
+def _checked(name: str, where: str, array: AnyArray) -> AnyArray:
     if isinstance(array, np.ma.MaskedArray):
         raise InputError("array-masked", name=name)
     array = np.asarray(array)
-    if array.dtype.names is not None:
-        check_array(f"array {name!r}", array.dtype, array.shape)
-    return _named(name, dict(fields_within(array))).items()
+    check_array(where, array.dtype, array.shape)
+    return array
 
 
-def _stage_values(
-    name: str, array: AnyArray, folder: Path, *, preview: bool
-) -> Iterator[tuple[str, MappedArray]]:
-    for index, (feature, values) in enumerate(plain_arrays(name, array)):
-        check_array(f"array {feature!r}", values.dtype, values.shape)
-        if preview and values.ndim > 1:
-            layout = Layout.of(values.dtype, values.shape)
-            yield feature, MappedArray((MappedFile("", layout, (*layout, False, "")),))
-        else:
-            require_space(folder, values.nbytes, "the copy of the arrays")
-            part = folder / str(index)
-            part.mkdir()
-            yield from _stage_chunks([{feature: values}], part).items()
+def _stage_values(name: str, array: AnyArray, folder: Path, *, preview: bool) -> MappedFile:
+    array = _checked(name, f"array {name!r}", array)
+    if preview and array.ndim > 1:
+        layout = Layout.of(array.dtype, array.shape)
+        return MappedFile("", layout, (*layout, False, ""))
+    require_space(folder, array.nbytes, "the copy of the arrays")
+    return _stage_chunks([{name: array}], folder)[name]
 
 
-def _stage_chunks(chunks: Iterable[Chunk], folder: Path) -> dict[str, MappedArray]:
+def _stage_chunks(chunks: Iterable[Mapping[str, AnyArray]], folder: Path) -> dict[str, MappedFile]:
     """Write the concatenation of the chunks into ``folder``, one file per feature, and return the arrays."""
     growing: dict[str, _GrowingFile] = {}
     try:
         for number, chunk in enumerate(chunks):
-            named = {"": chunk} if isinstance(chunk, np.ndarray) and chunk.dtype.names else chunk
-            if not isinstance(named, Mapping):
+            if not isinstance(chunk, Mapping):
                 raise InputError("chunk-type", number=number, kind=type(chunk).__name__)
-            arrays = _features(item for name, array in named.items() for item in plain_arrays(name, array))
+            arrays = {
+                name: _checked(name, f"array {name!r} of chunk {number}", array)
+                for name, array in chunk.items()
+            }
             for name, array in arrays.items() if number == 0 else ():
                 path = folder / f"{len(growing)}.npy"
                 growing[name] = _GrowingFile(path, path.open("wb"), array.dtype, array.shape[1:])
@@ -165,7 +127,6 @@ class _GrowingFile:
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     def append(self, where: str, array: AnyArray) -> None:
-        check_array(where, array.dtype, array.shape)
         if (array.dtype, array.shape[1:]) != (self.dtype, self.item_shape):
             found, wanted = f"{array.dtype} {array.shape[1:]}", f"{self.dtype} {self.item_shape}"
             raise InputError("chunk-shape", where=where, found=found, wanted=wanted)
@@ -179,13 +140,13 @@ class _GrowingFile:
             self.digest.update(data)
         self.length += len(array)
 
-    def finish(self) -> MappedArray:
+    def finish(self) -> MappedFile:
         """Write the final number of rows into the header, and return the array."""
         self.file.seek(0)
         layout = self._write_header()
         self.file.close()
         summary = (*layout, False, f"sha256:{self.digest.hexdigest()}")
-        return MappedArray((MappedFile(str(self.path), layout, summary),))
+        return MappedFile(str(self.path), layout, summary)
 
     def _write_header(self) -> Layout:
         layout = Layout.of(self.dtype, (self.length, *self.item_shape))
@@ -194,40 +155,8 @@ class _GrowingFile:
         return layout
 
 
-def _as_files(name: str, given: GivenArray) -> Files | None:
-    if isinstance(given, Files):
-        return given
-    if isinstance(given, Member):
-        return Files((given,))
-    if isinstance(given, (str, os.PathLike)):
-        return Files((os.fspath(given),))
-    if not isinstance(given, (list, tuple)) or not all(isinstance(p, (str, os.PathLike)) for p in given):
-        return None
-    paths = tuple(os.fspath(path) for path in given)
-    odd = [path for path in paths if not path.endswith(".npy")]
-    if odd or not paths:
-        found = f"{odd[0]!r} is not one" if odd else "it is empty"
-        raise InputError("array-list", name=name, found=found)
-    return Files(paths)
-
-
-def _stage_files(
-    name: str, files: Files, folder: Path, *, preview: bool
-) -> Iterable[tuple[str, MappedArray]]:
-    parts: dict[str, list[tuple[str, MappedFile]]] = {}
-    for index, given in enumerate(files.paths):
-        fields = _stage_file(given, folder / f"{index}.npy", preview=preview)
-        found = _named(name if files.is_named or () in fields else "", fields)
-        if index and set(found) != set(parts):
-            listed, wanted = ", ".join(sorted(found)), ", ".join(sorted(parts))
-            raise InputError("parts-fields", path=given, listed=listed, paths=files.paths[0], wanted=wanted)
-        for feature, each in found.items():
-            parts.setdefault(feature, []).append((str(given), each))
-    return [(feature, join_parts(feature, each)) for feature, each in parts.items()]
-
-
-def _stage_file(given: str | Member, target: Path, *, preview: bool) -> Fields[MappedFile]:
-    """Return the array in a file, or its fields; what is not in a local .npy file is copied to ``target``."""
+def _stage_file(given: str | Member, target: Path, *, preview: bool) -> MappedFile:
+    """Return the array in a file; what is not in a local .npy file is copied to ``target``."""
     if isinstance(given, Member):
         with opened_member(given) as (member, info):
             content = f"CRC-32 {info.CRC:08x}"
@@ -245,7 +174,7 @@ def _stage_file(given: str | Member, target: Path, *, preview: bool) -> Fields[M
             header = read_header(file, given, status.st_size)
     except OSError as error:
         raise unreadable(path, error) from None
-    return mapped_fields(os.path.realpath(path), header, "", identity=file_identity(status))
+    return MappedFile.of(os.path.realpath(path), header, "", identity=file_identity(status))
 
 
 def _copy(
@@ -257,26 +186,19 @@ def _copy(
     preview: bool,
     content: str = "",
     identity: str = "",
-) -> Fields[MappedFile]:
-    """Copy an .npy file, but of an array of more than scalars only its header in a preview."""
+) -> MappedFile:
+    """Copy an .npy file; in a preview only the header of an array of more than scalars is read."""
     header = read_header(file, where, size)
+    if preview and len(header.shape) > 1:
+        return MappedFile.of("", header, content, identity=identity, is_copy=bool(identity))
     file.seek(0)
-    is_whole = not preview or len(header.shape) == 1
-    if is_whole:
-        require_space(target.parent, size, "the copy of the arrays")
+    require_space(target.parent, size, "the copy of the arrays")
     with target.open("wb") as copy:
-        for block in iter(partial(file.read, _COPY_BYTES), b"") if is_whole else [file.read(header.offset)]:
+        for block in iter(partial(file.read, _COPY_BYTES), b""):
             try:
                 copy.write(block)
             except OSError as error:
                 raise InputError("copy-unwritable", target=target, why=error.strerror) from None
-        if not is_whole:
-            # a sparse file of the right size, because only the layout of the fields is read
-            copy.truncate(size)
     if target.stat().st_size != size:
         raise OSError("is shorter than its header declares")
-    fields = mapped_fields(str(target), header, content, identity=identity, is_copy=bool(identity))
-    if is_whole:
-        return fields
-    target.unlink()
-    return {names: replace(array, path="") for names, array in fields.items()}
+    return MappedFile.of(str(target), header, content, identity=identity, is_copy=bool(identity))

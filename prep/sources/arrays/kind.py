@@ -26,9 +26,8 @@ ARRAYS = SourceKind(
     name="arrays",
     help="NumPy arrays in .npy or .npz files",
     source_help=(
-        "array: NAME=FILE.npy, FILE.npy (the file's stem is the name), FILE.npz (all its arrays), parts of "
-        "one array such as X-0.npy X-1.npy, or SPLIT:NAME=FILE.npy; arrays named like x_train and x_test are "
-        "splits"
+        "array: NAME=FILE.npy, FILE.npy (the file's stem is the name) or FILE.npz (all its arrays); arrays "
+        "named like x_train and x_test are splits"
     ),
     group_help="keep rows with equal values in this array in one split",
     records=lambda: (Arrays,),

@@ -1,4 +1,4 @@
-"""Arrays in .npy files that workers map into memory: headers, and rows in one file or in parts."""
+"""Arrays in .npy files that workers map into memory: headers, and rows of one file or of several splits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias, cast
+from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.schemas import InputError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 
 # NumPy's default limit: longer headers might crash Python's parser.
@@ -27,6 +27,8 @@ _MAX_PREFIX_BYTES = 12
 # NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several
 # threads do it: https://github.com/python/cpython/issues/106905
 PARSING = threading.Lock()
+# names of fields in a message
+_SHOWN = 5
 
 
 class NpyHeader(NamedTuple):
@@ -61,7 +63,7 @@ def read_header(file: IO[bytes], where: str, num_bytes: int) -> NpyHeader:
 
 
 def check_array(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
-    """Raise InputError for an array of Python objects, or without an axis of examples."""
+    """Raise InputError for an array of Python objects, with fields, or without an axis of examples."""
     if not shape:
         raise InputError("npy-single", where=where)
     # only the header of a file can declare these
@@ -69,6 +71,8 @@ def check_array(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
         raise InputError("npy-shape", where=where, shape=shape)
     if dtype.hasobject:
         raise InputError("npy-objects", where=where)
+    if dtype.names is not None:
+        raise InputError("array-structured", where=where, names=listed(dtype.names, _SHOWN))
 
 
 def _parse(start: bytes) -> NpyHeader:
@@ -136,7 +140,7 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class MappedFile:
-    """An array in one .npy file, or a field of a structured array, whose names are outermost first.
+    """An array in one .npy file.
 
     Attributes:
         path: the file; empty if only the header was read.
@@ -148,19 +152,26 @@ class MappedFile:
     path: str
     layout: Layout
     summary: tuple[object, ...]
-    fields: tuple[str, ...] = ()
     identity: str = ""
     is_copy: bool = False
+
+    @classmethod
+    def of(
+        cls, path: str, header: NpyHeader, content: str, *, identity: str = "", is_copy: bool = False
+    ) -> MappedFile:
+        """Return the array in an .npy file.
+
+        ``content`` identifies the content of a copy, or ``identity`` that of the user's own file or object.
+        """
+        layout = Layout(header.dtype.str, header.shape)
+        return cls(path, layout, (*layout, header.fortran, content), identity, is_copy)
 
     def take(self, numbers: IntArray) -> AnyArray:
         """Return a copy of these rows, see ``MappedArray``."""
         self.check_unchanged()
         if not math.prod(self.layout.shape) * self.layout.stored.itemsize:
             return np.zeros((len(numbers), *self.layout.shape[1:]), self.layout.stored)
-        array = map_file(self.path)
-        for name in self.fields:
-            array = cast("npt.NDArray[np.void]", array)[name]
-        rows: AnyArray = np.asarray(array[numbers])
+        rows: AnyArray = np.asarray(map_file(self.path)[numbers])
         self.check_unchanged()
         return rows
 
@@ -178,7 +189,7 @@ class MappedFile:
 
 @dataclass(frozen=True)
 class MappedArray:
-    """Arrays that are concatenated along axis 0; byte orders and lengths of strings may differ."""
+    """The arrays of all splits, concatenated along axis 0; byte orders and lengths of strings may differ."""
 
     parts: tuple[MappedFile, ...]
 
@@ -242,58 +253,6 @@ def map_file(path: str) -> AnyArray:
     return array
 
 
-def mapped_fields(
-    path: str, header: NpyHeader, content: str, *, identity: str = "", is_copy: bool = False
-) -> dict[tuple[str, ...], MappedFile]:
-    """Return the array in an .npy file with the name ``()``, or the fields of a structured array by name.
-
-    ``content`` identifies the content of a copy, or ``identity`` that of the user's own file or object.
-    """
-    if header.dtype.names is None:
-        layout = Layout(header.dtype.str, header.shape)
-        return {(): MappedFile(path, layout, (*layout, header.fortran, content), (), identity, is_copy)}
-    whole = map_file(path)
-    # offsets in a copy are relative to the start of its data, whose position may differ between copies
-    start = _address(whole) - (header.offset if identity else 0)
-    found = {}
-    for names, field in fields_within(whole):
-        layout = Layout(field.dtype.str, field.shape)
-        summary = (*layout, False, content, _address(field) - start, field.strides)
-        found[names] = MappedFile(path, layout, summary, names, identity, is_copy)
-    return found
-
-
-def fields_within(array: AnyArray, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], AnyArray]]:
-    """Yield the innermost fields of a structured array, as views with their names; or any other array."""
-    if array.dtype.names is None:
-        yield names, array
-    else:
-        for name in array.dtype.names:
-            field = cast("npt.NDArray[np.void]", array)[name]
-            yield from fields_within(field, (*names, name))
-
-
-def _address(array: AnyArray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
 def file_identity(status: os.stat_result) -> str:
     """Return a text that changes with the file."""
     return f"{status.st_size} bytes at {status.st_mtime_ns}"
-
-
-def join_parts(name: str, parts: Sequence[tuple[str, MappedFile]]) -> MappedArray:
-    """Return the arrays in one or more files, which are named in messages, as one array."""
-    first_path, first = parts[0]
-    for path, part in parts:
-        if _item(part.layout) != _item(first.layout):
-            found, wanted = (f"{each.layout.stored} {each.layout.shape[1:]}" for each in (part, first))
-            raise InputError(
-                "parts-shape", path=path, name=name, found=found, first_path=first_path, wanted=wanted
-            )
-    return MappedArray(tuple(part for _, part in parts))
-
-
-def _item(layout: Layout) -> tuple[object, ...]:
-    return layout.kind if layout.is_text else layout.name, layout.shape[1:]

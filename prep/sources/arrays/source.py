@@ -1,4 +1,4 @@
-"""Arrays whose first axis counts the examples; each array, or field of a structured array, is a feature."""
+"""Arrays whose first axis counts the examples; each array is a feature."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfshards.prep.sources.arrays.features import (
     values_of,
     widened,
 )
-from tfshards.prep.sources.arrays.files import Chunk, GivenArray, stage_arrays
+from tfshards.prep.sources.arrays.files import GivenArray, stage_arrays
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names, twins
@@ -43,19 +43,17 @@ class Arrays:
     """Arrays of equal length; the key of an example is its row number.
 
     If every name is that of an array of a split, such as ``x_train`` or ``test_labels`` of two or more
-    splits or ``train:image``, the arrays are splits of the features ``x``, ``labels`` or ``image``. Rows are
-    then numbered through the splits in their usual order: train, val, test.
+    splits, the arrays are splits of the features ``x`` or ``labels``. Rows are then numbered through the
+    splits in their usual order: train, val, test.
 
     Integer scalars are stored as int64 lists, strings as byte strings, and other values as raw little-endian
     bytes. The array of labels holds classes if it consists of integer or boolean scalars (at most 10,000
     different ones, none negative), or of strings, which are then the class names.
 
     Attributes:
-        arrays: a dict by feature name of NumPy arrays, paths or URLs of .npy files, or lists of files whose
-            arrays are concatenated; axis 0 counts the examples, and the fields of a structured array
-            become features ``NAME/FIELD``. Or a structured array, whose fields are the features. Or an
-            iterable of such dicts or structured arrays, which are concatenated along axis 0; it is read once,
-            so that a generator can supply arrays larger than memory.
+        arrays: a dict by feature name of NumPy arrays, or paths or URLs of .npy files; axis 0 counts the
+            examples. Or an iterable of dicts of NumPy arrays, which are concatenated along axis 0; it is
+            read once, so that a generator can supply arrays larger than memory.
         lists: names of the features to store as int64 or float lists.
         class_names: class names in label order; the array of labels must hold the names or their numbers.
             A class may have no examples.
@@ -70,10 +68,10 @@ class Arrays:
         resize: size of the images, as in ``ImageOptions``.
 
     Raises:
-        OptionsError: there are no arrays, or the class names are empty or repeated.
+        OptionsError: there are no arrays, an array has no name, or the class names are empty or repeated.
     """
 
-    arrays: Mapping[str, GivenArray] | AnyArray | Iterable[Chunk]
+    arrays: Mapping[str, GivenArray] | Iterable[Mapping[str, AnyArray]]
     lists: tuple[str, ...] = option(
         (),
         "store this array as an int64 or float list rather than as bytes",
@@ -107,9 +105,8 @@ class Arrays:
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
-            if not self.arrays.dtype.names:
-                raise OptionsError("arrays-no-names")
-        elif isinstance(self.arrays, Mapping) and not self.arrays:
+            raise OptionsError("arrays-no-names")
+        if isinstance(self.arrays, Mapping) and not self.arrays:
             raise OptionsError("arrays-empty")
         check_class_names(self.class_names)
         check_strings("lists", self.lists)
@@ -134,9 +131,8 @@ class Arrays:
         """Return the arrays that the arguments of a command line describe.
 
         Args:
-            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (the file's stem is the name), ``FILE.npz`` (all its
-                arrays), or parts of one array: ``X-0.npy X-1.npy``, ``NAME=X-*.npy``, or
-                ``NAME=A.npy NAME=B.npy``.
+            arguments: ``NAME=FILE.npy``, ``FILE.npy`` (the file's stem is the name) or ``FILE.npz`` (all its
+                arrays).
             lists: see the class.
             class_names: see the class.
             label: see the class.
@@ -145,8 +141,8 @@ class Arrays:
             resize: see the class.
 
         Raises:
-            OptionsError: an argument has another form, a name is repeated, or a part is missing.
-            InputError: an .npz file cannot be read, or the files of a pattern are not parts of one array.
+            OptionsError: an argument has another form, a name is repeated, or files are numbered like parts.
+            InputError: an .npz file cannot be read.
         """
         return cls(open_arguments(arguments), lists, class_names, label, split, image_arrays, resize)
 
@@ -169,8 +165,7 @@ class Arrays:
             InputError: an array cannot be read, ``label`` or ``split`` is not the name of one, or the disk
                 has too little space for the copies.
         """
-        staged = stage_arrays(self.arrays, folder, preview=preview)
-        staged, num_rows, array_of = join_splits(staged)
+        staged, num_rows, array_of = join_splits(stage_arrays(self.arrays, folder, preview=preview))
         if num_rows and self.split:
             raise InputError("split-array-useless", split=self.split)
         # the array of any split represents all

@@ -20,9 +20,8 @@ from tfshards.prep.sources.elements.source import (
     Elements,
     data_digest,
     decode_element,
-    encode_element,
 )
-from tfshards.prep.sources.elements.spill import Description, read_again, read_features, read_spilled
+from tfshards.prep.sources.elements.spill import Description, read_features, read_spilled
 from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.tables.labels import splits_of
@@ -208,17 +207,10 @@ class ElementsReader:
         keys = ArrowKeys(table[KEY])
         taken = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
         digests, origins = (taken[name].to_pylist() for name in (_DIGEST, _ORIGIN))
-        if self.elements.read:
-            what, pairs = "read= returned other features", zip(rows, origins, strict=True)
-            data = [
-                encode_element(self.elements, row.key, read_again(self.elements, row.key, origin)).data
-                for row, origin in pairs
-            ]
-        else:
-            what, data = "its values are damaged", read_spilled(self.folder, origins)
+        data = read_spilled(self.folder, origins)
         for row, values, digest in zip(rows, data, digests, strict=True):
             if data_digest(values) != digest:
-                raise InputError("element-changed", key=row.key, what=what)
+                raise InputError("element-changed", key=row.key)
         return [self._outcome(row, values, schema) for row, values in zip(rows, data, strict=True)]
 
     def _outcome(self, row: Row, data: bytes, schema: Schema) -> Outcome:

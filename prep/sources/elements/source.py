@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -42,8 +42,6 @@ class Elements:
             may differ between elements.
         class_names: class names in label order; by default the sorted names in the data, if there are names.
         image_options: how images are checked, converted and stored.
-        read: function from the value of an element to its features, for elements ``(key, value)`` that can be
-            read again; it is called twice for each element, and must return the same features.
 
     Raises:
         OptionsError: a feature has two roles, or an option has no effect.
@@ -55,7 +53,6 @@ class Elements:
     lists: Sequence[str] = ()
     class_names: Sequence[str] | None = None
     image_options: ImageOptions = field(default_factory=ImageOptions)
-    read: Callable[[Any], Mapping[str, object]] | None = None
     masks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -71,8 +68,6 @@ class Elements:
         if not self.encoded and self.image_options != ImageOptions():
             raise OptionsError("element-image-options-useless")
         check_mask_depth(self.image_options, has_masks=bool(self.masks))
-        if self.read is not None and not callable(self.read):
-            raise OptionsError("element-read-type", read=self.read)
 
     @property
     def encoded(self) -> list[str]:

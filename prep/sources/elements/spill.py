@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import secrets
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -19,9 +18,6 @@ from tfshards.schemas import BuildError, Feature, InputError
 from tfshards.schemas.build_area import create, is_owned
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
-
-# Limit of a pickled value that is read again: it is shuffled, so it must not be the example itself.
-MAX_VALUE_BYTES = 4096
 
 _NAME_BYTES = 8
 _FEATURES_BYTES = 8
@@ -37,7 +33,7 @@ class Description(NamedTuple):
         label: number or name of its class; -1 if there are no labels.
         features: digest of its features, which names their file.
         digest: digest of its values.
-        origin: file name, offset and length of its values; or the pickled value that is read again.
+        origin: file name, offset and length of its values.
     """
 
     key: bytes
@@ -50,10 +46,7 @@ class Description(NamedTuple):
 
 
 class Spill:
-    """Describes the elements of one bundle, and stores the values of those that cannot be read again.
-
-    The values are in one file, or object, of the folder.
-    """
+    """Describes the elements of one bundle, and stores their values in one file, or object, of the folder."""
 
     def __init__(self, elements: Elements, folder: AnyPath, *, makes_folder: bool = True) -> None:
         """Create nothing yet, since a bundle may be empty; the folder exists unless it ``makes_folder``."""
@@ -66,7 +59,7 @@ class Spill:
         self._known: dict[tuple[Feature, ...], bytes] = {}
 
     def describe(self, element: object) -> tuple[object, ...]:
-        """Return the ``Description`` of an element ``(key, features)``, or ``(key, value)`` to be read again.
+        """Return the ``Description`` of an element ``(key, features)``.
 
         It is a plain tuple, which Beam encodes in fewer bytes than one of a class.
         """
@@ -76,12 +69,8 @@ class Spill:
         shown = to_text(key)
         if self._makes_folder and not self._known:
             create(self._folder)
-        if self._elements.read is None:
-            found = encode_element(self._elements, shown, element[1])
-            origin = self._append(found.data)
-        else:
-            origin = _pickled(shown, element[1])
-            found = encode_element(self._elements, shown, read_again(self._elements, shown, origin))
+        found = encode_element(self._elements, shown, element[1])
+        origin = self._append(found.data)
         features = self._known.get(found.features) or self._write_features(found.features)
         digest = data_digest(found.data)
         description = Description(key, len(found.data), found.label, found.split, features, digest, origin)
@@ -148,22 +137,6 @@ def read_features(folder: AnyPath, digest: bytes) -> tuple[Feature, ...]:
     except FileNotFoundError:
         raise InputError("spill-missing", path=path) from None
     return tuple(Feature(**{**each, "shape": tuple(each["shape"])}) for each in found)
-
-
-def read_again(elements: Elements, key: str, origin: bytes) -> Mapping[str, object]:
-    """Return the features of an element that can be read again, by the function of the user."""
-    assert elements.read is not None
-    try:
-        return elements.read(pickle.loads(origin))
-    except Exception as error:  # a function of the user
-        raise InputError("element-read-failed", key=key, kind=type(error).__name__, error=error) from error
-
-
-def _pickled(key: str, value: object) -> bytes:
-    data = pickle.dumps(value)
-    if len(data) > MAX_VALUE_BYTES:
-        raise InputError("element-value-size", key=key, num_data=len(data), max_value_bytes=MAX_VALUE_BYTES)
-    return data
 
 
 def _spill_path(folder: AnyPath, name: bytes) -> AnyPath:
