@@ -1,4 +1,4 @@
-"""What optional fields of a feature declare, and what is wrong with them: coordinates, storage and pixels."""
+"""What optional fields of a feature declare, and what is wrong with them: coordinates and pixels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ BOX_ORDERS = ("xywh", "xyxy", "cxcywh", "yxyx")
 POINT_ORDERS = ("xy", "xyv")
 NORMALIZED = "-normalized"
 COORDINATES = tuple(order + ending for order in (*BOX_ORDERS, *POINT_ORDERS) for ending in ("", NORMALIZED))
-
-# How records of other tools hold lists of any length.
-STORAGES = ("optional",)
 
 # How pixels are stored that are not in an image file.
 RAW_PIXELS = "raw"
@@ -30,13 +27,6 @@ def coordinates_fault(coordinates: str | None, kind: str, shape: tuple[int | Non
         what = f"has not {width} numbers of each {'box' if width == 4 else 'keypoint'}"
         return f"is {shown(coordinates)}, but kind {kind!r} with shape {shown(list(shape))} {what}"
     return None
-
-
-def storage_fault(storage: str | None, *, is_ragged: bool) -> str | None:
-    """Return what is wrong with the storage of a valid feature, or None."""
-    if storage is None or (storage in STORAGES and is_ragged):
-        return None
-    return f"is {shown(storage)}, must be one of {', '.join(STORAGES)}, of a list"
 
 
 def pixels_fault(pixels: str | None, kind: str, dtype: str, shape: tuple[int | None, ...]) -> str | None:

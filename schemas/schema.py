@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal
 
-from tfshards.schemas.declared import coordinates_fault, pixels_fault, storage_fault
+from tfshards.schemas.declared import coordinates_fault, pixels_fault
 from tfshards.schemas.json_reader import MAX_INT, JsonRecord, ObjectReader, as_json, shown
 
 WireType = Literal["bytes", "int64", "float"]
@@ -95,8 +95,6 @@ class Feature(JsonRecord):
             ``(None, 4)`` is a list of rows of 4 elements. Images and masks are ``(height, width, channels)``.
         coordinates: one of ``COORDINATES``, if the elements are boxes or keypoints: 4 numbers of each box, 2
             or 3 of each keypoint; None for all other features, and then left out of JSON.
-        storage: how records of other tools hold a list of any length, and any record may lack it, which is an
-            empty list: "optional". None for all other features, and then left out of JSON.
         pixels: ``raw`` if the elements of a feature of kind ``raw`` are the pixels of an image; None for all
             other features, and then left out of JSON.
 
@@ -109,24 +107,20 @@ class Feature(JsonRecord):
     dtype: str
     shape: tuple[int | None, ...] = ()
     coordinates: str | None = None
-    storage: str | None = None
     pixels: str | None = None
 
-    optional: ClassVar[tuple[str, ...]] = ("coordinates", "storage", "pixels")
+    optional: ClassVar[tuple[str, ...]] = ("coordinates", "pixels")
 
     def __post_init__(self) -> None:
         faults = feature_faults(self.name, self.kind, self.dtype, self.shape)
-        faults = faults or self._declared_faults(self.coordinates, self.storage, self.pixels)
+        faults = faults or self._declared_faults(self.coordinates, self.pixels)
         if faults:
             raise ValueError("; ".join(f"{place} {message}" for place, message in faults.items()))
 
-    def _declared_faults(
-        self, coordinates: str | None, storage: str | None, pixels: str | None
-    ) -> dict[str, str]:
+    def _declared_faults(self, coordinates: str | None, pixels: str | None) -> dict[str, str]:
         """Return what is wrong with these optional fields, by field."""
         found = {
             "coordinates": coordinates_fault(coordinates, self.kind, self.shape),
-            "storage": storage_fault(storage, is_ragged=self.is_ragged),
             "pixels": pixels_fault(pixels, self.kind, self.dtype, self.shape),
         }
         return {field: fault for field, fault in found.items() if fault}
@@ -187,7 +181,7 @@ class Feature(JsonRecord):
                 shape.append(dim)
             else:
                 reader.note(f"shape[{index}]", f"is {shown(dim)}, must be an integer or null")
-        coordinates, storage, pixels = (
+        coordinates, pixels = (
             reader.take(field, str, "") if field in reader.value else None for field in cls.optional
         )
         places = [problem.place for problem in reader.problems[known:]]
@@ -198,12 +192,12 @@ class Feature(JsonRecord):
         if len(reader.problems) > known:
             return None
         feature = cls(name, kind, dtype, tuple(shape))
-        faults = feature._declared_faults(coordinates, storage, pixels)
+        faults = feature._declared_faults(coordinates, pixels)
         for field, fault in faults.items():
             reader.note(field, fault)
         if faults:
             return None
-        return replace(feature, coordinates=coordinates, storage=storage, pixels=pixels)
+        return replace(feature, coordinates=coordinates, pixels=pixels)
 
 
 def feature_faults(name: str, kind: str, dtype: str, shape: tuple[int | None, ...]) -> dict[str, str]:

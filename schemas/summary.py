@@ -26,6 +26,11 @@ LOSSES = (
         "with more than 8 bits per sample: reduced to the upper 8, so that 4095 of 16 bits becomes 15",
     ),
     Loss(
+        "16 bits of color to 8",
+        "'tfshards build arrays' stores arrays of them as they are",
+        "with more than 8 bits per sample in color: reduced to the upper 8",
+    ),
+    Loss(
         "32 bits to 8",
         "depth=16 keeps values up to 65535",
         "with 32 bits per sample: reduced to 8, by dividing values up to 65535 by 256",

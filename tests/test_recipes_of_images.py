@@ -1,5 +1,7 @@
 """The recipes of docs/how-to.md for masks and for images of 16 bits run as they are written."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -58,6 +60,10 @@ def test_images_of_16_bits(folder):
     write(folder / "rooms/images/a.png", PHOTO)
     write(folder / "rooms/masks/a.png", DEEP)
     np.save(folder / "ELEVATION.npy", np.float32(DEEP))
+    tiles = [np.roll(DEEP, number, axis=1).repeat(3, axis=2) * np.uint16([1, 3, 16]) for number in range(4)]
+    for number, tile in enumerate(tiles):
+        write(folder / f"tiles/{'urban' if number % 2 else 'forest'}/{number}.png", tile)
+    exec(re.search("```python\n(.+?)```", sections(HOW_TO)[heading], re.S)[1], {})
     for command in commands:
         assert main(command) == 0
     names = {"loader": loader}
@@ -67,3 +73,8 @@ def test_images_of_16_bits(folder):
     assert np.array_equal(batch["image"][0], wanted)
     (batch,) = loader.load("data/elevation", batch_size=20)
     assert np.array_equal(batch["image"], np.float32(DEEP)[np.int64(batch["key"].numpy())])
+    assert read_manifest("data/tiles").schema.class_names == ("forest", "urban")
+    (batch,) = loader.load("data/tiles", batch_size=4, image=loader.Image(), shuffle=None)
+    # sorted by their classes
+    wanted = np.stack(tiles)[[0, 2, 1, 3]][np.int64(batch["key"].numpy())]
+    assert np.array_equal(batch["image"], wanted)

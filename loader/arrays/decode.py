@@ -98,9 +98,11 @@ def _opened(encoded: bytes, channels: int, dtype: np.dtype[Any]) -> tuple[Pixels
             if file.format == "JPEG":
                 file.draft(_MODES[channels] if channels == 1 else "", file.size)
                 pixels = _samples(file, channels)
-            elif _bits(file) == 16:
-                pixels = _deep_samples(file, encoded, channels)
+            elif (layout := _layout(file)).startswith("I;16"):
+                pixels = _deep_gray(file, channels)
                 return pixels if dtype == np.uint16 else (pixels >> 8).astype(np.uint8), sides
+            elif dtype == np.uint16 and ";16" in layout:
+                raise ValueError("a PNG in color with 16 bits: only load decodes it, with TensorFlow")
             else:
                 pixels = _samples(file, channels)
     except (OSError, SyntaxError) as error:
@@ -141,49 +143,22 @@ def _samples(file: ImageFile.ImageFile, channels: int) -> Pixels:
 
 
 def _gray(pixels: Pixels) -> Pixels:
-    # of 8 bits, libpng does not round
-    half = (1 << GRAY_SHIFT - 1) * (pixels.dtype == np.uint16)
-    weighted = pixels.astype(np.uint32) @ np.array(GRAY_WEIGHTS, np.uint32) + half
-    return (weighted >> GRAY_SHIFT).astype(pixels.dtype)[:, :, np.newaxis]
+    # without rounding, as libpng
+    weighted = pixels.astype(np.uint32) @ np.array(GRAY_WEIGHTS, np.uint32)
+    return (weighted >> GRAY_SHIFT).astype(np.uint8)[:, :, np.newaxis]
 
 
 def _layout(file: ImageFile.ImageFile) -> str:
-    args = file.tile[0][3] if file.tile else ""
+    """Return the layout of the samples in a PNG, such as ``RGB;16B``."""
+    args = file.tile[0][3] if file.tile and file.format == "PNG" else ""
     return str(args[0] if isinstance(args, tuple) else args)
 
 
-def _bits(file: ImageFile.ImageFile) -> int:
-    return 16 if file.format == "PNG" and ";16" in _layout(file) else 8
-
-
-def _deep_samples(file: ImageFile.ImageFile, encoded: bytes, channels: int) -> Pixels:
-    """Return the samples of a PNG of 16 bits, shape ``(height, width, channels)`` uint16.
-
-    Pillow has no mode of 16 bits for color: the upper bytes are read as usual, and the lower ones by the
-    layout in which they come first.
-    """
-    layout = _layout(file)
-    if layout.startswith("I;16"):
-        pixels = np.asarray(file).astype(np.uint16)[:, :, np.newaxis]
-    else:
-        with Image.open(io.BytesIO(encoded)) as again:
-            lower = "RGBA" if layout.startswith("LA") else layout[:-1] + ("L" if layout[-1] == "B" else "B")
-            again.tile = [type(each)(*each[:-1], lower) for each in again.tile]
-            low = np.asarray(again)
-        high = np.asarray(file)
-        if layout.startswith("LA"):
-            high, low = low[:, :, ::2], low[:, :, 1::2]
-        pixels = high * np.uint16(256) + low
-    stored = pixels.shape[2]
-    if channels == 1 and stored > 2:
-        return _gray(pixels[:, :, :3])
-    color = pixels[:, :, : 3 if stored > 2 else 1]
-    if channels > 1 and color.shape[2] == 1:
-        color = np.repeat(color, 3, axis=2)
-    if channels < 4:
-        return color
-    alpha = pixels[:, :, -1:] if stored in (2, 4) else np.full_like(pixels[:, :, :1], 0xFFFF)
-    return np.concatenate([color, alpha], axis=2)
+def _deep_gray(file: ImageFile.ImageFile, channels: int) -> Pixels:
+    """Return the samples of a gray PNG of 16 bits, shape ``(height, width, channels)`` uint16."""
+    gray = np.asarray(file).astype(np.uint16)[:, :, np.newaxis]
+    color = np.repeat(gray, min(channels, 3), axis=2)
+    return color if channels < 4 else np.concatenate([color, np.full_like(gray, 0xFFFF)], axis=2)
 
 
 # Resizing, as tf.image.resize computes it

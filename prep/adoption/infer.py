@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,13 +28,12 @@ class Inferred:
 
 
 def infer(found: Findings) -> Inferred:
-    """Return the features of the records; those that some records lack are lists of any length.
+    """Return the features of the records, each of which must have all of them.
 
     Integers are of kind ``int`` or ``label``, floats of kind ``float``, byte strings of kind ``bytes``, or
     ``image`` if all of them are images. A feature with one element in every record is a scalar, with n
     elements in every record a vector, and with differing numbers a list of any length.
     """
-    warnings = []
     known = ", ".join(map(repr, sorted(found.features))) or "none"
     problems = [
         Problem(f"feature {name!r}", f"is not in any record; the features are {known}")
@@ -44,26 +43,18 @@ def infer(found: Findings) -> Inferred:
     label = found.roles.label or _usual_label(found)
     features = []
     for name, seen in sorted(found.features.items()):
-        missing = found.num_records - seen.num_records
-        if missing:
-            seen = replace(seen, fewest=0, num_listless=seen.num_listless + missing)
-            part = f"{seen.num_records:,} of {found.num_records:,} records"
-            warnings.append(
-                f"{name!r} is only in {part}, and not in {seen.missing_at}: there it is an empty list"
-            )
         if fault := _fault(name, seen, found):
             problems.append(Problem(f"feature {name!r}", fault))
             continue
         try:
-            feature = _feature(name, seen, label, "optional" if missing else None)
+            feature = _feature(name, seen, label)
         except ValueError as error:
             problems.append(Problem(f"feature {name!r}", f"{error}; leave it out with drop=, or rename it"))
             continue
         features.append(feature)
     if not features and not problems:
         problems.append(Problem("schema", "no feature is left; leave fewer out with drop="))
-    warnings += _warnings(found, features)
-    return Inferred(tuple(features), tuple(problems), tuple(warnings))
+    return Inferred(tuple(features), tuple(problems), tuple(_warnings(found, features)))
 
 
 def label_faults(seen: Seen, label: Feature, class_names: Sequence[str]) -> list[Problem]:
@@ -86,11 +77,7 @@ def _usual_label(found: Findings) -> str | None:
     names = [
         name
         for name, seen in found.features.items()
-        if seen.labels
-        and seen.is_scalar
-        and seen.num_records == found.num_records
-        and seen.least_int >= 0
-        and len({*seen.labels}) <= MAX_CLASSES
+        if seen.labels and seen.is_scalar and seen.least_int >= 0 and len({*seen.labels}) <= MAX_CLASSES
     ]
     return min(names, key=lambda name: (name != "label", len(name), name), default=None)
 
@@ -99,8 +86,12 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
     leave_out = f"leave it out with drop={(name,)!r}"
     if seen.clash:
         return f"{seen.clash}; {leave_out}"
-    if seen.num_records < found.num_records and name in (KEY, found.roles.label):
-        return f"is not in {seen.missing_at}; every record must have one value: {leave_out}"
+    if seen.num_records < found.num_records:
+        part = f"{seen.num_records:,} of {found.num_records:,} records"
+        return (
+            f"is only in {part}, and not in {seen.missing_at}; every record must have it, if only as an "
+            f"empty list: build a dataset of the records with prep.Examples, or {leave_out}"
+        )
     if not seen.wire:
         return f"has no list in any record, so its type is unknown; {leave_out}"
     if name == KEY and seen.wire == "bytes":
@@ -110,10 +101,13 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
                 f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "
                 f"name must be unique: {leave_out}"
             )
-    is_single = seen.is_scalar and seen.num_records == found.num_records
-    if seen.image_shape and not seen.no_image_at and not is_single:
-        numbers = "is an image that some records lack" if seen.is_scalar else "is a list of images"
-        return f"{numbers}; write one feature per view, in every record, or {leave_out}"
+    if seen.deep_color_at and not seen.no_image_at:
+        return (
+            f"is a PNG in color with 16 bits in {seen.deep_color_at}; 'tfshards build arrays' stores such "
+            f"pixels, or {leave_out}"
+        )
+    if seen.image_shape and not seen.no_image_at and not seen.is_scalar:
+        return f"is a list of images; write one feature per view, in every record, or {leave_out}"
     return _role_fault(name, seen, found.roles)
 
 
@@ -128,7 +122,7 @@ def _role_fault(name: str, seen: Seen, roles: FeatureRoles) -> str | None:
     return f"was given in images=, but {at} holds no JPEG, PNG, GIF or WebP" if at else None
 
 
-def _feature(name: str, seen: Seen, label: str | None, storage: str | None) -> Feature:
+def _feature(name: str, seen: Seen, label: str | None) -> Feature:
     # TensorFlow requires a list of any length if a record has no list, not even an empty one
     is_even = seen.fewest == seen.most and not seen.num_listless
     shape: tuple[int | None, ...] = () if seen.is_scalar else (seen.most,) if is_even else (None,)
@@ -136,10 +130,10 @@ def _feature(name: str, seen: Seen, label: str | None, storage: str | None) -> F
         dtype = "uint16" if seen.has_deep_images else "uint8"
         return Feature(name, "image", dtype, seen.image_shape)
     if seen.wire == "bytes":
-        return Feature(name, "bytes", "bytes", shape, storage=storage)
+        return Feature(name, "bytes", "bytes", shape)
     if seen.wire == "float":
-        return Feature(name, "float", "float32", shape, storage=storage)
-    return Feature(name, "label" if name == label else "int", "int64", shape, storage=storage)
+        return Feature(name, "float", "float32", shape)
+    return Feature(name, "label" if name == label else "int", "int64", shape)
 
 
 def _warnings(found: Findings, features: Sequence[Feature]) -> Iterator[str]:

@@ -90,6 +90,7 @@ class Seen:
         num_images, no_image_at: in how many records all elements begin like an image, and the first record
             in which one does not.
         image_shape, has_deep_images: the common shape of all images, and whether one has 16 bits.
+        deep_color_at: the first record with a PNG in color with 16 bits.
         labels: the first element of each record, if they are integers that may be classes.
         clash: how two shards contradict each other.
     """
@@ -107,6 +108,7 @@ class Seen:
     no_image_at: str = ""
     image_shape: HeaderShape | None = None
     has_deep_images: bool = False
+    deep_color_at: str = ""
     labels: array[int] | None = None
     clash: str = ""
 
@@ -160,6 +162,7 @@ class Seen:
         self.num_images += other.num_images
         self.no_image_at = self.no_image_at or other.no_image_at
         self.has_deep_images = self.has_deep_images or other.has_deep_images
+        self.deep_color_at = self.deep_color_at or other.deep_color_at
         shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
         self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
         if self.labels is not None:
@@ -171,7 +174,9 @@ class Seen:
             if shape is None:
                 self.no_image_at = self.no_image_at or at
                 return
-            self.has_deep_images = self.has_deep_images or has_deep_header(data)
+            if has_deep_header(data):
+                self.has_deep_images = True
+                self.deep_color_at = self.deep_color_at or (at if shape[2] > 1 else "")
             if shape != self.image_shape:
                 self.image_shape = common_shape(self.image_shape, shape) if self.image_shape else shape
         self.num_images += 1

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tfshards.prep.imaging import depth
-from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, class_numbers, unscaled
+from tfshards.prep.imaging.masks import class_numbers, unscaled
 from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.pillow import Image, one_at_a_time, opened
+from tfshards.prep.imaging.pillow import Image, one_at_a_time
 from tfshards.prep.imaging.whitelist import ImageError, check_side, check_size
 from tfshards.schemas import pixel_files
 from tfshards.schemas.reasons import Reason
@@ -49,26 +49,6 @@ def with_channels(image: Image.Image, options: ImageOptions, note: Callable[[str
         # with the weights of ITU-R 601-2, which Pillow uses
         return (picture if picture.mode in ("1", "L", "RGB") else picture.convert("RGB")).convert("L")
     return picture.convert("RGB")
-
-
-def with_deep_channels(
-    values: depth.Samples, options: ImageOptions, note: Callable[[str], None]
-) -> depth.Samples:
-    """Return gray, RGB or RGBA samples, as ``with_channels`` does for 8 bits."""
-    if values.shape[2] in (2, 4):
-        if options.keeps_alpha:
-            return values if values.shape[2] == 4 else values[:, :, [0, 0, 0, 1]]
-        if options.alpha == "drop":
-            note("alpha dropped")
-            values = values[:, :, :-1]
-        else:
-            note("alpha over white")
-            values = depth.over_white(values)
-    if options.channels == 1 and values.shape[2] == 3:
-        # the name is stored in manifests and keeps its spelling
-        note("colour to grey")
-        return depth.to_gray(values)
-    return values
 
 
 def _with_eight_bits(image: Image.Image, note: Callable[[str], None]) -> Image.Image:
@@ -126,8 +106,6 @@ class Conversions(NamedTuple):
     # width and height of the stored image
     size: tuple[int, int]
     white: int | None
-    # the orientation, if it is not applied
-    exif: bytes
 
 
 def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]) -> bytes:
@@ -136,7 +114,9 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     image.load()
     # what was decoded may have another size than the header states
     check_size(image.size, options)
-    if options.mask:
+    if options.depth != 8 and depth.is_deep_gray(image):
+        picture = _deep_gray(image, options, steps.white, notes.append)
+    elif options.mask:
         picture = class_numbers(image, steps.white)
     else:
         picture = with_channels(image, options, notes.append)
@@ -145,59 +125,59 @@ def convert(image: Image.Image, options: ImageOptions, steps: Conversions, notes
     if steps.turn != 1:
         picture = turned_upright(picture, steps.turn)
     if steps.size != picture.size:
-        if options.mask:
-            picture = picture.resize(steps.size, Image.Resampling.NEAREST)
-        else:
-            picture = picture.resize(steps.size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
+        picture = _resized(picture, steps.size, options)
         notes.append("resized")
     else:
         was_jpeg = False
-    if options.depth == 16 or (options.depth == "keep" and options.mask):
-        return _encode_deep(picture, options, notes, steps.exif)
-    return _encode(picture, options, was_jpeg, steps.exif)
+    if picture.mode != "I;16" and (options.depth == 16 or (options.depth == "keep" and options.mask)):
+        picture = _with_sixteen_bits(picture, options, notes.append)
+    return _encode(picture, options, was_jpeg)
 
 
-def orientation_only(image: Image.Image) -> bytes:
-    """Return EXIF data with only the orientation of an image; none if it is upright."""
-    orientation = orientation_of(image)
-    if orientation == 1:
-        return b""
-    exif = Image.Exif()
-    exif[_ORIENTATION] = orientation
-    return exif.tobytes()
-
-
-def _encode_deep(picture: Image.Image, options: ImageOptions, notes: list[str], exif: bytes) -> bytes:
-    """Return a picture of 8 bits per sample as PNG with 16; the values of a mask are not scaled."""
-    values = np.atleast_3d(np.asarray(picture.convert("L") if picture.mode == "1" else picture))
+def _deep_gray(
+    image: Image.Image, options: ImageOptions, white: int | None, note: Callable[[str], None]
+) -> Image.Image:
+    """Return a gray picture of 16 bits; for ``white`` see ``white_number``."""
+    values = depth.gray_samples(image)
     if options.mask:
-        return depth.encode_png(values.astype(np.uint16), exif)
-    notes.append("8 bits to 16")
-    return depth.encode_png(values * np.uint16(depth.WHITE // 0xFF), exif)
+        return Image.fromarray(unscaled(values, white, depth.WHITE).astype(np.uint16))
+    if "transparency" in image.info:
+        if options.alpha != "drop":
+            raise ImageError(
+                Reason.UNSUPPORTED,
+                f"mode {image.mode} with a transparent value: with 16 bits, alpha is not stored or blended; "
+                "alpha='drop' keeps the value",
+            )
+        note("alpha dropped")
+    return Image.fromarray(values)
 
 
-def convert_deep(
-    values: depth.Samples, image: Image.Image, options: ImageOptions, steps: Conversions, notes: list[str]
-) -> bytes:
-    """Return an image with more than 8 bits per sample as PNG with 16, and add to ``notes``."""
-    check_size(image.size, options)
+def _resized(picture: Image.Image, size: tuple[int, int], options: ImageOptions) -> Image.Image:
     if options.mask:
-        if not image.mode.startswith("I"):
-            raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel")
-        values = unscaled(values[:, :, :1], steps.white, depth.WHITE).astype(np.uint16)
-    else:
-        values = with_deep_channels(values, options, notes.append)
-    if steps.orientation != 1:
-        notes.append("orientation applied")
-    if steps.turn != 1:
-        values = depth.turned(values, steps.turn)
-    if steps.size != (values.shape[1], values.shape[0]):
-        values = depth.nearest(values, steps.size) if options.mask else depth.resized(values, steps.size)
-        notes.append("resized")
-    return depth.encode_png(values, steps.exif)
+        return picture.resize(size, Image.Resampling.NEAREST)
+    if picture.mode == "I;16":
+        return Image.fromarray(depth.resized(np.atleast_3d(np.asarray(picture)), size)[:, :, 0])
+    return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
 
 
-def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: bytes) -> bytes:
+def _with_sixteen_bits(
+    picture: Image.Image, options: ImageOptions, note: Callable[[str], None]
+) -> Image.Image:
+    """Return a picture of 8 bits per sample with 16; the values of a mask are not scaled."""
+    values = np.asarray(picture).astype(np.uint16)
+    if options.mask:
+        return Image.fromarray(values)
+    if picture.mode != "L":
+        raise ImageError(
+            Reason.UNSUPPORTED,
+            f"{picture.mode} with 8 bits per sample: depth=16 stores gray images, channels=1 converts to "
+            "gray, and depth='keep' stores 8 bits as they are",
+        )
+    note("8 bits to 16")
+    return Image.fromarray(values * np.uint16(depth.WHITE // 0xFF))
+
+
+def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool) -> bytes:
     # drop the color profile and the transparent color of the original file
     picture.info = {}
     encoded = io.BytesIO()
@@ -206,12 +186,12 @@ def _encode(picture: Image.Image, options: ImageOptions, was_jpeg: bool, exif: b
     )
     if as_jpeg and picture.mode in ("L", "RGB"):
         check_side(picture.size, "jpeg")
-        picture.save(encoded, "JPEG", quality=options.quality, exif=exif)
+        picture.save(encoded, "JPEG", quality=options.quality)
     elif options.format == "pixels":
         check_side(picture.size, "pixels")
         return pixel_files.encode(np.asarray(picture))
     else:
-        picture.save(encoded, "PNG", compress_level=PNG_LEVEL, **({"exif": exif} if exif else {}))
+        picture.save(encoded, "PNG", compress_level=PNG_LEVEL)
     return encoded.getvalue()
 
 
@@ -231,13 +211,3 @@ def orientation_of(image: Image.Image) -> int:
     except Exception:  # damaged EXIF is ignored: the pixels may be sound
         return 1
     return found if found in _TURNS else 1
-
-
-def oriented_size(data: bytes, options: ImageOptions) -> Geometry:
-    """Return the size and the orientation of an image that ``normalize`` accepted with these options."""
-    with opened(data, max_pixels=options.max_pixels) as image:
-        size, orientation = image.size, orientation_of(image)
-        if image.format == "TIFF" and orientation in SIDEWAYS:
-            # Pillow reports the size of the upright image
-            size = size[::-1]
-    return Geometry(size, orientation)

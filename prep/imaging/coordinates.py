@@ -36,13 +36,11 @@ class Frame(NamedTuple):
     Attributes:
         file: size of the image file, and the EXIF orientation that turns it upright.
         in_file: whether coordinates refer to the pixels in the file, rather than to the upright image.
-        is_turned: whether the stored image is turned upright.
         size: width and height of the stored image.
     """
 
     file: Geometry
     in_file: bool
-    is_turned: bool
     size: tuple[int, int]
 
 
@@ -100,7 +98,7 @@ def placed(
         slack = np.maximum(_SLACK_PIXELS, _SLACK * sides)
         is_out = ((points < -slack) | (points > sides + slack)).any(axis=(1, 2)) & is_given
         _raise_first(name, rows, is_out, f"reaches out of the image, which has {_text(sides)} pixels")
-    if frame.in_file and frame.is_turned and frame.file.orientation != 1:
+    if frame.in_file and frame.file.orientation != 1:
         points, sides = _turned(points, frame.file), upright
         notes += [f"{what} turned"] if is_given.any() else []
     scale = np.array(frame.size, np.float64) / sides

@@ -54,8 +54,8 @@ def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
         raise ImageError(
             Reason.MISMATCH,
             f"{wide} x {high} pixels fit its image both before and after it is turned upright by its EXIF "
-            "tag; if masks fit the pixels as they are in the files, orientation='keep' stores both unturned, "
-            "else turn the images before the build",
+            "tag; if masks fit the pixels as they are in the files, remove the tags (exiftool -Orientation= "
+            "-overwrite_original -r DIR), else turn the images before the build",
         )
     sizes = " or ".join(dict.fromkeys("{} x {}".format(*image.upright) for image in images))
     raise ImageError(Reason.MISMATCH, f"{wide} x {high} pixels, but its image has {sizes}")

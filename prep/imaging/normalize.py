@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfshards.prep.imaging import depth, jpeg
-from tfshards.prep.imaging.convert import (
-    REDUCING_GAP,
-    Conversions,
-    convert,
-    convert_deep,
-    orientation_of,
-    orientation_only,
-)
+from tfshards.prep.imaging.convert import REDUCING_GAP, Conversions, convert, orientation_of
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_named, format_of, image_shape
 from tfshards.prep.imaging.masks import SIDEWAYS, Geometry, check_format, mask_turn, white_number
 from tfshards.prep.imaging.options import ImageOptions
@@ -27,8 +20,6 @@ from tfshards.schemas.reasons import Reason
 
 # The tag of a TIFF for its compression, and the values of it for fax.
 _COMPRESSION, _FAX = 259, (2, 3, 4, 32771)
-# The orientation that undoes another; the others undo themselves.
-_INVERSE = {6: 8, 8: 6}
 
 
 @dataclass(frozen=True)
@@ -140,10 +131,14 @@ def _keep_or_convert(
     if options.mask:
         check_format(image)
     notes = list(notes_of(header, suffix))
-    is_deep, has_deep_colors = depth.is_deep(image), depth.has_deep_colors(image)
-    if has_deep_colors and options.depth == 8 and not options.mask:
-        # as for gray images
-        notes.append("16 bits to 8")
+    if not options.mask and depth.has_deep_colors(image):
+        if options.depth != 8:
+            raise ImageError(
+                Reason.UNSUPPORTED,
+                f"{image.format} of mode {image.mode} with more than 8 bits per sample: only gray without "
+                "alpha is stored with 16; 'tfshards build arrays' stores color",
+            )
+        notes.append("16 bits of color to 8")
     white = white_number(image, data) if options.mask else None
     view, turn = _turned(image, options, images)
     size = options.size.size(*view.upright) if options.size else view.upright
@@ -162,16 +157,9 @@ def _keep_or_convert(
     if size != view.upright and not options.mask:
         wide, high = (REDUCING_GAP * side for side in size)
         image.draft(None, (high, wide) if turn in SIDEWAYS else (wide, high))
-    # before the pixels are loaded: then Pillow forgets the tag of a TIFF
-    exif = b"" if options.orientation == "apply" else orientation_only(image)
-    steps = Conversions(view.orientation, turn, size, white, exif)
+    steps = Conversions(view.orientation, turn, size, white)
     with one_at_a_time(image.size):
-        if is_deep and options.depth != 8:
-            image.load()
-            values = depth.samples_of(image, data, has_colors=has_deep_colors)
-            encoded = convert_deep(values, image, options, steps, notes)
-        else:
-            encoded = convert(image, options, steps, notes)
+        encoded = convert(image, options, steps, notes)
     return Normalized(encoded, (*notes, "re-encoded"), view)
 
 
@@ -179,13 +167,10 @@ def _turned(image: Image.Image, options: ImageOptions, images: Sequence[Geometry
     """Return the view of an image, and the EXIF orientation to apply to the pixels that Pillow decodes."""
     # Pillow turns a TIFF as it decodes it, and reports the size of the turned pixels
     is_tiff = image.format == "TIFF"
-    applies = options.orientation == "apply"
-    tag = orientation_of(image) if applies or is_tiff else 1
+    tag = orientation_of(image)
     raw = image.size[::-1] if is_tiff and tag in SIDEWAYS else image.size
-    view = Geometry(raw, tag if applies else 1)
+    view = Geometry(raw, tag)
     if options.mask and images:
         # at most one of them turns
-        view = Geometry(raw, max(view.orientation, mask_turn(view, images)))
-    if not is_tiff or tag == 1:
-        return view, view.orientation
-    return view, 1 if applies else _INVERSE.get(tag, tag)
+        view = Geometry(raw, max(tag, mask_turn(view, images)))
+    return view, 1 if is_tiff and tag != 1 else view.orientation

@@ -15,7 +15,6 @@ from tfshards.schemas.pixel_files import MOST_SIDE
 from tfshards.schemas.sizes import parse_size
 
 Check: TypeAlias = Literal["decode", "none"]
-Orientation: TypeAlias = Literal["apply", "keep"]
 Alpha: TypeAlias = Literal["white", "drop", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
 Format: TypeAlias = Literal["keep", "jpeg", "png", "pixels"]
@@ -24,9 +23,9 @@ Depth: TypeAlias = Literal[8, 16, "keep"]
 
 # Raised when the same image and options give other bytes than before with the same versions of the decoders;
 # tests/prep/test_conversion.py compares them.
-CONVERSION = 2
+CONVERSION = 3
 # What manifests record of the code that converted the images.
-VERSIONS = ("conversion", "pillow", "pillow_heif", "zlib")
+VERSIONS = ("conversion", "pillow", "pillow_heif")
 
 JPEG_QUALITY = 95
 # The quality of images stored for training, and their short side as a multiple of a crop's longest side.
@@ -83,13 +82,11 @@ class ImageOptions:
     Attributes:
         check: ``decode`` decodes every image; ``none`` stores the bytes of the files unchanged; then
             ``max_bytes`` is the only other option that applies.
-        orientation: ``apply`` rotates images upright by their EXIF tag, ``keep`` changes neither pixels nor
-            tag.
         channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
             image.
-        depth: bits per sample: 8 reduces images with more, 16 stores all as PNG with 16 bits, and ``keep``
-            stores each with 8 or 16. With the last two the values are uint16, and those of 8-bit files
-            are multiplied by 257, for ``keep`` by the loader.
+        depth: bits per sample: 8 reduces images with more, 16 stores all as gray PNG with 16 bits, and
+            ``keep`` stores each with 8, or gray ones with 16. With the last two the values are uint16, and
+            those of 8-bit files are multiplied by 257, for ``keep`` by the loader.
         mask_depth: bits per sample of masks, 8 or 16, if they differ from the images' depth, such as for
             depth maps next to photos of 8 bits.
         alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
@@ -114,18 +111,13 @@ class ImageOptions:
     """
 
     check: Check = option("decode", "decode every image, or store files unchecked", choices=get_args(Check))
-    orientation: Orientation = option(
-        "apply",
-        "rotate images upright by their EXIF tag, or leave pixels and tag unchanged",
-        choices=get_args(Orientation),
-    )
     channels: Channels = option(
         3, "store gray, RGB or RGBA images, or keep the channels of each image", choices=get_args(Channels)
     )
     depth: Depth = option(
         8,
-        "reduce images to 8 bits per sample, store all with 16, or keep the depth of each; 8-bit values are "
-        "multiplied by 257 where images have 16 bits",
+        "reduce images to 8 bits per sample, store all as gray with 16, or keep the depth of each; 8-bit "
+        "values are multiplied by 257 where images have 16 bits",
         metavar="{8,16,keep}",
         choices=get_args(Depth),
         parse=_depth,
@@ -228,8 +220,6 @@ class ImageOptions:
             raise OptionsError("alpha-keep-channels")
         if self.format in ("jpeg", "pixels") and has_alpha:
             raise OptionsError("format-has-no-alpha", format=self.format)
-        if self.format == "pixels" and self.orientation == "keep":
-            raise OptionsError("pixels-orientation")
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError("jpeg-quality-excluded", where=where)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
@@ -14,8 +13,7 @@ from typing import IO, TypeAlias
 
 try:
     import PIL
-    from PIL import Image, ImageDraw, ImageFile, ImageFont, UnidentifiedImageError
-    from PIL.PngImagePlugin import PngInfo
+    from PIL import Image, ImageDraw, ImageFile, UnidentifiedImageError
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
@@ -28,9 +26,7 @@ __all__ = [
     "Image",
     "ImageDraw",
     "ImageFile",
-    "ImageFont",
     "Picture",
-    "PngInfo",
     "UnidentifiedImageError",
     "decoder_versions",
     "formats",
@@ -47,9 +43,9 @@ _large = threading.Lock()
 _NO_LOCK = nullcontext()
 
 
-def decoder_versions(*, writes_deep: bool = False) -> dict[str, str]:
-    """Return the versions of the packages that decode and encode; zlib writes 16 bits per sample."""
-    versions = {"pillow": PIL.__version__, **({"zlib": zlib.ZLIB_RUNTIME_VERSION} if writes_deep else {})}
+def decoder_versions() -> dict[str, str]:
+    """Return the versions of the packages that decode and encode."""
+    versions = {"pillow": PIL.__version__}
     if "HEIF" in formats():
         versions["pillow_heif"] = version("pillow-heif")
     return versions

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.convert import PNG_LEVEL
-from tfshards.prep.imaging.depth import encode_png, resized
+from tfshards.prep.imaging.depth import resized
 from tfshards.prep.imaging.pillow import Image, Picture, one_at_a_time
 from tfshards.schemas import Feature
 
@@ -64,7 +64,7 @@ def encoded_pixels(pixels: npt.NDArray[np.generic]) -> bytes:
     """Return an array of pixels as PNG.
 
     Args:
-        pixels: shape ``(height, width)`` or ``(height, width, 1 | 3 | 4)``, uint8 or uint16.
+        pixels: shape ``(height, width)`` or ``(height, width, 1 | 3 | 4)``, uint8, or gray of uint16.
 
     Raises:
         ValueError: it has another shape or dtype.
@@ -81,6 +81,8 @@ def encoded_pixels(pixels: npt.NDArray[np.generic]) -> bytes:
             f"{found} are not pixels: uint8 or uint16, (height, width) or (height, width, 1|3|4)"
         )
     samples = pixels.reshape(shape)
-    if samples.dtype == np.uint16:
-        return encode_png(samples.astype(np.uint16, copy=False))
+    if samples.dtype == np.uint16 and shape[2] != 1:
+        raise ValueError(
+            f"uint16 {pixels.shape} is color with 16 bits: declared as 'raw' it is stored as it is"
+        )
     return encoded_picture(picture_of(samples))

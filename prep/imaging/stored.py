@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tfshards.prep.imaging.convert import orientation_of, turned_upright
-from tfshards.prep.imaging.depth import has_deep_colors, is_deep
+from tfshards.prep.imaging.depth import is_deep
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.pillow import (
     Image,
@@ -36,9 +36,8 @@ def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
     try:
         with _readable(data, max_pixels=_NO_LIMIT) as image:
-            bits = ", 16 bits per sample" if has_deep_colors(image) else ""
             sides = f"{image.height} x {image.width} (height x width)"
-            return f"{image.format} {sides}, mode {image.mode}{bits}"
+            return f"{image.format} {sides}, mode {image.mode}"
     except ValueError:
         return "not a readable image"
 

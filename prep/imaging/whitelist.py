@@ -16,7 +16,6 @@ _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
     "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")},
     "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB"), "keep": ("1", "L", "RGB")},
 }
-_GRAY_ALPHA_PNG = 4
 # The most frames of a file whose first one is stored, and scans of a progressive JPEG, each a pass over it.
 _MAX_FRAMES, _MAX_SCANS = 10_000, 100
 
@@ -109,8 +108,7 @@ def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
         return options.depth != 16 and image.built is not None and image.built.is_plain
     depth = data[24]
     if depth == 16:
-        # Pillow has no mode for gray and alpha of 16 bits
-        fits = options.depth != 8 and data[25] != _GRAY_ALPHA_PNG
+        fits = options.depth != 8
     elif options.mask:
         # the values of a mask are not scaled, neither fewer bits by a decoder nor 8 by a loader
         fits = options.depth == depth

@@ -70,9 +70,6 @@ def parse_record(data: bytes, manifest: Manifest) -> tuple[dict[str, Decoded], s
         values = decode_example(data)
     except ValueError as error:
         return {}, str(error)
-    for feature in manifest.schema.features:
-        if feature.storage is not None:
-            values.setdefault(feature.name, [])
     names = set(manifest.schema.names)
     others = names ^ set(values)
     for name in sorted(others - _dropped(dict(manifest.options))) if others else ():

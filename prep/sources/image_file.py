@@ -48,7 +48,11 @@ def depth_warning(tree: Tree, paths: Sequence[bytes], options: ImageOptions) -> 
 
 
 _DEPTHS = {
-    "deep": ("have more than 8 bits per sample", "of 16 bits, 4095 becomes 15; depth=16 keeps their values"),
+    "gray": ("have more than 8 bits per sample", "of 16 bits, 4095 becomes 15; depth=16 keeps their values"),
+    "color": (
+        "have more than 8 bits per sample in color",
+        "'tfshards build arrays' stores arrays of them as they are",
+    ),
     "float": ("hold floating point numbers", "'tfshards build arrays' stores arrays of them as they are"),
 }
 
@@ -105,8 +109,7 @@ def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, 
     """Return the versions of the code on which images that are stored with ``options`` depend."""
     if options.check == "none" and not has_masks:
         return {}
-    is_deep = options.depth != 8 or options.mask_depth == 16
-    return {"conversion": CONVERSION, **decoder_versions(writes_deep=is_deep)}
+    return {"conversion": CONVERSION, **decoder_versions()}
 
 
 def checked_image(

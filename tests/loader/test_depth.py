@@ -12,12 +12,13 @@ from tfshards.loader.tensors.decode import decode_image
 from tfshards.schemas import Feature, OptionsError, Schema
 
 SIZE = (31, 23)
-DEEP = np.random.default_rng(0).integers(0, 65536, (*SIZE, 3), dtype=np.uint16)
-SCAN = DEEP[:, :, :1]
+SCAN = np.random.default_rng(0).integers(0, 65536, (*SIZE, 1), dtype=np.uint16)
+# gray files as color
+DEEP = np.repeat(SCAN, 3, axis=2)
 # 8-bit files of a dataset that keeps the depth of each file
 SHALLOW = (DEEP >> 8).astype(np.uint8)
 JPEG = tf.io.encode_jpeg(SHALLOW).numpy()
-PNGS = {"scan": tf.io.encode_png(SCAN).numpy(), "color": tf.io.encode_png(DEEP).numpy()}
+PNGS = {"scan": tf.io.encode_png(SCAN).numpy(), "color": tf.io.encode_png(SCAN).numpy()}
 
 
 @pytest.fixture(scope="module")

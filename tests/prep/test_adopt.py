@@ -12,7 +12,7 @@ import pytest
 from tests.tables import mostly_nightly
 from tfshards.prep import AdoptOptions, Arrays, FeatureRoles, adopt, audit, build, merge, reshard, verify
 from tfshards.prep.cli.main import main
-from tfshards.schemas import Feature, FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -363,16 +363,17 @@ def test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is(tmp_path):
     assert verify(tmp_path / "both", deep=True)
 
 
-def test_a_feature_that_some_records_lack_is_a_list_that_is_empty_there(tmp_path, log):
+def test_a_feature_that_some_records_lack_is_refused_by_name_and_record(tmp_path):
+    write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3), example(y=4)])
+    with pytest.raises(InputError) as caught:
+        adopt(tmp_path, **QUIET)
+    text = str(caught.value)
+    assert "'x': is only in 2 of 3 records, and not in a.tfrecord, record 2 at byte" in text
+    assert "'y': is only in 2 of 3 records, and not in a.tfrecord, record 1 at byte" in text
+    assert "leave it out with drop=('y',)" in text
+    options = AdoptOptions(roles=FeatureRoles(drop=("y",)))
     write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3)])
-    schema = adopt(tmp_path, log=log.append).schema
-    assert schema["y"] == Feature("y", "int", "int64", (None,), storage="optional")
-    assert any("'y' is only in 1 of 2 records, and not in a.tfrecord, record 1 at byte" in one for one in log)
-    (batch,) = loader.load(tmp_path, batch_size=2)
-    assert batch["y"].to_list() == [[2], []]
-    for storage, shape in (("steps", ()), ("optional", (3,)), ("other", (None,))):
-        with pytest.raises(ValueError, match="storage is"):
-            Feature("x", "int", "int64", shape, storage=storage)
+    assert adopt(tmp_path, options, **QUIET).schema.names == ("x",)
 
 
 def test_other_files_are_skipped_and_counted(tmp_path, log):

@@ -265,28 +265,24 @@ def test_boxes_of_the_pixels_in_the_file_are_turned_with_them(orientation, build
 
 
 AMBIGUOUS = "--boxes-in file or upright must declare"
-# orientation, stated size, size, option, and why the boxes do not fit
+# orientation, stated size, size, and why the boxes do not fit
 FITTING = {
-    "upright": (6, (6, 8), (8, 6), "apply", None),
-    "no orientation": (None, (8, 6), (8, 6), "apply", None),
-    "no size and no orientation": (None, None, (8, 6), "apply", None),
-    "as in the file": (6, (8, 6), (8, 6), "keep", None),
-    "as in the file, turned by half": (3, (8, 6), (8, 6), "keep", None),
-    "as in the file, no size": (6, None, (8, 6), "keep", None),
-    "another size": (None, (400, 300), (8, 6), "apply", "state (400, 300) pixels, the image has (8, 6)"),
-    "another size, turned": (6, (7, 6), (8, 6), "apply", "state (7, 6) pixels, the image has (8, 6)"),
-    "turned by half": (3, (8, 6), (8, 6), "apply", AMBIGUOUS),
-    "a mirror": (2, (8, 6), (8, 6), "apply", AMBIGUOUS),
-    "a square": (6, (6, 6), (6, 6), "apply", AMBIGUOUS),
-    "no size": (6, None, (8, 6), "apply", AMBIGUOUS),
-    "the upright size of a kept file": (6, (6, 8), (8, 6), "keep", "state (6, 8) pixels; --orientation keep"),
+    "upright": (6, (6, 8), (8, 6), None),
+    "no orientation": (None, (8, 6), (8, 6), None),
+    "no size and no orientation": (None, None, (8, 6), None),
+    "another size": (None, (400, 300), (8, 6), "state (400, 300) pixels, the image has (8, 6)"),
+    "another size, turned": (6, (7, 6), (8, 6), "state (7, 6) pixels, the image has (8, 6)"),
+    "turned by half": (3, (8, 6), (8, 6), AMBIGUOUS),
+    "a mirror": (2, (8, 6), (8, 6), AMBIGUOUS),
+    "a square": (6, (6, 6), (6, 6), AMBIGUOUS),
+    "no size": (6, None, (8, 6), AMBIGUOUS),
 }
 
 
-@pytest.mark.parametrize(("orientation", "stated", "real", "option", "detail"), FITTING.values(), ids=FITTING)
-def test_boxes_stay_as_they_are_or_are_rejected(orientation, stated, real, option, detail, tmp_path):
+@pytest.mark.parametrize(("orientation", "stated", "real", "detail"), FITTING.values(), ids=FITTING)
+def test_boxes_stay_as_they_are_or_are_rejected(orientation, stated, real, detail, tmp_path):
     write_turned(tmp_path / "coco", orientation, stated, real)
-    source = Table(tmp_path / "coco" / "a.json", ImageOptions(orientation=option), form="coco")
+    source = Table(tmp_path / "coco" / "a.json", form="coco")
     (tmp_path / "stage").mkdir()
     reader = source.stage(tmp_path / "stage")
     listing = reader.listing()

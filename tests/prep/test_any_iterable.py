@@ -257,11 +257,16 @@ def test_masks_are_declared_and_keep_their_numbers(build):
 
 
 def test_deep_pixels_keep_their_depth(build):
-    deep = np.arange(8 * 9 * 3, dtype=np.uint16).reshape(8, 9, 3) * 300
-    out = build([{"image": deep}], schema={"image": "image"}, images=prep.ImageOptions(depth=16))
+    deep = np.arange(8 * 9, dtype=np.uint16).reshape(8, 9, 1) * 900
+    out = build([{"image": deep}], schema={"image": "image"}, images=prep.ImageOptions(depth=16, channels=1))
     image = loader.Image(size=(8, 9), method="nearest")
     (batch,) = loader.load(out, "train", batch_size=1, map_fn=lambda one, seed: one, image=image)
     np.testing.assert_array_equal(batch["image"][0], deep)
+    color = np.repeat(deep, 3, axis=2)
+    with raises(InputError, "element-fault", key="0000000000"):
+        build([{"image": color}], "color", schema={"image": "image"})
+    (batch,) = loader.load(build([{"image": color}], "raw"), "train", batch_size=1, shuffle=None)
+    np.testing.assert_array_equal(batch["image"][0], color)
 
 
 def test_splits_are_iterables_or_a_value_or_ratios(build, log):

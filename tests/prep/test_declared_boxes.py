@@ -107,9 +107,6 @@ def check_dataset(out, form, feature):
             check_rectangle(picture, edges(box, picture.size, form), color)
 
 
-FORMATS = ["xywh", "xyxy-normalized", "cxcywh", "cxcywh-normalized", "yxyx", "yxyx-normalized"]
-
-
 def write_columns(path, files, reference="file"):
     """Write a CSV with the first box of each photo in four columns."""
     with path.open("w", newline="") as file:

@@ -16,9 +16,9 @@ from tfshards.schemas import Feature
 from .deep_files import noise, pixels, png
 
 SIZE = (12, 9)
-SCANS = [noise(*SIZE, 3) + number for number in range(4)]
-CLASSES = [(scan[:, :, :1] % 5).astype(np.uint8) for scan in SCANS]
-OPTIONS = ImageOptions(depth=16, resize="12x9")
+SCANS = [noise(*SIZE, 1) + number for number in range(4)]
+CLASSES = [(scan % 5).astype(np.uint8) for scan in SCANS]
+OPTIONS = ImageOptions(depth=16, channels=1, resize="12x9")
 
 
 @pytest.fixture
@@ -47,19 +47,28 @@ def assert_exact(root, split="train", start=0):
     assert np.array_equal(batch["mask"], np.stack(CLASSES)[numbers])
 
 
-def test_adopted_images_of_16_bits_keep_them(tmp_path):
-    shallow = (SCANS[1] >> 8).astype(np.uint8)
-    examples = [png(SCANS[0]), png(shallow)]
-    with tf.io.TFRecordWriter(str(tmp_path / "x.tfrecord-00000-of-00001")) as writer:
-        for encoded in examples:
+def write_records(root, *files):
+    with tf.io.TFRecordWriter(str(root / "x.tfrecord-00000-of-00001")) as writer:
+        for encoded in files:
             value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded]))
             writer.write(
                 tf.train.Example(features=tf.train.Features(feature={"image": value})).SerializeToString()
             )
+
+
+def test_adopted_images_of_16_bits_keep_them(tmp_path):
+    shallow = (SCANS[1] >> 8).astype(np.uint8)
+    write_records(tmp_path, png(SCANS[0]), png(shallow))
     manifest = adopt(tmp_path, log=lambda _: None)
-    assert manifest.schema["image"] == Feature("image", "image", "uint16", (*SIZE, 3))
+    assert manifest.schema["image"] == Feature("image", "image", "uint16", (*SIZE, 1))
     (batch,) = loader.load(tmp_path, batch_size=2, image=loader.Image())
     assert np.array_equal(batch["image"], [SCANS[0], shallow.astype(np.uint16) * 257])
+
+
+def test_adopted_color_of_16_bits_is_refused_by_feature_and_record(tmp_path):
+    write_records(tmp_path, png(SCANS[0]), png(np.repeat(SCANS[1], 3, axis=2)))
+    with pytest.raises(Exception, match=r"feature 'image'.* in color with 16 bits in .*record 1 at byte"):
+        adopt(tmp_path, log=lambda _: None)
 
 
 def test_gray_of_16_bits_is_stretched_before_it_is_compared():
@@ -78,7 +87,7 @@ def test_gray_of_16_bits_is_stretched_before_it_is_compared():
 def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build, capsys):
     out = tmp_path / "out"
     manifest = quiet_build(table(rows), out, engine="local")
-    assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 3))
+    assert manifest.schema["image"] == Feature("image", "image", "uint16", (12, 9, 1))
     assert manifest.schema["mask"] == Feature("mask", "mask", "uint16", (12, 9, 1))
     assert_exact(out)
     assert verify(out, decode=True)
@@ -86,7 +95,7 @@ def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build, capsys):
     saved = tmp_path / "saved.png"
     assert main(["show", str(out), "0.png", "--save", str(saved)]) == 0
     printed = capsys.readouterr().out
-    assert "image: PNG 12 x 9 (height x width), mode RGB, 16 bits per sample, " in printed
+    assert "image: PNG 12 x 9 (height x width), mode I;16, " in printed
     assert "mask: PNG 12 x 9 (height x width), mode I;16, " in printed
     assert np.array_equal(pixels(saved.read_bytes()), SCANS[0])
     for example in tfds.builder_from_directory(out).as_dataset(split="train").as_numpy_iterator():
@@ -114,5 +123,5 @@ def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build, capsys):
     ],
 )
 def test_a_mask_must_have_the_bits_of_the_schema(number_of_bits, kind, dtype, fault):
-    encoded = png(CLASSES[0] if number_of_bits == 8 else SCANS[0][:, :, :1])
+    encoded = png(CLASSES[0] if number_of_bits == 8 else SCANS[0])
     assert decoded_fault(encoded, Feature("x", kind, dtype, (None, None, 1)), 1000) == fault

@@ -116,6 +116,10 @@ def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(name, dtype, bui
     array = pixels(SHAPES[name], dtype)
     out = build({"image": array, "label": np.arange(len(array))}, build={"shards": 2})
     channels = (*SHAPES[name], 1)[2]
+    if dtype == "uint16" and channels > 1:
+        with pytest.raises(ValueError, match="color with 16 bits"):
+            encoded_pixels(array[0])
+        return
     options = prep.ImageOptions(channels=channels, depth=8 if dtype == "uint8" else 16)
     examples = [(str(row), {"image": encoded_pixels(each), "label": row}) for row, each in enumerate(array)]
     quiet_build(prep.Examples(examples, images=options), tmp_path / "png", shards=2)

@@ -47,7 +47,6 @@ WIDE, HIGH = (60, 40), (40, 60)
 OPTIONS = [
     ({}, "turned.jpg", ("PNG", "RGB", HIGH)),
     ({"check": "none"}, "alpha.png", ("PNG", "RGBA", WIDE)),
-    ({"orientation": "keep"}, "turned.jpg", ("JPEG", "RGB", WIDE)),
     ({"channels": 1}, "plain.png", ("PNG", "L", WIDE)),
     ({"channels": 4}, "alpha.png", ("PNG", "RGBA", WIDE)),
     ({"channels": "keep"}, "grey.png", ("PNG", "L", WIDE)),
@@ -131,7 +130,6 @@ WRONG = [
     ("not-a-choice", {"channels": True}),
     ("not-a-choice", {"channels": 3.0}),
     ("not-a-choice", {"check": "header"}),
-    ("not-a-choice", {"orientation": "up"}),
     ("not-a-choice", {"alpha": ""}),
     ("not-a-choice", {"animation": "all"}),
     ("not-a-choice", {"format": "webp"}),
@@ -150,7 +148,6 @@ WRONG = [
     ("for-training-excludes", {"for_training": 224, "format": "png"}),
     ("format-has-no-alpha", {"for_training": 224, "channels": 4}),
     ("format-has-no-alpha", {"format": "pixels", "alpha": "keep", "channels": 4}),
-    ("pixels-orientation", {"format": "pixels", "orientation": "keep"}),
     ("jpeg-quality-excluded", {"format": "pixels", "jpeg_quality": 90}),
     ("jpeg-quality-excluded", {"for_training": 9, "format": "pixels", "jpeg_quality": 90}),
     ("depth-format", {"depth": 16, "format": "pixels"}),
@@ -164,7 +161,6 @@ WRONG = [
     *(
         ("check-none-excludes", {"check": "none", **more})
         for more in (
-            {"orientation": "keep"},
             {"channels": 1},
             {"depth": 16},
             {"alpha": "drop"},

@@ -12,13 +12,12 @@ import pytest
 from PIL import Image
 
 from tfshards.prep import ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
-from tfshards.prep.imaging import depth
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.base import Accepted, Rejected
 from tfshards.schemas.reasons import Reason
 
-from .deep_files import noise, png, tiff
+from .deep_files import png
 from .nasty.kind import chunk
 from .nasty.pngs import header
 from .nasty.pngs import png as plain_png
@@ -207,7 +206,7 @@ def test_a_mask_is_turned_like_its_image_unless_it_is_upright(view, orientation,
 def test_a_turned_mask_is_resized_like_its_image(read, tmp_path):
     photo, mask = np.zeros((20, 34, 3), np.uint8), small(31, 20, 34).astype(np.uint8)
     write_pair(tmp_path, saved(photo, "JPEG", 6), png(mask[:, :, np.newaxis].astype(np.uint16)))
-    options = ImageOptions(depth=16, resize="short=10")
+    options = ImageOptions(mask_depth=16, resize="short=10")
     photo, numbers = decoded(read(tmp_path, options, tmp_path))
     assert photo.shape == (17, 10, 3)
     nearest = Image.fromarray(turned(mask, 6)).resize((10, 17), Image.Resampling.NEAREST)
@@ -216,7 +215,7 @@ def test_a_turned_mask_is_resized_like_its_image(read, tmp_path):
 
 @BOTH
 @pytest.mark.parametrize("orientation", TURNS)
-def test_a_mask_that_may_belong_to_both_views_is_rejected_unless_both_are_kept(orientation, read, tmp_path):
+def test_a_mask_that_may_belong_to_both_views_is_rejected_until_the_tag_is_gone(orientation, read, tmp_path):
     is_sideways = orientation >= 5
     photo = PHOTO[:, :HEIGHT] if is_sideways else PHOTO
     mask = small(31, HEIGHT, photo.shape[1]).astype(np.uint8)
@@ -225,8 +224,9 @@ def test_a_mask_that_may_belong_to_both_views_is_rejected_unless_both_are_kept(o
     assert isinstance(found, Rejected)
     assert found.reason == "mismatch"
     assert f"{photo.shape[1]} x 5 pixels fit its image both before and after" in found.detail
-    assert "orientation='keep' stores both unturned" in found.detail
-    kept_photo, numbers = decoded(read(tmp_path, ImageOptions(orientation="keep"), tmp_path))
+    assert "exiftool -Orientation= " in found.detail
+    write_pair(tmp_path, saved(photo), saved(mask))
+    kept_photo, numbers = decoded(read(tmp_path, ImageOptions(), tmp_path))
     assert np.array_equal(kept_photo, photo)
     assert np.array_equal(numbers, mask)
 
@@ -240,13 +240,6 @@ def test_a_mask_of_another_size_is_rejected_with_both_sizes(resize, check, read,
     write_pair(tmp_path, saved(PHOTO), saved(small(31, 3, 4).astype(np.uint8)))
     one = read(tmp_path, ImageOptions(check=check, resize=resize), tmp_path)
     assert (one.reason, one.detail.split(": ")[-1]) == ("mismatch", "4 x 3 pixels, but its image has 7 x 5")
-
-
-@BOTH
-def test_a_mask_of_the_upright_size_does_not_fit_an_image_that_is_kept(read, tmp_path):
-    write_pair(tmp_path, saved(PHOTO, orientation=6), saved(small(31, WIDTH, HEIGHT).astype(np.uint8)))
-    found = read(tmp_path, ImageOptions(orientation="keep"), tmp_path)
-    assert found.detail.endswith("5 x 7 pixels, but its image has 7 x 5")
 
 
 def test_of_several_images_a_mask_must_fit_one_and_in_one_way(tmp_path):
@@ -300,38 +293,6 @@ def test_a_build_rejects_masks_that_do_not_fit_and_verifies(tmp_path, quiet_buil
     assert (reject["key"], reject["reason"]) == ("images/b.png", "mismatch")
     assert reject["detail"] == "mask: 4 x 3 pixels, but its image has 7 x 5"
     assert verify(tmp_path / "out", decode=True)
-
-
-# Orientation that is kept
-
-
-@pytest.mark.parametrize("orientation", TURNS)
-@pytest.mark.parametrize("name", ["PNG", "JPEG", "TIFF", "WEBP"])
-@pytest.mark.parametrize("extra", [{}, {"channels": 1}, {"depth": 16}])
-def test_a_kept_orientation_leaves_pixels_and_tag(extra, name, orientation):
-    data = saved(PHOTO, name, orientation, **({"lossless": True} if name == "WEBP" else {}))
-    found = normalize(data, ImageOptions(orientation="keep", **extra))
-    with Image.open(io.BytesIO(found.data)) as image:
-        assert image.size == (WIDTH, HEIGHT)
-        assert image.getexif().get(0x0112) == orientation
-        values = np.asarray(image)
-    if name != "JPEG" and not extra:
-        assert np.array_equal(values, PHOTO)
-    assert "orientation applied" not in found.conversions
-
-
-def test_a_kept_orientation_of_16_bits_in_color_leaves_pixels_and_tag():
-    samples = noise(HEIGHT, WIDTH, 3)
-    found = normalize(tiff(samples, orientation=6), ImageOptions(orientation="keep", depth=16))
-    assert np.array_equal(depth_of(found.data), samples)
-    with Image.open(io.BytesIO(found.data)) as image:
-        assert image.getexif()[0x0112] == 6
-
-
-def depth_of(data: bytes) -> np.ndarray:
-    with Image.open(io.BytesIO(data)) as image:
-        image.load()
-        return depth.samples_of(image, data, has_colors=True)
 
 
 # White of images with more than 8 bits

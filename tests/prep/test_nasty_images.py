@@ -29,7 +29,6 @@ VARIANTS: dict[str, tuple[dict[str, object], int]] = {
     "rgba": ({"channels": 4}, 4),
     "drop": ({"alpha": "drop"}, 3),
     "first": ({"animation": "first"}, 3),
-    "as-stored": ({"orientation": "keep"}, 3),
     "any": ({"channels": "keep", "alpha": "white"}, 3),
     "any-alpha": ({"channels": "keep"}, 3),
     "png": ({"format": "png"}, 3),
@@ -37,10 +36,9 @@ VARIANTS: dict[str, tuple[dict[str, object], int]] = {
     "short": ({"resize": "short=16"}, 3),
     "exact": ({"resize": "20x30"}, 3),
     "grey-first": ({"channels": 1, "animation": "first"}, 1),
-    "any-alpha-as-stored": ({"channels": "keep", "orientation": "keep"}, 3),
 }
-# gray and color, with and without alpha, animations, and pictures that are not rotated
-OFTEN = ["any-alpha-as-stored"]
+# gray and color, with and without alpha, and animations
+OFTEN = ["any-alpha"]
 EXACT = [name for name in VARIANTS if name not in ("jpeg", "short", "exact")]
 
 

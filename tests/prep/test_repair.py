@@ -161,7 +161,7 @@ def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path
 
 
 IMAGE_OPTIONS = (
-    ImageOptions(orientation="keep", channels=1, format="png", max_pixels=10_000),
+    ImageOptions(channels=1, format="png", max_pixels=10_000),
     ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first"),
     ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80),
 )
@@ -278,7 +278,7 @@ def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, ph
     (photos / "emu").rename(photos / "cat")
     record.write_bytes(recorded)
     later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
-    monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda **_: later)
+    monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda: later)
     match = (
         r"built from: pillow is '99\.0' instead of '[0-9.]+'; pillow_new is '1\.0' instead of absent; give"
     )

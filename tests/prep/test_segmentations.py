@@ -120,8 +120,6 @@ def test_segmentations_as_text_are_kept_or_refused_with_an_image_that_changes(bu
     manifest = build_table(source, "rejected", build=lenient, form="coco", columns=text)
     assert manifest.totals.reasons["rejected"] == {"boxes do not fit": 1}
     assert any("text, which cannot be turned" in line for line in log), log
-    kept = ImageOptions(orientation="keep")
-    assert build_table(source, "kept", form="coco", columns=text, images=kept).num_examples == 2
     with raises(OptionsError, "segmentations-form", form="yolo"):
         Table(path, form="yolo", columns=text)
 

@@ -8,7 +8,6 @@ from typing import TypeAlias, cast
 
 import pyarrow as pa
 
-from tfshards.prep.imaging.convert import oriented_size
 from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized
@@ -70,46 +69,39 @@ class Placement:
         self,
         values: dict[str, Values],
         normalized: Normalized,
-        data: bytes,
-        path: bytes,
         options: ImageOptions,
         stated: Stated,
     ) -> list[str]:
         """Replace the values of the features by those that fit the stored image, and return what was done.
 
-        The image file has the content ``data``, and the width and height ``stated``, if any are.
+        The row states ``stated`` as the width and height of the image, if any.
 
         Raises:
             ImageError: a number is wrong, or it is not known where it is in the stored image.
         """
-        if options.check == "none":
+        file = normalized.turned
+        if file is None:
             # stored without a check, images are neither turned nor measured
             self.check(values)
             return []
-        file = normalized.view
-        if self.undeclared and file is not None and file.orientation != 1:
+        if self.undeclared and file.orientation != 1:
             name = next(iter(self.undeclared))
             raise ImageError(
                 Reason.BOXES,
                 f"--boxes {name}={self.undeclared[name]} (or another format) or {name}=none must declare "
                 f"whether these are boxes, since EXIF orientation {file.orientation} turns the image",
             )
-        if self.fixed and values[self.fixed] and file is not None and file.orientation != 1:
+        if self.fixed and values[self.fixed] and file.orientation != 1:
             raise ImageError(
                 Reason.BOXES,
                 f"{self.fixed} is text, which cannot be turned with the image (EXIF orientation "
-                f"{file.orientation}); --segmentations polygons, or --orientation keep",
+                f"{file.orientation}); --segmentations polygons turns them",
             )
         if not self.coordinates:
             return []
         given = {name: cast("list[float]", values[name]) for name in self.coordinates}
-        is_turned = options.orientation == "apply"
-        if file is None or not is_turned:
-            file = oriented_size(data, options)
-        are_any = any(given.values())
-        in_file = _is_in_file(file, stated, self.reference, is_turned=is_turned, are_any=are_any)
-        size = file.upright if is_turned else file.raw
-        frame = Frame(file, in_file, is_turned, options.size.size(*size) if options.size else size)
+        in_file = _is_in_file(file, stated, self.reference, are_any=any(given.values()))
+        frame = Frame(file, in_file, options.size.size(*file.upright) if options.size else file.upright)
         notes: list[str] = []
         for name, numbers in given.items():
             values[name], done = placed(name, numbers, self.coordinates[name], frame, self.outside)
@@ -161,30 +153,21 @@ def placement_of(
     return Placement(coordinates, undeclared, fixed, first, roles.outside_boxes, reference), warnings
 
 
-def _is_in_file(
-    file: Geometry, stated: Stated, reference: Reference | None, *, is_turned: bool, are_any: bool
-) -> bool:
+def _is_in_file(file: Geometry, stated: Stated, reference: Reference | None, *, are_any: bool) -> bool:
     """Return whether coordinates refer to the pixels in the file, rather than to the upright image.
 
-    ``is_turned`` is true if the image is stored upright, and ``are_any`` if it has any coordinates.
+    ``are_any`` is true if the image has any coordinates.
     """
-    size = None if not stated or None in stated else stated
-    turns = file.orientation != 1 and are_any
-    fault = None
-    if reference is not None:
-        if not is_turned and turns and reference == "upright":
-            fault = "boxes refer to the upright image; --orientation keep stores the pixels as in the file"
-    elif size not in (None, file.raw, file.upright):
-        fault = f"the annotations state {size} pixels, the image has {file.raw}"
-    elif not is_turned and size not in (None, file.raw):
-        fault = f"the annotations state {file.upright} pixels; --orientation keep stores {file.raw}"
-    elif is_turned and turns and (size is None or file.raw == file.upright):
-        fault = (
-            "--boxes-in file or upright must declare whether boxes refer to the upright image, since EXIF "
-            f"orientation {file.orientation} turns it; --orientation keep stores both as they are"
-        )
-    if fault is not None:
-        raise ImageError(Reason.BOXES, fault)
     if reference is not None:
         return reference == "file"
+    size = None if not stated or None in stated else stated
+    turns = file.orientation != 1 and are_any
+    if size not in (None, file.raw, file.upright):
+        raise ImageError(Reason.BOXES, f"the annotations state {size} pixels, the image has {file.raw}")
+    if turns and (size is None or file.raw == file.upright):
+        raise ImageError(
+            Reason.BOXES,
+            "--boxes-in file or upright must declare whether boxes refer to the upright image, since EXIF "
+            f"orientation {file.orientation} turns it",
+        )
     return not turns or size != file.upright

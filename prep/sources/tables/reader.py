@@ -197,11 +197,9 @@ class TableReader:
             values[name] = image.data
             conversions += image.conversions
             views += [] if is_mask or (view := image.view) is None else [view]
-            if name == self.placement.image and content and content.data:
+            if name == self.placement.image:
                 try:
-                    conversions += self.placement.place(
-                        values, image, content.data, file.path, self.images, stated
-                    )
+                    conversions += self.placement.place(values, image, self.images, stated)
                 except ImageError as fault:
                     return Rejected(fault.reason, fault.detail)
         if self.placement.image is None:

@@ -28,7 +28,7 @@ KINDS: dict[str, Kind] = {
     "PPM, comments": converted(".pnm", b"P6 # hello\n#\n" + _SIZE + b" 255\n" + noise().tobytes()),
     "PPM, white is 100": converted(".ppm", b"P6 " + _SIZE + b" 100\n" + (noise() % 101).tobytes()),
     "PPM, 16 bits": converted(
-        ".ppm", b"P6 " + _SIZE + b" 65535\n" + noise().astype(">u2").tobytes(), "16 bits to 8"
+        ".ppm", b"P6 " + _SIZE + b" 65535\n" + noise().astype(">u2").tobytes(), "16 bits of color to 8"
     ),
     "PPM, a number that is none": rejected(".ppm", b"P3\n2 2\n255\n1 2 3 4 5 6 7 8 9 x y z", "damaged"),
     "PPM, a value above white": rejected(".ppm", b"P3\n1 1\n255\n256 0 0", "damaged"),

@@ -56,7 +56,7 @@ def _typed(depth: int, color: int, interlaced: int) -> Kind:
         return kept(".png", data)
     if color == 3:
         return converted(".png", data, "palette to RGB")
-    bits = ("16 bits to 8",) if depth == 16 else ()
+    bits = ("16 bits of color to 8" if color else "16 bits to 8",) if depth == 16 else ()
     return converted(".png", data, *bits, *(("alpha over white",) if color in (4, 6) else ()))
 
 

@@ -24,17 +24,14 @@ _TURNS = {
 }
 
 
-def shown(kind, channels=3, alpha=None, orientation="apply", **_) -> np.ndarray:
+def shown(kind, channels=3, alpha=None, **_) -> np.ndarray:
     """Return the picture as uint8 of shape (height, width, 1, 3 or 4); gray is repeated in three channels."""
     values = _eight_bits(kind.data, formats())
     # Pillow rotates a TIFF itself
     is_tiff = kind.suffix.startswith(".tif")
     swapped, down, across = _TURNS[kind.orientation]
-    if orientation == "apply" and not is_tiff:
+    if not is_tiff:
         values = (values.swapaxes(0, 1) if swapped else values)[::down, ::across]
-    if orientation == "keep" and is_tiff:
-        values = values[::down, ::across]
-        values = values.swapaxes(0, 1) if swapped else values
     if values.shape[2] == 4 and not (channels in (4, "keep") and alpha in (None, "keep")):
         colors, opacity = values[..., :3].astype(int), values[..., 3:].astype(int)
         if alpha != "drop":
