@@ -12,6 +12,7 @@ import pytest
 from PIL import features
 
 from tests.errors import raises
+from tests.pixels.corpus.files import KINDS
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder
 from tfshards.prep.imaging.normalize import normalize
@@ -19,8 +20,6 @@ from tfshards.prep.imaging.options import CONVERSION, ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.sources.image_file import decoders_of
 from tfshards.schemas import InputError
-
-from .nasty_images import KINDS
 
 VARIANTS: dict[str, dict[str, object]] = {
     "default": {},

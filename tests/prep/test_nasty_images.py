@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.pixels.corpus.files import KINDS, file_name
+from tests.pixels.corpus.kind import Kind
+from tests.pixels.corpus.shown import difference, shown
 from tests.tables import mostly_nightly
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions, parse_resize
 from tfshards.prep.imaging.whitelist import ImageError
-
-from .nasty.kind import Kind
-from .nasty.shown import difference, shown
-from .nasty_images import KINDS, file_name
 
 CHILDREN = Path(__file__).parent / "nasty"
 BY_KEY = {file_name(name): kind for name, kind in KINDS.items()}
