@@ -257,6 +257,7 @@ def text_tables():
     Path("birds/classes.txt").write_text("1 Albatross\n2 Auklet\n")
     Path("boxes.csv").write_text("file_name,LabelName,XMin\nx.png,a,0.5\ny.png,b,0.25\nx.png,b,0.75\n")
     Path("sizes.csv").write_text("file_name,width\nx.png,8\ny.png,8\n")
+    Path("semicolons.csv").write_text("file_name;caption\nx.png;a cat, a dog\ny.png;a bird\n")
 
 
 def lists_of_files():
@@ -407,7 +408,7 @@ RECIPES = {
     ),
     "How do I build from text tables without headers, or from several tables?": (
         text_tables,
-        {"birds": {"train": 2}, "objects": {"train": 2}},
+        {"birds": {"train": 2}, "objects": {"train": 2}, "commas": {"train": 2}},
     ),
     "How do I build from lists of files?": (
         lists_of_files,

@@ -1,12 +1,10 @@
-"""Paths of images that differ from those of their files, and images that no one declared."""
-
-import shlex
+"""Paths of images that differ from those of their files, and JSON next to them."""
 
 import pytest
 
-from tests.errors import fault, raises
-from tests.prep.table_files import encoded, examples, write_jsonl, write_parquet
-from tfshards.prep import ColumnRoles, Table
+from tests.errors import raises
+from tests.prep.table_files import encoded, write_jsonl
+from tfshards.prep import Table
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, read_manifest
 
@@ -35,67 +33,8 @@ def test_paths_that_fit_no_file_are_rejected_by_name(photos, tmp_path):
         Table(path).stage(tmp_path)
 
 
-FITTING = {
-    "text": (["n01_a", "n01_b"], ["train/n01_a.jpg", "train/n01_b.jpg"], "train/{id}.jpg"),
-    "numbers": ([7, 12], ["train/12.png", "train/7.png"], "train/{id}.png"),
-    "padded numbers": ([7, 12], ["data/train/0007.png", "data/train/0012.png"], "data/train/{id:04d}.png"),
-    "in the folder of the table": (["a", "b"], ["a.jpg", "b.jpg"], "{id}.jpg"),
-}
-
-
-@pytest.mark.parametrize(("ids", "files", "template"), FITTING.values(), ids=FITTING)
-def test_ids_next_to_files_of_their_names_show_what_works(ids, files, template, photos, tmp_path, capsys):
-    photos(*files, ".hidden/x.jpg", "deep/er/and/deeper/x.jpg")
-    rows = [{"id": each, "label": "cat"} for each in ids]
-    path, out = write_jsonl(tmp_path / "t.jsonl", rows), tmp_path / "out"
-    command = ["build", "table", str(path), str(out)]
-    assert main(command) == 1
-    message = capsys.readouterr().err
-    assert f"--image {shlex.quote(template)}" in message
-    assert main([*command, "--image", template, "--quiet"]) == 0
-    assert sorted(examples(out)) == files
-    assert main([*command, "--no-images", "--overwrite", "--quiet"]) == 0
-    assert [*examples(out)] == ["0", "1"]
-
-
-def test_other_values_next_to_images_are_stored(photos, tmp_path, build_table):
-    photos("plots/1.png", "plots/note.png")
-    (tmp_path / "plots" / "4.txt").write_text("")
-    (tmp_path / "closed").mkdir(mode=0)
-    rows = [{"id": number, "name": f"x/{number}", "size": 0.5} for number in (1, 2, 3, 4)]
-    build_table(write_jsonl(tmp_path / "t.jsonl", rows))
-    assert [*examples(tmp_path / "out")] == ["0", "1", "2", "3"]
-
-
 def test_columns_of_json_are_reported(photos, tmp_path, build_table, log):
     photos("a.png", "b.png")
     rows = [{"file_name": f"{name}.png", "region": '{"x": 1}', "note": "{}x"} for name in "ab"]
     build_table(write_jsonl(tmp_path / "t.jsonl", rows))
     assert ["region" in line for line in log if " holds JSON" in line] == [True]
-
-
-MORE = {
-    "paths": ({"depth": ["d/a.png", "d/b.png"]}, "depth"),
-    "some paths": ({"depth": ["d/a.png", "d/gone.png"]}, "depth"),
-    "encoded images": ({"raw": [encoded(1), encoded(2)]}, "raw"),
-}
-
-
-@pytest.mark.parametrize(("columns", "name"), MORE.values(), ids=MORE)
-def test_further_images_are_declared(columns, name, photos, tmp_path):
-    photos("a.png", "b.png", "d/a.png", "d/b.png")
-    path = write_parquet(tmp_path / "t.parquet", {"file_name": ["a.png", "b.png"], **columns})
-    with raises(InputError, fault("columns-of-more-images", name=name)):
-        Table(path).stage(tmp_path)
-    kinds = {"images": "image", "masks": "mask", "no_images": "bytes", "drop": None}
-    for role, kind in kinds.items():
-        roles = ColumnRoles(**{role: True if role == "no_images" else (name,)})
-        schema = Table(path, columns=roles).stage(tmp_path).schema
-        assert (schema[name].kind if name in schema.names else None) == kind
-
-
-def test_text_that_only_looks_like_a_path_is_stored_next_to_images(photos, tmp_path, build_table):
-    photos("a.png", "b.png")
-    rows = [{"file_name": f"{name}.png", "was": f"old/{name}.png", "note": name} for name in "ab"]
-    build_table(write_jsonl(tmp_path / "t.jsonl", rows))
-    assert [each["was"] for each in examples(tmp_path / "out").values()] == [[b"old/a.png"], [b"old/b.png"]]

@@ -1,7 +1,9 @@
 """Files of tables: the same rows from each format, values as written, and messages about damage."""
 
 import math
+import re
 
+import pandas as pd
 import pytest
 
 from tests.errors import fault, raises
@@ -158,6 +160,40 @@ WRONG = {
 def test_content_that_cannot_be_stored_is_reported(name, content, expected, tmp_path):
     with raises(InputError, expected):
         Table(table(tmp_path, content, name)).stage(tmp_path)
+
+
+SEPARATED = {
+    "semicolons": ("rows.csv", "file_name;caption\na.png;a cat\n", ";"),
+    "semicolons, with commas in the rows": ("rows.csv", "file_name;caption\na.png;a cat, a dog\n", ";"),
+    "semicolons, with commas in the header": ("rows.csv", "x;y, z\n1;a, b, c\n", ";"),
+    "commas for decimals": ("rows.csv", "width;height\n1,5;2,5\n", ";"),
+    "bars": ("rows.csv", "a|b\n1|2\n", "|"),
+    "tabs in .csv": ("rows.csv", "a\tb\n1\t2\n", "\t"),
+    "semicolons in .tsv": ("rows.tsv", "a;b\n1;2\n", ";"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "mark"), SEPARATED.values(), ids=SEPARATED)
+def test_other_separators_are_refused_with_the_line_that_converts_them(
+    name, content, mark, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    path = table(tmp_path, content, name)
+    with raises(InputError, "table-separators", path=str(path), mark=mark) as raised:
+        Table(path).stage(tmp_path)
+    eval(re.search(r"pd\.read_csv.*", str(raised.value))[0], {"pd": pd})
+    assert len(Table("commas.csv").column_names()) == 2
+
+
+def test_names_may_have_a_separator_of_others(tmp_path):
+    path = table(tmp_path, "a;b,c\n1;2,3\n")
+    assert read_table(path, ()).table.column_names == ["a;b", "c"]
+
+
+@pytest.mark.parametrize("first", ["a.png,0", "0,./a.PNG"])
+def test_a_table_without_a_header_is_refused(first, tmp_path):
+    with raises(InputError, "table-no-header"):
+        Table(table(tmp_path, f"{first}\nb.png,b.png\n")).stage(tmp_path)
 
 
 def test_large_fractional_numbers_of_json_are_accepted(tmp_path):

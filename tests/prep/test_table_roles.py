@@ -23,6 +23,24 @@ ROLES = {
         None,
         [],
     ),
+    "an image by its name": (["image", "x"], ColumnRoles(), {"image": "image"}, None, None, ["x"]),
+    "text by the name of an image": (["image"], ColumnRoles(no_images=True), {}, None, None, ["image"]),
+    "the folders of a column image as splits": (
+        ["image"],
+        ColumnRoles(split="image"),
+        {"image": "image"},
+        None,
+        "image",
+        [],
+    ),
+    "splits in a column image that has none": (
+        ["image", "x"],
+        ColumnRoles(split="image", no_images=True),
+        {},
+        None,
+        "image",
+        ["x"],
+    ),
     "a name that is only an end": (["_file_name"], ColumnRoles(), {}, None, None, ["_file_name"]),
     "by name": (["b", "a"], ColumnRoles(images=("a",), masks=("b",)), {"b": "b", "a": "a"}, None, None, []),
     "another label": (["label", "y"], ColumnRoles(label="y"), {}, "y", None, ["label"]),
@@ -63,9 +81,6 @@ WRONG = {
     "an empty name": (["", "x"], ColumnRoles(), fault("column-name", name="")),
     "nothing to store": (["x"], ColumnRoles(drop=("x",)), "table-no-columns"),
     "only splits": (["split"], ColumnRoles(), "table-no-columns"),
-    "semicolons": (["file_name;caption"], ColumnRoles(), fault("table-one-column", path="t.csv")),
-    "bars": (["a|b"], ColumnRoles(), "table-one-column"),
-    "tabs": (["a\tb"], ColumnRoles(), "table-one-column"),
 }
 
 

@@ -10,6 +10,7 @@ from tfshards.prep.sources.tables.coordinates import NONE
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 
+USUAL_IMAGE = "image"
 _FILE_NAME = "file_name"
 _SUFFIX = "_file_name"
 _SHOWN_COLUMNS = 20
@@ -48,11 +49,9 @@ class AssignedColumns:
 def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> AssignedColumns:
     """Return what the columns ``names`` of the table in ``path`` are used for.
 
-    By the convention of Hugging Face's datasets, ``file_name`` holds the paths of images, and
-    ``NAME_file_name`` the paths of another image ``NAME``.
+    By the convention of Hugging Face's datasets, ``file_name`` holds the paths of images, ``image`` holds
+    images or their paths, and ``NAME_file_name`` holds the paths of another image ``NAME``.
     """
-    if len(names) == 1 and any(mark in names[0] for mark in ";|\t"):
-        raise InputError("table-one-column", path=path, names=names[0])
     formats = {**columns.boxes, **columns.keypoints}
     given = [
         *((name, "image") for name in columns.images),
@@ -62,7 +61,7 @@ def assign_columns(names: Sequence[str], columns: ColumnRoles, path: str) -> Ass
         *((name, "value" if found == NONE else "coordinates") for name, found in formats.items()),
     ]
     # a column of paths may give the splits, too
-    is_of_paths = columns.split in columns.images or _is_by_name(columns.split or "")
+    is_of_paths = columns.split in columns.images or _usual_role(columns.split or "", columns) == "image"
     if columns.split and not is_of_paths:
         given.append((columns.split, "split"))
     named = [name for name, _ in given]
@@ -108,15 +107,11 @@ def listed_columns(names: Sequence[str]) -> str:
 
 def _usual_role(name: str, columns: ColumnRoles) -> str:
     """Return the role that a column has by its name, unless the user gave the role to another one."""
-    if _is_by_name(name):
+    is_of_paths = name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)
+    if is_of_paths or (name == USUAL_IMAGE and not columns.no_images):
         return "image"
     is_usual = (name == "label" and columns.label is None) or (name == "split" and columns.split is None)
     return name if is_usual else "value"
-
-
-def _is_by_name(name: str) -> bool:
-    """Return whether a column has the name of the convention for paths of images."""
-    return name == _FILE_NAME or (name.endswith(_SUFFIX) and name != _SUFFIX)
 
 
 def _fields(name: str, names: Sequence[str]) -> list[str]:

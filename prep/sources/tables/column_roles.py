@@ -35,8 +35,8 @@ class ColumnRoles:
             as by default if their first folders are two or more of train, val, test and the like, these name
             the splits. An empty string is none of these.
         drop: columns that are not stored; the name of a struct stands for all of its fields.
-        no_images: store paths of images as text, and encoded images as bytes, unless their column has the
-            name of the convention or is among ``images`` or ``masks``.
+        no_images: store paths of images as text, and encoded images as bytes, unless their column is called
+            ``file_name`` or ``NAME_file_name``, or is among ``images`` or ``masks``.
         boxes: format of the boxes in a column: "xywh" (left, top, width, height), "xyxy" (left, top, right,
             bottom), "cxcywh" (center, width, height) or "yxyx", in pixels, or as fractions of the image with
             "-normalized". A column has 4 numbers, or a list of 4 numbers for each box. Four columns such as
@@ -65,12 +65,11 @@ class ColumnRoles:
 
     images: tuple[str, ...] = option(
         (),
-        "column of image paths or images, in addition to file_name and NAME_file_name, or a template of "
-        "paths in which braces name columns, such as 'train/{id}.jpg'",
+        "column of image paths or images, in addition to file_name, NAME_file_name and image, or a template "
+        "of paths in which braces name columns, such as 'train/{id}.jpg'",
         flag="image",
         metavar="COLUMN",
         is_repeatable=True,
-        default_text="the only column that holds images",
     )
     masks: tuple[str, ...] = option(
         (),
@@ -94,7 +93,7 @@ class ColumnRoles:
     )
     drop: tuple[str, ...] = option((), "column that is not stored", metavar="COLUMN", is_repeatable=True)
     no_images: bool = option(
-        False, "store paths and encoded images in columns with other names as text and bytes"
+        False, "store image paths as text, and images as bytes, in columns that are not declared"
     )
     boxes: Mapping[str, str] = option(
         {},

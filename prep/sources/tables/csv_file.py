@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.sources.keys import to_bytes
+from tfshards.schemas import InputError
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular
 
 # Size of the block that a thread reads, which is also the maximum length of a row.
@@ -20,18 +26,40 @@ BLOCK_BYTES = 16 << 20
 _NO_NUMBER = r"^\s*[+-]?0[0-9xX]"
 _LONG = r"^\s*[+-]?[0-9]{16,}\s*$"
 
+_OTHER_SEPARATORS = ";|\t"
+_SHOWN = 60
+
 LONG_ROW = f"a row is longer than {BLOCK_BYTES >> 20} MiB"
 
 
-def read_csv(path: Path, delimiter: str, text_columns: Collection[str]) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a text table, and a warning for each column of numbers that is kept as text."""
+def read_csv(
+    path: Path, delimiter: str, text_columns: Collection[str], *, shown: AnyPath
+) -> tuple[pa.Table, list[str]]:
+    """Return the rows of a text table, and a warning for each column of numbers that is kept as text.
+
+    Raises:
+        InputError: the header of the table, which messages call ``shown``, is a row of values, or has other
+            separators than ``delimiter``.
+    """
     with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline="") as file:
         # in parts, since a line may be as long as the file
         parts = iter(partial(file.readline, BLOCK_BYTES), "")
         names = next(csv.reader(parts, delimiter=delimiter), [])
+    for name in names:
+        if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
+            raise InputError("table-no-header", name=name)
+    mark = next((mark for mark in _OTHER_SEPARATORS if any(mark in name for name in names)), None)
     # paths may look like numbers, and need not be UTF-8
     types = {name: pa.binary() for name in names if name in text_columns or name.endswith("file_name")}
-    table = _parsed(path, delimiter, types)
+    table = None
+    if mark is None:
+        table = _parsed(path, delimiter, types)
+    elif len(names) > 1:
+        # names may hold such a mark, too
+        with suppress(pa.ArrowInvalid):
+            table = _parsed(path, delimiter, types)
+    if table is None:
+        raise InputError("table-separators", path=shown, header=delimiter.join(names)[:_SHOWN], mark=mark)
     _check_end(path, table)
     # Arrow would convert text that looks like dates or times
     text = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.imaging.formats import is_encoded
 from tfshards.prep.records.example import Values
+from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
@@ -18,8 +21,11 @@ from tfshards.schemas.schema import ITEM_SIZES
 
 TEXT = pa.large_binary()
 
-# Maximum length of the name of a type in a message.
+# Maximum length of the name of a type, or of a value, in a message.
 _SHOWN = 60
+# Number of rows to examine, evenly spaced.
+_SAMPLE = 100
+_JSON = re.compile(rb"\s*(\[\s*)?\{.*\}[\]\s]*", re.DOTALL)
 _DTYPES = {
     pa.from_numpy_dtype(np.dtype(name)): name
     for name in ITEM_SIZES
@@ -67,7 +73,12 @@ def stored_column(name: str, column: pa.ChunkedArray, *, varies: bool = False) -
     if dtype == "bytes":
         if len(shape) > 1:
             raise InputError("column-type", name=name, kind=shown(column.type))
-        kind = "bytes"
+        kind, sample = "bytes", sampled(flat)
+        if sample and all(map(_JSON.fullmatch, sample)):
+            warning = (
+                f"column {name!r} holds JSON, such as {to_text(sample[0][:_SHOWN])!r}, which is stored as "
+                "text; boxes and labels in it have to be columns of their own"
+            )
     elif dtype != "uint64" and not dtype.startswith("float"):
         kind = "int"
     elif None not in shape:
@@ -134,6 +145,20 @@ def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:
         return [data[row * step : (row + 1) * step] for row in range(len(column))]
     values: list[Values] = column.to_pylist()
     return values
+
+
+def sampled(column: pa.ChunkedArray) -> list[bytes]:
+    """Return some values of a column of text or bytes that are neither missing nor empty; none of others."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not is_bytes_type(kind):
+        return []
+    rows = np.unique(np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64)).tolist()
+    # one by one, because Arrow cannot take rows of every type of text
+    values = (column[row] for row in rows if len(column))
+    buffers = [(value.value if pa.types.is_dictionary(value.type) else value).as_buffer() for value in values]
+    return [buffer.to_pybytes() for buffer in buffers if buffer]
 
 
 def row_bytes(column: StoredColumn) -> IntArray:
@@ -228,6 +253,14 @@ def is_image_struct(kind: pa.DataType) -> bool:
     if not pa.types.is_struct(kind) or {field.name for field in kind} not in _IMAGE_FIELDS:
         return False
     return all(is_bytes_type(field.type) or pa.types.is_null(field.type) for field in kind)
+
+
+def is_embedded(column: pa.ChunkedArray) -> bool:
+    """Return whether a column of images holds encoded images rather than their paths."""
+    if is_image_struct(column.type):
+        return bool(fields_of(column)["bytes"].null_count < len(column))
+    is_binary = is_bytes_type(column.type) and not is_text_type(column.type)
+    return is_binary and any(map(is_encoded, sampled(column)))
 
 
 def fields_of(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:

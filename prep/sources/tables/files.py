@@ -147,7 +147,7 @@ def _read(path: AnyPath, file: Path, text_columns: Collection[str]) -> tuple[pa.
             return parquet.read(), []
     if suffix in (".jsonl", ".ndjson"):
         return _read_json(path, file), []
-    return read_csv(file, "\t" if suffix == ".tsv" else ",", text_columns)
+    return read_csv(file, "\t" if suffix == ".tsv" else ",", text_columns, shown=path)
 
 
 def _check_depth(path: AnyPath, copy: Path) -> None:

@@ -9,7 +9,7 @@ import posixpath
 import re
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 from zlib import crc32
@@ -116,7 +116,7 @@ def _remote_status(path: RemotePath) -> _Status:
     return status.st_size, stamp_of(status)
 
 
-_SHOWN = 3
+_SHOWN, _SHOWN_CHARACTERS = 3, 100
 # Number of rows that are hashed at a time, in which images may be embedded.
 _ROWS = 256
 
@@ -162,6 +162,17 @@ def stat_images(root: bytes, rows: pa.Table, images: Sequence[str], *, follow_li
         if name == images[0]:
             rows = rows.append_column(SAME, pa.array(same, TEXT))
     return rows
+
+
+def check_found(rows: pa.Table, images: Mapping[str, str], root: bytes) -> None:
+    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage."""
+    for column, feature in images.items():
+        if IMAGE + feature in rows.column_names:
+            continue
+        first = next(filter(None, rows[PATH + feature].to_pylist()), None)
+        if first and pc.max(rows[SIZE + feature]).as_py() < 0:
+            text = to_text(first)[:_SHOWN_CHARACTERS]
+            raise InputError("column-no-image-exists", column=column, first=text, root=os.fsdecode(root))
 
 
 def combined(rows: pa.Table, images: Sequence[str]) -> tuple[IntArray, IntArray]:

@@ -18,27 +18,24 @@ from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.split_lists import UNLISTED, check_split_list, split_list_option
 from tfshards.prep.sources.tables.annotations import CATEGORY, check_segmentations
-from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, assign_columns
+from tfshards.prep.sources.tables.assigned_columns import USUAL_IMAGE, AssignedColumns, assign_columns
 from tfshards.prep.sources.tables.column_roles import ColumnRoles
 from tfshards.prep.sources.tables.coordinates import coordinates_column
 from tfshards.prep.sources.tables.features import (
     StoredColumn,
     is_along_rows,
+    is_bytes_type,
+    is_embedded,
     is_image_struct,
     is_list_type,
     is_text_type,
     item_type,
+    shown,
     stored_column,
 )
 from tfshards.prep.sources.tables.files import TableFile, check_unicode
-from tfshards.prep.sources.tables.image_columns import (
-    check_found,
-    check_header,
-    check_like_masks,
-    is_embedded,
-    with_found_images,
-)
-from tfshards.prep.sources.tables.images import is_url, stat_images, unmentioned
+from tfshards.prep.sources.tables.image_columns import check_like_masks, check_undeclared
+from tfshards.prep.sources.tables.images import check_found, is_url, stat_images, unmentioned
 from tfshards.prep.sources.tables.labels import label_column, label_fault
 from tfshards.prep.sources.tables.parts import read_tables, table_paths
 from tfshards.prep.sources.tables.placement import placement_of, with_formats
@@ -65,11 +62,10 @@ class Table:
     """The rows of a CSV, TSV, JSON Lines or Parquet file, or of several Parquet files.
 
     By the convention of Hugging Face's datasets, a column ``file_name`` holds paths of images relative to the
-    table's folder, and a column ``NAME_file_name`` holds the paths of another image ``NAME``. A column of
-    structs of ``bytes`` and ``path`` holds encoded images. In a table without any of these, a single column
-    of paths of files that exist, or of encoded images, holds the images; a warning reports it. The key of an
-    example is the path of its first image, or the row number if there are no images or a path is repeated or
-    missing.
+    table's folder, a column ``image`` holds paths or encoded images, and a column ``NAME_file_name`` holds
+    the paths of another image ``NAME``. A column of structs of ``bytes`` and ``path`` holds encoded images.
+    Other columns of images are declared; if they are not, it is an error. The key of an example is the path
+    of its first image, or the row number if there are no images or a path is repeated or missing.
 
     Attributes:
         path: the file; or a folder that contains ``metadata.csv``, ``metadata.jsonl`` or
@@ -154,19 +150,17 @@ class Table:
                 outside ``root``.
         """
         found, path, root = self._read()
-        may_guess = self.form == "table"
-        if may_guess:
-            check_header(found.table.column_names, root)
+        is_table = self.form == "table"
         found = replace(found, table=with_paths(found.table, self.columns, str(path)))
         found, roles = with_formats(found, self.columns, self.form)
         found, roles, of_labels = with_label_lists(found, roles)
         assigned, lines = self._assigned(found, roles, root, str(path))
         images = [*assigned.images.values()]
-        if may_guess:
+        if is_table:
             values = {*assigned.stored, assigned.split} - {None, *assigned.images}
             check_unicode(path, found.table, [name for name in found.table.column_names if name in values])
         if not images:
-            self._check_no_image_options(path, lines)
+            self._check_no_image_options(path)
         check_mask_depth(self.images, has_masks=bool(assigned.masks))
         stored = [self._stored(found, name, role) for name, role in assigned.stored.items()]
         embedded = {feature for name, feature in assigned.images.items() if is_embedded(found.table[name])}
@@ -180,7 +174,7 @@ class Table:
             staged, digest, more = with_listed_splits(staged, self.split_list, folder_of_lists, images)
             found = replace(found, digest=f"{found.digest} {digest}")
             skipped, lines = {UNLISTED: found.table.num_rows - staged.num_rows}, [*lines, *more]
-        elif may_guess and assigned.split is None and self.columns.split is None:
+        elif is_table and assigned.split is None and self.columns.split is None:
             assigned, staged, more = with_split_folders(assigned, staged)
             lines += more
         rows, warnings = in_order_of_keys(staged, images)
@@ -227,7 +221,8 @@ class Table:
         if isinstance(given, Path) and not given.is_dir():
             raise InputError("root-not-a-folder", root=os.fspath(given))
         if self.form == "table":
-            named = {*self.columns.images, *self.columns.masks}
+            usual = () if self.columns.no_images else (USUAL_IMAGE,)
+            named = {*self.columns.images, *self.columns.masks, *usual}
             paths = table_paths(self.path, follow_links=self.follow_links)
             found = read_tables(paths, named)
             path = paths[0] if len(paths) == 1 else any_path(self.path)
@@ -253,15 +248,11 @@ class Table:
             return coordinates_column(name, column, found.formats[name])
         return stored_column(name, column, varies=is_along_rows(name, found.table))
 
-    def _check_no_image_options(self, path: AnyPath, lines: Sequence[str]) -> None:
-        """Raise OptionsError if an option is given that only images have; links are not among them.
-
-        ``lines`` are warnings about columns that seem to name images.
-        """
+    def _check_no_image_options(self, path: AnyPath) -> None:
+        """Raise OptionsError if an option is given that only images have; links are not among them."""
         root = {} if self.root is None else {"root": os.fsdecode(self.root)}
-        join = "".join(f" ({line})" for line in lines)
         for name, value in {**changed_images(self.images.to_json()), **root}.items():
-            raise OptionsError("image-option-useless", name=name, found=value, path=path, join=join)
+            raise OptionsError("image-option-useless", name=name, found=value, path=path)
 
     def _assigned(
         self, found: TableFile, roles: ColumnRoles, root: bytes, path: str
@@ -291,11 +282,14 @@ class Table:
                 values = table[label].drop_null().to_numpy()
                 lines = unused_numbers("column", label, values, "null in its place")
             assigned = assigned.with_label(None)
-        if not roles.no_images:
-            assigned, of_images = with_found_images(table, assigned, root)
-            lines += of_images
+        if self.form == "table" and not roles.no_images:
+            check_undeclared(table, assigned)
         for name in assigned.images:
-            if is_list_type(table[name].type):
+            kind = table[name].type
+            items = item_type(kind)
+            if is_list_type(kind) and (is_bytes_type(items) or is_image_struct(items)):
                 raise InputError("image-list", name=name)
+            if is_list_type(kind):
+                raise InputError("column-paths-type", name=name, kind=shown(kind))
         check_like_masks(table, assigned, self.columns, root)
         return assigned, lines
