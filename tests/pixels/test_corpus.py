@@ -1,8 +1,8 @@
 """Each file of the corpus in a real build: kept, converted or rejected, and shown alike by three decoders.
 
-``python -m tests.pixels.test_corpus`` writes golden.json again: digests of what a build stores of each file. If
-they change, builds of unchanged inputs would write other bytes under the same build id. If that is intended,
-the number of the conversion, which manifests record, must be raised.
+``python -m tests.pixels.test_corpus`` writes golden.json again: digests of what a build stores of each file.
+If they change, builds of unchanged inputs would write other bytes under the same build id. If that is
+intended, the number of the conversion, which manifests record, must be raised.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ VERSIONS = [PIL.__version__, *map(features.version, CODECS)]
 
 @dataclass(frozen=True)
 class Built:
-    """A dataset of the corpus: its manifest, the stored bytes by key, and the reasons of rejections by key."""
+    """A dataset: its manifest, the stored bytes by key, and the reasons of rejections by key."""
 
     path: Path
     manifest: Manifest
@@ -147,7 +147,7 @@ def test_what_a_build_stores_is_kept_by_the_next_one(built, tmp_path):
     # under a suffix that fits all: a build knows files by their content
     again = build({f"{key}.png": data for key, data in stored.items()}, tmp_path)
     assert again.stored == {f"{key}.png": data for key, data in stored.items()}
-    assert {*again.manifest.totals.conversions} <= {"known by content"}
+    assert {*again.manifest.totals.conversions} <= {"known by content", "color profile ignored"}
 
 
 @pytest.mark.parametrize("variant", mostly_nightly(EXACT, OFTEN))
