@@ -1,9 +1,14 @@
-"""Faults that put a box, keypoint or mask beside what it marks."""
+"""Faults that change what a picture shows, or put a box, keypoint or mask beside what it marks."""
 
 BOXES, CROPS, POINTS = (f"loader/examples/{name}.py" for name in ("boxes", "crops", "keypoints"))
 PLACES, MASKS = "prep/imaging/coordinates.py", "prep/imaging/masks.py"
 GEOMETRY = "tests/pixels/test_geometry.py"
 DECLARED = f"{GEOMETRY}::test_what_was_declared_stays_on_what_it_marked"
+CONVERT = "prep/imaging/convert.py"
+CORPUS = "tests/pixels/test_corpus.py"
+SHOWN = f"{CORPUS}::test_three_decoders_show_the_picture_of_each_file"
+OUTCOMES = f"{CORPUS}::test_every_file_is_kept_converted_skipped_or_rejected_for_its_reason"
+BYTES = f"{CORPUS}::test_the_stored_bytes_are_those_of_golden_json"
 TURNS = f"{GEOMETRY}::test_boxes_and_keypoints_follow_every_turn"
 
 FAULTS = [
@@ -76,4 +81,24 @@ FAULTS = [
         "(sides - box) // 3, box]",
         f"{GEOMETRY}::test_a_crop_is_cut_where_its_name_says",
     ),
+    ("alpha is blended over black", CONVERT, "(255, 255, 255, 255)", "(0, 0, 0, 255)", SHOWN),
+    ("16 bits keep the lower byte", CONVERT, "values >> used - 8", "values & 255", SHOWN),
+    (
+        "EXIF 5 is turned as 7",
+        CONVERT,
+        "5: Image.Transpose.TRANSPOSE",
+        "5: Image.Transpose.TRANSVERSE",
+        SHOWN,
+    ),
+    ("EXIF of photos is ignored", CONVERT, "return found if found in _TURNS else 1", "return 1", SHOWN),
+    (
+        "floats out of range become white",
+        CONVERT,
+        "if not ((values >= 0) & (values <= 1)).all():",
+        "if False:",
+        OUTCOMES,
+    ),
+    ("alpha is dropped without a count", CONVERT, 'note("alpha over white")', "pass", OUTCOMES),
+    ("resized photos get another filter", CONVERT, "Resampling.LANCZOS, red", "Resampling.BOX, red", BYTES),
+    ("a quality of JPEG is lost", CONVERT, "quality=options.quality", "quality=75", BYTES),
 ]
