@@ -22,7 +22,7 @@ Channels: TypeAlias = Literal[1, 3, 4, "keep"]
 Depth: TypeAlias = Literal[8, 16, "keep"]
 
 # Raised when the same image and options give other bytes than before with the same versions of the decoders;
-# tests/prep/test_conversion.py compares them.
+# tests/pixels/golden.json has their digests.
 CONVERSION = 3
 # What manifests record of the code that converted the images.
 VERSIONS = ("conversion", "pillow", "pillow_heif")

@@ -12,7 +12,7 @@ from tests.errors import fault, raises
 from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards import loader
-from tfshards.loader import Boxes, Image, Shuffle
+from tfshards.loader import Boxes, Image
 from tfshards.loader.examples.boxes import moved_boxes
 from tfshards.loader.graph.ops import GRAPH
 from tfshards.schemas import Feature, OptionsError, Schema
@@ -58,21 +58,6 @@ def formatted(edges, sides, kind, normalized=False):
     return np.stack(rows, axis=1).astype(np.float32) / (scale if normalized else np.float32(1))
 
 
-def edges_in(boxes, sides, kind, normalized):
-    """Return the edges of boxes, which is the inverse of ``formatted``."""
-    height, width = sides
-    if normalized:
-        boxes = boxes * np.float32([height, width] * 2 if kind == "yxyx" else [width, height] * 2)
-    first, second = boxes[:, :2], boxes[:, 2:]
-    if kind == "yxyx":
-        first, second = first[:, ::-1], second[:, ::-1]
-    if kind == "xywh":
-        second = first + second
-    if kind == "cxcywh":
-        first, second = first - second / 2, first + second / 2
-    return np.concatenate([first, second], axis=1)
-
-
 def picture(number, form):
     edges, (height, width) = edges_of(number)
     pixels = np.zeros((height, width, 3), np.uint8)
@@ -114,58 +99,6 @@ def boxed(write_dataset, tmp_path_factory):
 
 
 ALONG = ("classes", "names", "points")
-FORMATS = list(itertools.product(["xywh", "xyxy", "cxcywh", "yxyx"], [False, True], ["PNG", "JPEG"]))
-CUTS = {
-    "resized": {"size": (50, 70)},
-    "centered": {"size": (48, 48), "crop": "center"},
-    "random": {"size": (64, 48), "crop": "random"},
-    "random and flipped": {"size": (48, 64), "crop": "random", "flip": "horizontal_and_vertical"},
-}
-
-
-@pytest.mark.parametrize(
-    ("layout", "cut"),
-    mostly_nightly(itertools.product(FORMATS, CUTS), kept=[*zip(FORMATS[::3], CUTS, strict=False)][-2:-1]),
-)
-def test_boxes_enclose_the_color_that_they_enclosed(layout, cut, boxed):
-    kind, normalized, form = layout
-    options = CUTS[cut]
-    dataset = loader.load(
-        boxed(kind, normalized, form),
-        batch_size=8,
-        image=Image(**options),
-        boxes=Boxes("boxes", kind, ALONG, min_visible=0.0, normalized=normalized),
-        shuffle=Shuffle(seed=3),
-        epochs=2,
-    )
-    assert dataset.element_spec["boxes"] == tf.RaggedTensorSpec([8, None, 4], tf.float32, 1, tf.int64)
-    size, seen, all_boxes = options["size"], 0, 0
-    for batch in dataset:
-        number_of_row = batch["number"].numpy()
-        lists = [arrays_of(batch[name]) for name in ("boxes", *ALONG)]
-        for row, (moved, classes, names, points) in enumerate(zip(*lists, strict=True)):
-            found = edges_in(moved, size, kind, normalized)
-            assert names.tolist() == [b"%d" % each for each in classes]
-            assert points.tolist() == [[each, -each] for each in classes]
-            assert len(found) == len(classes)
-            all_boxes += int(number_of_row[row]) % 4
-            pixels = batch["image"][row].numpy().astype(int)
-            for number, (left, top, right, bottom) in zip(classes, found, strict=True):
-                others = [channel for channel in range(3) if channel != number]
-                inside = (pixels[..., number] > 127) & (pixels[..., others] < 127).all(axis=2)
-                if min(right - left, bottom - top) < 3:
-                    continue
-                rows, columns = np.nonzero(inside.any(axis=1))[0], np.nonzero(inside.any(axis=0))[0]
-                wanted = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
-                assert np.abs(np.subtract([left, top, right, bottom], wanted)).max() <= 1, (cut, number)
-                seen += 1
-    assert seen > 5
-    assert all_boxes == 48
-
-
-def arrays_of(ragged):
-    """Return the rows as arrays, much faster than TensorFlow takes them one by one."""
-    return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
 
 
 def test_without_a_crop_no_box_is_removed_or_clipped(boxed):

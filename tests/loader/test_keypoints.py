@@ -57,63 +57,6 @@ def path(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("keypoints"), SCHEMA, {"train": [examples]})
 
 
-def centers(image, size):
-    """Return the centers of the three colored squares, or None where a part is cut off."""
-    found = []
-    for color in COLORS:
-        share = (image.astype(int) * (color > 0)).sum(axis=2) / 255 - (image * (color == 0)).sum(axis=2) / 255
-        rows, columns = np.nonzero(share > 0.5)
-        is_whole = len(rows) and min(rows.min(), columns.min()) > 0
-        is_whole = is_whole and rows.max() < size[0] - 1 and columns.max() < size[1] - 1
-        found.append((columns.mean() + 0.5, rows.mean() + 0.5) if is_whole else None)
-    return found
-
-
-CUTS = {
-    "as stored": {},
-    "resized": {"size": (80, 90)},
-    "centered": {"size": (48, 48), "crop": "center"},
-    "cut": {"size": (64, 96), "crop": "random"},
-    "flipped": {"flip": "horizontal"},
-    "cut and flipped": {"size": (64, 96), "crop": "random", "flip": "horizontal_and_vertical"},
-}
-
-
-@pytest.mark.parametrize("cut", mostly_nightly(CUTS.values(), [CUTS["cut and flipped"]]), ids=CUTS)
-@pytest.mark.filterwarnings("ignore:.* is delivered as stored")
-def test_keypoints_are_where_the_image_shows_them(cut, path):
-    size = cut.get("size", SIDES)
-    options = {"batch_size": NUM_EXAMPLES, "image": Image(**cut)}
-    (batch,) = loader.load(path, keypoints=Keypoints("points", flip_pairs=()), **options)
-    compared = 0
-    for number, (image, points) in enumerate(
-        zip(batch["image"].numpy(), batch["points"].numpy(), strict=True)
-    ):
-        stored = example(number)["points"]
-        for wanted, point, old in zip(centers(image, size), points, stored, strict=True):
-            if old[2] == 0:
-                assert np.array_equal(point, old)
-            elif point[2] == 0:
-                assert cut.get("crop")
-                assert not point.any()
-            elif wanted is not None:
-                assert np.abs(point[:2] - wanted).max() < 1.5
-                assert point[2] == old[2]
-                compared += 1
-    assert compared > NUM_EXAMPLES / 2
-    # fractions, and the points of several objects
-    (plain,) = loader.load(path, keypoints=Keypoints("plain", flip_pairs=()), **options)
-    (people,) = loader.load(path, keypoints=Keypoints("people", flip_pairs=()), **options)
-    for number in range(NUM_EXAMPLES):
-        points = batch["points"][number].numpy()
-        shares = plain["plain"][number].numpy()
-        for share, point in zip(shares, points, strict=False):
-            if point[2]:
-                assert np.allclose(share * size[::-1], point[:2], atol=1e-3)
-        rows = people["people"][number].numpy()
-        assert np.allclose(rows.reshape(2, 2, 3), [points[:2], points[1:]], atol=1e-3)
-
-
 @pytest.mark.filterwarnings("ignore:.* is delivered as stored")
 @pytest.mark.parametrize(
     "flip", mostly_nightly(["horizontal", "vertical", "horizontal_and_vertical"], ["horizontal"])

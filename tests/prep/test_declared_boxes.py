@@ -6,21 +6,14 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from tests.errors import raises
 from tests.prep import table_files
 from tests.prep.table_files import check_repair, write_jsonl, write_parquet
-from tests.tables import mostly_nightly
-from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Table, build
 from tfshards.prep.cli.main import main
-from tfshards.prep.imaging.coordinates import Frame, edges_of, placed
-from tfshards.prep.imaging.masks import Geometry
 from tfshards.schemas import InputError, OptionsError, read_manifest
-from tfshards.schemas.coordinates import Coordinates
 
 RED, GREEN = (255, 0, 0), (0, 255, 0)
 NUM_PHOTOS = 20
@@ -112,28 +105,6 @@ def check_dataset(out, form, feature):
         numbers = np.reshape(values[feature], (-1, 4))
         for box, color in zip(numbers, (RED, GREEN), strict=False):
             check_rectangle(picture, edges(box, picture.size, form), color)
-
-
-FORMATS = ["xywh", "xyxy-normalized", "cxcywh", "cxcywh-normalized", "yxyx", "yxyx-normalized"]
-
-
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("resize", [None, "48x100"])
-@pytest.mark.parametrize("reference", ["file", "upright"])
-def test_boxes_enclose_what_they_enclosed(form, resize, reference, photos, tmp_path, build_table):
-    root, files = photos
-    rows = []
-    for name, (sides, orientation, boxes) in files.items():
-        if reference == "upright":
-            boxes = [upright(box, sides, orientation) for box in boxes]
-            sides = sides[::-1] if orientation > 4 else sides
-        rows.append({"file_name": name, "objects": {"bbox": [formatted(box, sides, form) for box in boxes]}})
-    path = write_jsonl(tmp_path / "t.jsonl", rows)
-    roles = ColumnRoles(boxes={"objects/bbox": form}, boxes_in=reference)
-    manifest = build_table(path, root=root, columns=roles, images=ImageOptions(resize=resize))
-    assert manifest.schema["objects/bbox"].coordinates == form
-    assert manifest.totals.conversions.get("boxes turned", 0) == (reference == "file") * 14
-    check_dataset(tmp_path / "out", form, "objects/bbox")
 
 
 def write_columns(path, files, reference="file"):
@@ -346,81 +317,3 @@ def test_what_is_declared_of_boxes_is_recorded_and_no_more(orientation, boxes, t
     manifest = build(Table(path, columns=ColumnRoles(boxes=boxes)), out, log=lambda _: None)
     assert manifest.options.get("boxes", {}) == boxes
     check_repair(out, path)
-
-
-@given(
-    st.sampled_from(FORMATS),
-    st.integers(1, 8),
-    st.tuples(st.integers(1, 300), st.integers(1, 300)),
-    st.lists(st.floats(0, 1), min_size=4, max_size=4),
-)
-def test_four_turns_and_their_inverse_give_the_box_again(form, orientation, sides, shares):
-    coordinates = Coordinates.parse(form)
-    wide, high = sides
-    left, right = sorted(shares[:2])
-    top, bottom = sorted(shares[2:])
-    box = formatted((left * wide, top * high, right * wide, bottom * high), sides, form)
-    inverse = {6: 8, 8: 6}.get(orientation, orientation)
-    file = Geometry(sides, orientation)
-    there, _ = placed("b", box, coordinates, Frame(file, True, file.upright), "keep")
-    found = edges_of([there], coordinates.order)[0]
-    limit = (1, 1) if coordinates.is_normalized else file.upright
-    assert (found >= -1e-9).all()
-    assert (found <= np.array([*limit, *limit]) * (1 + 1e-9) + 1e-9).all()
-    back, _ = placed("b", there, coordinates, Frame(Geometry(file.upright, inverse), True, sides), "keep")
-    assert np.allclose(back, box)
-
-
-CUTS = {"resized": {}, "cut and flipped": {"crop": "random", "flip": "horizontal_and_vertical"}}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("cut", mostly_nightly(CUTS.values(), [CUTS["cut and flipped"]]), ids=CUTS)
-def test_the_loader_moves_boxes_and_keypoints_as_the_schema_declares_them(cut, photos, tmp_path, build_table):
-    root, files = photos
-    rows = []
-    for name, (_, _, boxes) in files.items():
-        # the corners of each box, as keypoints
-        points = [[left, top, 2, right, bottom, 1] for left, top, right, bottom in boxes]
-        numbers = [{"bbox": list(box), "keypoints": each} for box, each in zip(boxes, points, strict=True)]
-        rows.append({"file_name": name, "objects": numbers, "one": list(boxes[0])})
-    roles = ColumnRoles(
-        boxes={"objects/bbox": "xyxy", "one": "xyxy"}, keypoints={"objects/keypoints": "xyv"}, boxes_in="file"
-    )
-    build_table(write_jsonl(tmp_path / "t.jsonl", rows), root=root, columns=roles)
-    options = {"batch_size": NUM_PHOTOS, "image": loader.Image((90, 120), seed=5, **cut)}
-    with pytest.warns(UserWarning, match="'one' is delivered as stored"):
-        (batch,) = loader.load(
-            tmp_path / "out",
-            boxes=loader.Boxes("objects/bbox", along=("objects/keypoints",), min_visible=0.99),
-            keypoints=loader.Keypoints("objects/keypoints", flip_pairs=[(0, 1)]),
-            **options,
-        )
-    seen = 0
-    for image, boxes, points in zip(
-        batch["image"].numpy(), batch["objects/bbox"], batch["objects/keypoints"], strict=True
-    ):
-        assert len(boxes) == len(points)
-        for box, (x, y, first, z, w, second) in zip(boxes.numpy(), points.numpy(), strict=True):
-            color = max((RED, GREEN), key=lambda color: near(image, box, color))
-            check_rectangle(Image.fromarray(image), box, color, slack=4)
-            if min(first, second) > 0:
-                assert np.allclose(sorted([x, z]), box[::2], atol=1e-3)
-                assert np.allclose(sorted([y, w]), box[1::2], atol=1e-3)
-            seen += 1
-    assert seen > NUM_PHOTOS / 4
-    with pytest.warns(UserWarning, match="is delivered as stored"):
-        (again,) = loader.load(tmp_path / "out", boxes=loader.Boxes("one"), **options)
-    assert again["one"].shape == (NUM_PHOTOS, 4)
-    assert np.array_equal(again["image"], batch["image"])
-    whole = again["one"].numpy()
-    for image, box in zip(batch["image"].numpy(), whole, strict=True):
-        if (box[2:] > box[:2] + 8).all():
-            check_rectangle(Image.fromarray(image), box, RED, slack=4)
-    with raises(OptionsError, "boxes-format-stored", annotated="one"):
-        loader.load(tmp_path / "out", boxes=loader.Boxes("one", "xywh"), **options)
-
-
-def near(image, box, color):
-    left, top, right, bottom = np.round(box).astype(int)
-    return -np.abs(image[top:bottom, left:right].astype(int) - color).sum(axis=2).mean()

@@ -14,7 +14,7 @@ from tfshards.prep.cli import main as cli
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import parse_resize
 from tfshards.prep.imaging.whitelist import ImageError
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 60, 4), dtype=np.uint8)
 RGB, GRAY = NOISE[..., :3], NOISE[..., 0]
@@ -90,6 +90,15 @@ def test_every_option_is_a_flag_and_changes_the_build_id(image_folder, tmp_path)
         assert ('"key": "plain.png"' in rejects) == ("--max-bytes=6kB" in words)
     assert len(ids) == 3
     assert manifest.options.items() >= ImageOptions().to_json().items()
+
+
+def test_another_default_of_the_program_is_another_build(image_folder, tmp_path, monkeypatch, quiet_build):
+    source, out = ImageFolder(image_folder(FILES), ImageOptions(resize="4x4")), tmp_path / "out"
+    rejects = Options(max_rejected=1)
+    quiet_build(source, out, options=rejects)
+    monkeypatch.setattr("tfshards.prep.imaging.options.JPEG_QUALITY", 60)
+    with raises(InputError, "dataset-differs", distinction="with other options (quality)"):
+        quiet_build(source, out, options=rejects)
 
 
 def test_a_default_given_explicitly_changes_nothing(image_folder, tmp_path):

@@ -11,17 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image, ImageFile
 
+from tests.pixels.corpus.jpegs import PLAIN as JPEG
+from tests.pixels.corpus.jpegs import declared
+from tests.pixels.corpus.kind import chunk, encoded, exif
+from tests.pixels.corpus.modes import PALETTE, RGB
+from tests.pixels.corpus.pngs import PLAIN as PNG
+from tests.pixels.corpus.pngs import header, pixels, png, rows
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.stored import describe
 from tfshards.prep.imaging.whitelist import ImageError
-
-from .nasty.jpegs import PLAIN as JPEG
-from .nasty.jpegs import declared
-from .nasty.kind import chunk, encoded, exif
-from .nasty.modes import PALETTE, RGB
-from .nasty.pngs import PLAIN as PNG
-from .nasty.pngs import header, pixels, png, rows
 
 
 def stored(data: bytes, check: str = "decode", **options: object) -> bytes:

@@ -4,14 +4,13 @@ import random
 
 import pytest
 
+from tests.pixels.corpus.files import KINDS
+from tests.pixels.corpus.kind import encoded
+from tests.pixels.corpus.modes import GRAY, RGB
 from tfshards.prep.imaging import normalize as normalizing
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
-
-from .nasty.kind import encoded
-from .nasty.modes import GRAY, RGB
-from .nasty_images import KINDS
 
 JPEGS = {name: kind for name, kind in KINDS.items() if kind.data.startswith(b"\xff\xd8\xff")}
 OPTIONS = {

@@ -11,6 +11,9 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from tests.pixels.corpus.kind import chunk
+from tests.pixels.corpus.pngs import header
+from tests.pixels.corpus.pngs import png as plain_png
 from tfshards.prep import ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.whitelist import ImageError
@@ -18,9 +21,6 @@ from tfshards.prep.sources.base import Accepted, Rejected
 from tfshards.schemas.reasons import Reason
 
 from .deep_files import png
-from .nasty.kind import chunk
-from .nasty.pngs import header
-from .nasty.pngs import png as plain_png
 
 HEIGHT, WIDTH = 5, 7
 PHOTO = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)

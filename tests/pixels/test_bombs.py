@@ -10,9 +10,9 @@ import pytest
 
 from tests.tables import mostly_nightly
 
-from .nasty.kind import chunk
-from .nasty.pngs import header, png
-from .nasty_images import KINDS, file_name
+from .corpus.files import KINDS, file_name
+from .corpus.kind import chunk
+from .corpus.pngs import header, png
 
 # The largest is of 88.4 megapixels, just below the limit; the small files declare 81.
 SIDES = [4_700, 9_400]
@@ -37,7 +37,7 @@ def test_no_small_file_takes_more_memory_than_a_large_accepted_image(side, tmp_p
     for name in bombs:
         (tmp_path / file_name(name)).write_bytes(KINDS[name].data)
     (tmp_path / "whole.png").write_bytes(whole_bomb(side))
-    script = Path(__file__).parent / "nasty" / "bombs.py"
+    script = Path(__file__).parent / "corpus" / "bombs.py"
     ended = subprocess.run(
         [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
     )

@@ -6,24 +6,22 @@ TensorFlow decodes many files at once in a separate process, which must not cras
 
 import random
 import time
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.campaigns import SCALE, SEED
-from tests.programs import Programs
 from tfshards.prep.imaging.normalize import normalize
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 
-from .nasty.damage import damaged
-from .nasty.jpegs import OVERFLOW
-from .nasty.kind import Kind
-from .nasty.shown import difference, shown
-from .nasty_images import KINDS
+from .corpus.damage import damaged
+from .corpus.files import KINDS
+from .corpus.jpegs import OVERFLOW
+from .corpus.kind import Kind
+from .corpus.shown import difference, shown
+from .decoding import TensorFlow
 
 pytestmark = pytest.mark.campaign
 
@@ -47,24 +45,6 @@ class Accepted(NamedTuple):
     data: bytes
     stored: bytes
     compared: bytes
-
-
-class TensorFlow:
-    """Decodes in processes that have already imported TensorFlow."""
-
-    def __init__(self, folder: Path, programs: Programs) -> None:
-        self.folder, self.programs, self.num_batches = folder, programs, 0
-
-    def decode(self, encoded: list[bytes]) -> list[np.ndarray]:
-        """Return the pixels of each, or an empty array for those that are refused."""
-        self.num_batches += 1
-        path = self.folder / f"{self.num_batches}.npz"
-        np.savez(path, *(np.frombuffer(data, np.uint8) for data in encoded))
-        ended = self.programs.run([Path(__file__).parent / "nasty" / "decode_all.py", path])
-        assert ended.returncode == 0, f"ended with {ended.returncode}; {path} has what killed it"
-        made = f"{path}.pixels.npz"
-        with np.load(made) as pixels:
-            return [pixels[f"arr_{place}"] for place in range(len(encoded))]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +76,7 @@ def accepted_of(number: int, num_examples: int) -> tuple[int, list[Accepted]]:
         except ImageError as error:
             details.append(error.detail)
             return
-        # except for its orientation, which test_nasty_images covers, a picture does not change
+        # except for its orientation, which test_corpus covers, a picture does not change
         turned = "orientation applied" in made.conversions
         found.append(Accepted(suffix, data, made.data, made.data if turned else data))
 

@@ -1,7 +1,7 @@
 """The table of nasty files: the name of each kind, its bytes, and the expected result of a build."""
 
-from .nasty import bitmaps, jpegs, lies, moving, plains, pngs, tiffs
-from .nasty.kind import Kind
+from . import bitmaps, jpegs, lies, moving, plains, pngs, tiffs
+from .kind import Kind
 
 _FAMILIES = (jpegs, pngs, moving, tiffs, bitmaps, plains, lies)
 

@@ -9,8 +9,8 @@ import io
 import numpy as np
 from PIL import Image
 
-from tfshards.prep.imaging.formats import SUFFIXES
-
+# as Pillow names what a build reads
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF", "PPM", "JPEG2000")
 # By orientation: whether rows and columns are swapped, and which of them are then reversed.
 _TURNS = {
     1: (False, 1, 1),
@@ -48,7 +48,7 @@ def shown(kind, channels=3, alpha=None, **_) -> np.ndarray:
 def formats() -> list[str]:
     """Return the formats that are read, as named by Pillow."""
     Image.init()
-    return [name for name in dict.fromkeys(SUFFIXES.values()) if name in Image.OPEN]
+    return [name for name in _FORMATS if name in Image.OPEN]
 
 
 def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:

@@ -1,0 +1,104 @@
+"""Faults that change what a picture shows, or put a box, keypoint or mask beside what it marks."""
+
+BOXES, CROPS, POINTS = (f"loader/examples/{name}.py" for name in ("boxes", "crops", "keypoints"))
+PLACES, MASKS = "prep/imaging/coordinates.py", "prep/imaging/masks.py"
+GEOMETRY = "tests/pixels/test_geometry.py"
+DECLARED = f"{GEOMETRY}::test_what_was_declared_stays_on_what_it_marked"
+CONVERT = "prep/imaging/convert.py"
+CORPUS = "tests/pixels/test_corpus.py"
+SHOWN = f"{CORPUS}::test_three_decoders_show_the_picture_of_each_file"
+OUTCOMES = f"{CORPUS}::test_every_file_is_kept_converted_skipped_or_rejected_for_its_reason"
+BYTES = f"{CORPUS}::test_the_stored_bytes_are_those_of_golden_json"
+TURNS = f"{GEOMETRY}::test_boxes_and_keypoints_follow_every_turn"
+
+FAULTS = [
+    ("a box of EXIF 6 is turned as one of EXIF 8", PLACES, "6: (bottom, left),", "6: (top, right),", TURNS),
+    ("EXIF 2 mirrors boxes upside down", PLACES, "2: (right, top),", "2: (left, bottom),", TURNS),
+    (
+        "a resized photo's boxes keep the old scale",
+        PLACES,
+        "else points * scale",
+        "else points",
+        DECLARED,
+    ),
+    (
+        "the corners of a turned box stay exchanged",
+        PLACES,
+        "found.max(axis=1, keepdims=True)], axis=1)",
+        "found.min(axis=1, keepdims=True)], axis=1)",
+        TURNS,
+    ),
+    ("cxcywh takes the center for the corner", PLACES, "[1, 0, -0.5, 0]", "[1, 0, 0, 0]", DECLARED),
+    (
+        "boxes of a mirrored picture stay",
+        BOXES,
+        "ops.where(turned, size - ends, starts), ",
+        "starts, ",
+        DECLARED,
+    ),
+    ("a crop's boxes keep the corner", BOXES, "starts - corner, ends - corner", "starts, ends", DECLARED),
+    (
+        "fractions are taken of the delivered size",
+        BOXES,
+        "starts, ends = starts * sides, ends * sides",
+        "starts, ends = starts * cut, ends * cut",
+        DECLARED,
+    ),
+    (
+        "a box loses its class with another box",
+        BOXES,
+        "moved[name] = ops.kept(ops.checked(moved[name], is_along, message), is_kept)",
+        "moved[name] = ops.kept(ops.checked(moved[name], is_along, message), is_kept[::-1])",
+        DECLARED,
+    ),
+    ("keypoints ignore the crop", POINTS, "places = places - corner", "places = places - 0", DECLARED),
+    (
+        "left and right change places in pictures that are not mirrored",
+        POINTS,
+        "ops.where(turned[0] ^ turned[1], exchanged, moved)",
+        "ops.where(turned[0] | True, exchanged, moved)",
+        f"{GEOMETRY}::test_a_mirrored_picture_exchanges_left_and_right_keypoints",
+    ),
+    (
+        "a mask that could belong to two pictures is taken",
+        MASKS,
+        "if len(fits) == 1:",
+        "if fits:",
+        f"{GEOMETRY}::test_a_mask_whose_sides_do_not_show_its_turn_rejects_its_example",
+    ),
+    (
+        "a mask of the pixels in the file is not turned",
+        MASKS,
+        "fits.add(image.orientation)",
+        "fits.add(1)",
+        DECLARED,
+    ),
+    ("random boxes use width for height", CROPS, "box = boxes[first]", "box = boxes[first][::-1]", DECLARED),
+    (
+        "center crops are off by a tenth",
+        CROPS,
+        "(sides - box) // 2, box]",
+        "(sides - box) // 3, box]",
+        f"{GEOMETRY}::test_a_crop_is_cut_where_its_name_says",
+    ),
+    ("alpha is blended over black", CONVERT, "(255, 255, 255, 255)", "(0, 0, 0, 255)", SHOWN),
+    ("16 bits keep the lower byte", CONVERT, "values >> used - 8", "values & 255", SHOWN),
+    (
+        "EXIF 5 is turned as 7",
+        CONVERT,
+        "5: Image.Transpose.TRANSPOSE",
+        "5: Image.Transpose.TRANSVERSE",
+        SHOWN,
+    ),
+    ("EXIF of photos is ignored", CONVERT, "return found if found in _TURNS else 1", "return 1", SHOWN),
+    (
+        "floats out of range become white",
+        CONVERT,
+        "if not ((values >= 0) & (values <= 1)).all():",
+        "if False:",
+        OUTCOMES,
+    ),
+    ("alpha is dropped without a count", CONVERT, 'note("alpha over white")', "pass", OUTCOMES),
+    ("resized photos get another filter", CONVERT, "Resampling.LANCZOS, red", "Resampling.BOX, red", BYTES),
+    ("a quality of JPEG is lost", CONVERT, "quality=options.quality", "quality=75", BYTES),
+]
