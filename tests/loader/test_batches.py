@@ -36,6 +36,7 @@ from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Sch
 
 from .conftest import flip_bit, frames_of, shard_of
 
+
 @pytest.fixture(scope="module")
 def scenes(write_dataset, tmp_path_factory):
     ends = np.cumsum(SIZES).tolist()

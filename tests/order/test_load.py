@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import shutil
@@ -12,8 +11,8 @@ import pytest
 
 from tests.loader.conftest import write
 from tests.loader.scenes import COUNT, SCHEMA, SIZES, check_same, example
-from tests.order.conftest import built, damage, opened, quiet, written
-from tests.order.reference import Stored, batches_of
+from tests.order.conftest import damage, opened, quiet, read_in_stored_order, written
+from tests.order.reference import batches_of
 from tfshards import prep
 from tfshards.loader import Boxes, Image, Keypoints, Mix, Part, Position, Shuffle, Worker, batches, load
 
@@ -39,7 +38,7 @@ KEEP, PAD = {"remainder": "keep"}, {"remainder": "pad"}
 CROP = Image((12, 10), crop="random", flip="horizontal_and_vertical", seed=3)
 MIX = {"path": "mix"}
 DAMAGED = {"path": "damaged", "on_damage": "skip", **PAD}
-PLAIN = ("key", "label", "ids", "grid", "boxes", "image", "view")
+PLAIN = ("key", "label")
 IMAGES = ("image", "view", "key")
 BOXES = ("image", "boxes", "ids", "points")
 
@@ -180,7 +179,7 @@ def read(path, workers=1, **options):
     found = []
     for index in range(workers):
         data = quiet(load, path, worker=Worker(index, workers), **options)
-        steps = [batch for batch in data.as_numpy_iterator()]
+        steps = list(data.as_numpy_iterator())
         assert len(steps) == len(data)
         found.append([batch["number"].tolist() for batch in steps])
     return [list(step) for step in zip(*found, strict=True)]
@@ -207,3 +206,49 @@ def test_compressed_shards_are_read_in_their_order(tmp_path, workers, shuffle, r
         for step in batches_of(data.stored, [data.numbers], epoch, workers=workers, **how)
     ]
     assert found == expected[start.epoch * len(expected) // 2 + start.step :], reason
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """140,000 examples in 24 MB: not all offsets are held, and there are several streams."""
+    path, numbers = tmp_path_factory.mktemp("large") / "data", np.arange(140_000)
+    source = prep.Arrays({"number": numbers, "bytes": np.zeros((len(numbers), 100), np.uint8)})
+    prep.build(source, path, shards=3, log=lambda _: None)
+    return opened(path, read_in_stored_order(path))
+
+
+LARGE = [
+    ({"batch_size": 3000, "remainder": "keep"}, Position(0, 11)),
+    ({"batch_size": 1024, "shuffle": Shuffle(3)}, Position(0, 120)),
+    ({"batch_size": 1000, "shuffle": Shuffle(3, "full")}, Position(1, 130)),
+]
+
+
+@pytest.mark.parametrize(("options", "start"), LARGE)
+def test_a_large_split_is_read_in_its_order_from_any_step(large, options, start):
+    how = {"shuffle": None, "remainder": "drop", **options}
+    expected = batches_of(large.stored, [list(range(140_000))], start.epoch, workers=1, **how)[start.step :]
+    data = load(large.path, select=("number",), start=start, epochs=start.epoch + 1, **options)
+    found = [numbers for (numbers,) in data.as_numpy_iterator()]
+    assert len(found) == len(expected)
+    for batch, (share,) in zip(found, expected, strict=True):
+        assert np.array_equal(batch, np.take(large.numbers, share))
+
+
+@pytest.mark.parametrize(("workers", "shuffle"), [(3, None), (3, Shuffle(seed=3))])
+def test_no_worker_reads_the_records_of_another(tmp_path, workers, shuffle):
+    data = written(tmp_path / "data", [9, 9, 9, 0, 9, 9, 8, 8])
+    how = {"batch_size": 2, "shuffle": shuffle, "remainder": "drop"}
+    steps = batches_of(data.stored, [data.numbers], 0, workers=workers, **how)
+    for index in range(workers):
+        own = [step[index] for step in steps]
+        others = set(data.numbers).difference(*own)
+        # the shards are compared with the manifest before they are damaged
+        options = {"worker": Worker(index, workers), "select": ("number",), **how}
+        readers = [function(data.path, **options) for function in (load, batches)]
+        spoiled = damage(data, tmp_path / f"of {index}", others)
+        for shard in sorted(spoiled.path.glob("*.tfrecord-*")):
+            shutil.copyfile(shard, data.path / shard.name)
+        for reader in readers:
+            assert [np.asarray(numbers).tolist() for (numbers,) in reader] == own
+        written(data.path, [9, 9, 9, 0, 9, 9, 8, 8])
