@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from tests.order.conftest import label_of, mix, quiet
-from tests.order.reference import MAP, Stored, batches_of, mixed, order_seed, random_bits
+from tests.order.reference import (
+    MAP,
+    Stored,
+    batches_of,
+    mixed,
+    num_lanes,
+    order_seed,
+    random_bits,
+    run_length,
+)
 from tfshards.loader import Part, Shuffle, Worker, batches
 
 COUNT = 97
@@ -74,6 +83,29 @@ def test_the_facts_in_a_position_never_change_between_releases(datasets, shuffle
     assert run.position.to_json() == {"epoch": 0, "step": 0, "order": facts}
 
 
+LANES = [
+    (1024, 1, 256, "at most 256"),
+    (256, 4, 256, "as for one worker, where the workers divide them"),
+    (16, 64, 256, "as for one worker, where the workers divide them"),
+    (257, 1, 1, "a prime is divided by 1"),
+    (65, 1, 65, "the whole batch, if it is small"),
+    (600, 1, 200, "the largest divisor"),
+    (2, 300, 300, "each of many workers has one"),
+    (17, 16, 16, "each worker has as many"),
+]
+
+
+@pytest.mark.parametrize(("batch_size", "workers", "lanes", "reason"), LANES)
+def test_lanes_and_runs_follow_from_the_batch_and_the_stored_bytes(
+    datasets, batch_size, workers, lanes, reason
+):
+    how = {"batch_size": batch_size, "shuffle": Shuffle(), "remainder": "pad"}
+    for name, data in datasets.items():
+        order = quiet(batches, data.path, worker=Worker(0, workers), **how).position.order
+        assert order["lanes"] == num_lanes(data.stored, Shuffle(), batch_size, workers) == lanes, reason
+        assert order["run"] == run_length(data.stored, Shuffle(), lanes, len(data.numbers)), name
+
+
 def numbers_of(run):
     return [batch[0].tolist() for batch in run]
 
@@ -121,6 +153,8 @@ def test_iterations_of_one_epoch_are_the_epochs_of_a_run(datasets, options, reas
     assert [batch for _ in range(3) for batch in numbers_of(one)] == whole, reason
     endless = batches(data.path, epochs=None, **options)
     assert numbers_of(itertools.islice(endless, len(whole))) == whole, reason
+    with pytest.raises(TypeError, match="no number"):
+        len(endless)
     again = batches(data.path, epochs=3, **options)
     assert numbers_of(again) == numbers_of(again) == whole, reason
 

@@ -12,9 +12,21 @@ import pytest
 from tests.loader.conftest import write
 from tests.loader.scenes import COUNT, SCHEMA, SIZES, check_same, example
 from tests.order.conftest import damage, opened, quiet, read_in_stored_order, written
-from tests.order.reference import batches_of
+from tests.order.reference import batches_of, num_lanes, run_length
 from tfshards import prep
-from tfshards.loader import Boxes, Image, Keypoints, Mix, Part, Position, Shuffle, Worker, batches, load
+from tfshards.loader import (
+    Boxes,
+    Image,
+    Keypoints,
+    Mix,
+    Part,
+    Position,
+    Progress,
+    Shuffle,
+    Worker,
+    batches,
+    load,
+)
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +218,15 @@ def test_compressed_shards_are_read_in_their_order(tmp_path, workers, shuffle, r
         for step in batches_of(data.stored, [data.numbers], epoch, workers=workers, **how)
     ]
     assert found == expected[start.epoch * len(expected) // 2 + start.step :], reason
+
+
+@pytest.mark.parametrize(("batch_size", "lanes"), [(1024, 64), (257, 1), (65, 13)])
+def test_compressed_shards_have_at_most_64_lanes(tmp_path, batch_size, lanes):
+    data, progress = written(tmp_path, [6, 25, 0, 7], compression="gzip"), Progress()
+    quiet(load, tmp_path, batch_size=batch_size, shuffle=Shuffle(), remainder="pad", start=progress)
+    order = progress.position.order
+    assert order["lanes"] == num_lanes(data.stored, Shuffle(), batch_size, 1) == lanes
+    assert order["run"] == run_length(data.stored, Shuffle(), lanes, len(data.numbers)) == 38 // 4
 
 
 @pytest.fixture(scope="module")
