@@ -242,18 +242,21 @@ LARGE = [
     ({"batch_size": 3000, "remainder": "keep"}, Position(0, 11)),
     ({"batch_size": 1024, "shuffle": Shuffle(3)}, Position(0, 120)),
     ({"batch_size": 1000, "shuffle": Shuffle(3, "full")}, Position(1, 130)),
+    ({"batch_size": 500, "shuffle": Shuffle(3, run=50), "take": Part(1, 3, rest=True)}, Position(0, 90)),
 ]
 
 
 @pytest.mark.parametrize(("options", "start"), LARGE)
 def test_a_large_split_is_read_in_its_order_from_any_step(large, options, start):
-    how = {"shuffle": None, "remainder": "drop", **options}
-    expected = batches_of(large.stored, [list(range(140_000))], start.epoch, workers=1, **how)[start.step :]
-    data = load(large.path, select=("number",), start=start, epochs=start.epoch + 1, **options)
+    how, workers = {"shuffle": None, "remainder": "drop", **options}, 2 if "take" in options else 1
+    groups = [list(range(len(large.numbers)))]
+    expected = batches_of(large.stored, groups, start.epoch, workers=workers, **how)[start.step :]
+    where = {"worker": Worker(workers - 1, workers), "start": start, "epochs": start.epoch + 1}
+    data = load(large.path, select=("number",), **where, **options)
     found = [numbers for (numbers,) in data.as_numpy_iterator()]
     assert len(found) == len(expected)
-    for batch, (share,) in zip(found, expected, strict=True):
-        assert np.array_equal(batch, np.take(large.numbers, share))
+    for batch, shares in zip(found, expected, strict=True):
+        assert np.array_equal(batch, np.take(large.numbers, shares[-1]))
 
 
 @pytest.mark.parametrize(("workers", "shuffle"), [(3, None), (3, Shuffle(seed=3))])
