@@ -14,6 +14,15 @@ from tfshards.loader import Part, Shuffle
 
 SEEDS = st.integers(0, 9) | st.integers(-(2**63), 2**63 - 1)
 RATIOS = st.sampled_from([1, 1, 2, 3, 0.5, 0.1, 2.5, 7])
+HOW = st.sampled_from(["stored", "runs", "runs", "full"])
+RUNS = st.sampled_from([None, 2, 3, 7, 50])
+WORKERS = st.sampled_from([1, 1, 2, 3, 4, 6])
+LANES = st.sampled_from([1, 1, 2, 4])
+ROWS = st.sampled_from([1, 1, 2, 3, 5, 8])
+REMAINDERS = st.sampled_from(["drop", "keep", "pad"])
+TAKES = st.sampled_from(["all", "all", "first", "part"])
+LABELS = st.permutations(range(3))
+ONE_OF_FIVE, ONE_OF_THREE = st.integers(0, 4), st.integers(0, 2)
 EPOCHS = st.integers(0, 5) | st.integers(0, 2**40)
 
 
@@ -60,22 +69,20 @@ class Case:
 def cases(draw, datasets):
     """Draw a run of any kind."""
     data = datasets[draw(st.sampled_from(sorted(datasets)))]
-    is_mixed = draw(st.integers(0, 4)) == 0
+    is_mixed = draw(ONE_OF_FIVE) == 0
     if is_mixed:
         parts = draw(st.permutations(["uneven", "large", "small"]))[: draw(st.integers(1, 3))]
         weights = draw(st.lists(RATIOS, min_size=len(parts), max_size=len(parts)))
         data = mix(weights, *(datasets[name] for name in parts))
-    workers = draw(st.sampled_from([1, 1, 2, 3, 4, 6]))
-    per_worker = draw(st.sampled_from([1, 1, 2, 4]))
-    batch_size = per_worker * draw(st.sampled_from([1, 1, 2, 3, 5, 8]))
-    lanes = draw(st.sampled_from([None, workers * per_worker]))
-    run = draw(st.sampled_from([None, 2, 3, 7, 50]))
-    shuffle = draw(
-        st.none()
-        | st.builds(Shuffle, SEEDS, st.just("full"))
-        | st.builds(Shuffle, SEEDS, run=st.just(run), lanes=st.just(lanes))
-    )
-    remainder = "pad" if data.damaged else draw(st.sampled_from(["drop", "keep", "pad"]))
+    workers, per_worker = draw(WORKERS), draw(LANES)
+    batch_size = per_worker * draw(ROWS)
+    how, shuffle = draw(HOW), None
+    if how == "runs":
+        lanes = draw(st.sampled_from([None, workers * per_worker]))
+        shuffle = Shuffle(draw(SEEDS), run=draw(RUNS), lanes=lanes)
+    elif how == "full":
+        shuffle = Shuffle(draw(SEEDS), how)
+    remainder = "pad" if data.damaged else draw(REMAINDERS)
     count = len(data.numbers)
     choice, groups, ratios = {}, [list(range(count))], None
     if is_mixed:
@@ -83,8 +90,8 @@ def cases(draw, datasets):
         for part in data.parts:
             groups.append(list(range(begin, begin + len(part.numbers))))
             begin += len(part.numbers)
-    elif count and draw(st.integers(0, 2)) == 0:
-        chosen = draw(st.permutations(range(3)))[: draw(st.integers(1, 3))]
+    elif count and draw(ONE_OF_THREE) == 0:
+        chosen = draw(LABELS)[: draw(st.integers(1, 3))]
         names = [NAMES[label] if data.has_names and draw(st.booleans()) else label for label in chosen]
         groups = [[n for n in range(count) if data.stored.labels[n] == label] for label in chosen]
         if draw(st.booleans()):
@@ -94,21 +101,14 @@ def cases(draw, datasets):
             choice["classes"] = names
             groups = [sorted(number for group in groups for number in group)]
     most = sum(map(len, groups))
-    take = draw(st.sampled_from(["all", "all", "first", "part"])) if most else "all"
+    take = draw(TAKES) if most else "all"
     if take == "first":
         choice["take"] = draw(st.integers(1, most * (1 if ratios is None else 3)))
     elif take == "part" and min(map(len, groups)) > 4:
         parts = draw(st.integers(1, 4))
         choice["take"] = Part(draw(st.integers(0, parts - 1)), parts, rest=parts > 1 and draw(st.booleans()))
-    case = Case(
-        data,
-        batch_size,
-        workers,
-        {"shuffle": shuffle, "remainder": remainder},
-        choice,
-        groups,
-        ratios,
-    )
+    order = {"shuffle": shuffle, "remainder": remainder}
+    case = Case(data, batch_size, workers, order, choice, groups, ratios)
     # a group without a position is refused
     assume(ratios is None or all(quotas_of(ratios, len(case.members(0)))))
     return case

@@ -71,13 +71,11 @@ def written(path, sizes, first=0, schema=SCHEMA, **options):
     return opened(path, range(first, first + sum(sizes)))
 
 
-def built(path, count, shards, **options):
+def built(path, count, shards):
     """Build a dataset, whose stored order is a permutation."""
-    numbers = np.arange(count)
-    labels = [label_of(number) for number in range(count)]
-    source = prep.Arrays({"number": numbers, "label": labels}, class_names=list(NAMES))
-    prep.build(source, path, shards=shards, log=lambda _: None, **options)
-    return path
+    arrays = {"number": np.arange(count), "label": [label_of(number) for number in range(count)]}
+    prep.build(prep.Arrays(arrays, class_names=list(NAMES)), path, shards=shards, log=lambda _: None)
+    return opened(path, read_in_stored_order(path))
 
 
 def adopted(path, data):
@@ -123,8 +121,7 @@ def datasets(tmp_path_factory):
         "few": written(root / "few", [0, 0]),
     }
     found["damaged"] = damage(found["uneven"], root / "damaged", [0, 1, 11, 40])
-    path = built(root / "built", 97, 5)
-    found["built"] = opened(path, read_in_stored_order(path))
+    found["built"] = built(root / "built", 97, 5)
     found["adopted"] = adopted(root / "adopted", found["uneven"])
     found["wide and adopted"] = adopted(root / "wide-adopted", found["wide"])
     prep.reshard(root / "adopted", root / "derived", shards=3, log=lambda _: None)

@@ -49,6 +49,7 @@ RUNS, FULL, SHORT = Shuffle(seed=3), Shuffle(seed=2, how="full"), Shuffle(seed=1
 KEEP, PAD = {"remainder": "keep"}, {"remainder": "pad"}
 CROP = Image((12, 10), crop="random", flip="horizontal_and_vertical", seed=3)
 MIX = {"path": "mix"}
+LATER = {"start": Position(1, 4), "epochs": 2, "shuffle": RUNS}
 DAMAGED = {"path": "damaged", "on_damage": "skip", **PAD}
 PLAIN = ("key", "label")
 IMAGES = ("image", "view", "key")
@@ -88,15 +89,9 @@ ROWS = {
     "a lane for each worker": {"worker": Worker(1, 2), "shuffle": Shuffle(1, lanes=2), **PAD},
     # positions
     "a position in stored order": {"start": Position(0, 3)},
-    "a position in a later epoch": {"start": Position(1, 2), "epochs": 3, "shuffle": RUNS, **PAD},
+    "a position in a later epoch": {**LATER, "epochs": 3, **PAD},
     "a position in a full permutation": {"start": Position(1, 4), "epochs": 2, "shuffle": FULL, **KEEP},
-    "a position inside a run": {
-        "start": Position(1, 3),
-        "worker": Worker(1, 2),
-        "epochs": 2,
-        "shuffle": Shuffle(seed=3, run=5),
-        **PAD,
-    },
+    "a position inside a run": {**LATER, "worker": Worker(1, 2), **PAD},
     "the last step of all": {"start": Position(2, 7), "epochs": 3, "shuffle": RUNS, **KEEP},
     "a run without an end": {"epochs": None, "shuffle": RUNS, "start": Position(5), "most": 20},
     "a late epoch": {"start": Position(2**40), "epochs": 2**40 + 1, "shuffle": RUNS},
@@ -128,13 +123,7 @@ ROWS = {
     "all features": {"select": None},
     "one feature": {"select": ("grid",), "shuffle": FULL},
     "images": {"select": IMAGES, "image": Image((12, 10), channels=3)},
-    "images and a mask, cut and turned": {
-        "select": (*IMAGES, "mask"),
-        "image": CROP,
-        "shuffle": RUNS,
-        "epochs": 2,
-        **PAD,
-    },
+    "images and a mask, cut and turned": {"select": (*IMAGES, "mask"), "image": CROP, "epochs": 2, **PAD},
     "floats": {
         "select": IMAGES,
         "image": Image((40, 32), crop="center", dtype="float32", normalize="imagenet"),
@@ -146,13 +135,7 @@ ROWS = {
         "image": {"digit": Image((16, 12), channels=3, flip="horizontal")},
         "shuffle": Shuffle(),
     },
-    "images after a resumed step": {
-        "select": IMAGES,
-        "image": CROP,
-        "shuffle": RUNS,
-        "start": Position(1, 4),
-        "epochs": 2,
-    },
+    "images after a resumed step": {**LATER, "select": IMAGES, "image": CROP},
     "boxes of cut images": boxed(Image((16, 12), crop="random", flip="horizontal", seed=2), "xyxy"),
     "boxes by their centers": boxed(Image((16, 12), crop="random", seed=2), "cxcywh"),
     "boxes of resized images": boxed(Image((30, 40)), "xywh"),
