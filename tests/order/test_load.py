@@ -49,7 +49,7 @@ RUNS, FULL, SHORT = Shuffle(seed=3), Shuffle(seed=2, how="full"), Shuffle(seed=1
 KEEP, PAD = {"remainder": "keep"}, {"remainder": "pad"}
 CROP = Image((12, 10), crop="random", flip="horizontal_and_vertical", seed=3)
 MIX = {"path": "mix"}
-LATER = {"start": Position(1, 4), "epochs": 2, "shuffle": RUNS}
+LATER = {"start": Position(1, 3), "epochs": 2, "shuffle": RUNS}
 DAMAGED = {"path": "damaged", "on_damage": "skip", **PAD}
 PLAIN = ("key", "label")
 IMAGES = ("image", "view", "key")
