@@ -65,7 +65,7 @@ def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
     assert last < 0.8 * first
 
 
-# test_sample_weights.py and test_choose.py check the weights and the ratios more often
+# test_sample_weights.py and tests/order check the weights and the ratios more often
 @pytest.mark.nightly
 def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(run, digits):
     output = run("imbalanced.py", digits)
@@ -113,7 +113,7 @@ def test_mirrored_fit_recognizes_digits(run, digits):
     assert float(re.search(r"^accuracy: ([\d.]+)", output, re.M)[1]) > 0.6, output
 
 
-# test_choose.py reads parts of a split more often
+# tests/order reads parts of a split more often
 @pytest.mark.nightly
 def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, digits):
     output = run("separate_models.py", digits)

@@ -11,79 +11,23 @@ import subprocess
 import sys
 import threading
 
-import ml_dtypes
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image as Pillow
 
 from tests.errors import raises
-from tests.tables import mostly_nightly
 from tfshards.loader import (
-    Boxes,
     Image,
-    Keypoints,
-    Mix,
-    Part,
     Position,
     Progress,
     Shuffle,
-    Worker,
     batches,
     load,
 )
-from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema
+from tfshards.schemas import FormatError, InputError, OptionsError
 
 from .conftest import flip_bit, frames_of, shard_of
-
-SCHEMA = Schema(
-    (
-        Feature("image", "image", "uint8", (None, None, 3)),
-        Feature("mask", "mask", "uint8", (None, None, 1)),
-        Feature("view", "image", "uint8", (None, None, 3)),
-        Feature("digit", "raw", "uint8", (8, 6)),
-        Feature("label", "label", "int64"),
-        Feature("key", "bytes", "bytes"),
-        Feature("weight", "float", "float32"),
-        Feature("boxes", "float", "float32", (None, 4)),
-        Feature("points", "float", "float32", (None, 6)),
-        Feature("ids", "int", "int64", (None,)),
-        Feature("grid", "raw", "bfloat16", (2, 3)),
-    ),
-    ("ant", "bee", "cat"),
-)
-SIZES = [17, 0, 40, 6]
-COUNT = sum(SIZES)
-
-
-def png(draw, channels):
-    pixels = draw.integers(0, 256, (*draw.integers(9, 30, 2), channels), dtype=np.uint8).squeeze()
-    file = io.BytesIO()
-    Pillow.fromarray(pixels).save(file, "PNG")
-    return file.getvalue(), pixels.shape[:2]
-
-
-def example(number):
-    draw = np.random.default_rng(number)
-    image, (height, width) = png(draw, 3)
-    file = io.BytesIO()
-    Pillow.fromarray(draw.integers(0, 4, (height, width), dtype=np.uint8)).save(file, "PNG")
-    corners = np.sort(draw.random((number % 3, 2, 2)), axis=1) * [width, height]
-    points = draw.random((number % 3, 2, 3)) * [width, height, 1]
-    points[..., 2] = np.arange(2) * 2
-    return {
-        "image": image,
-        "mask": file.getvalue(),
-        "view": png(draw, 3)[0],
-        "digit": draw.integers(0, 256, (8, 6), dtype=np.uint8),
-        "label": number % 3,
-        "key": b"%d" % number,
-        "weight": np.float32(number),
-        "boxes": corners.reshape(-1, 4).astype(np.float32),
-        "points": points.reshape(-1, 6).astype(np.float32),
-        "ids": np.arange(number % 3),
-        "grid": np.full((2, 3), number, ml_dtypes.bfloat16),
-    }
+from .scenes import COUNT, SCHEMA, SIZES, check_same, example
 
 
 @pytest.fixture(scope="module")
@@ -93,82 +37,7 @@ def scenes(write_dataset, tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("scenes"), SCHEMA, {"train": shards})
 
 
-def same(found, expected):
-    """Compare a value of a batch of arrays with that of a batch of tensors."""
-    if isinstance(expected, dict):
-        assert [*found] == [*expected]
-        return all(same(found[name], expected[name]) for name in expected)
-    if isinstance(expected, tuple):
-        return len(found) == len(expected) and all(map(same, found, expected))
-    if isinstance(expected, tf.RaggedTensor):
-        assert found.dtype == object
-        return len(found) == expected.nrows() and all(map(same, found, expected))
-    wanted = expected.numpy()
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return False
-    # TensorFlow may divide by multiplying with the inverse
-    is_moved = found.dtype == np.float32 and found.shape[-1:] in [(4,), (6,)]
-    return np.allclose(found, wanted, rtol=1e-6) if is_moved else np.array_equal(found, wanted)
-
-
-def check_same(path, **options):
-    expected, found = load(path, **options), batches(path, **options)
-    assert len(found) == len(expected)
-    count = 0
-    for one, other in itertools.zip_longest(found, expected):
-        assert same(one, other), (count, options)
-        count += 1
-    return count
-
-
-PLAIN = ("key", "label", "ids", "grid", "boxes", "image", "view")
-ORDERS = {
-    "stored": {},
-    "runs of several epochs": {"shuffle": Shuffle(seed=3), "epochs": 3},
-    "short runs in lanes": {"shuffle": Shuffle(seed=1, run=2, lanes=4), "remainder": "pad"},
-    "two of four workers": {"shuffle": Shuffle(seed=1), "remainder": "pad", "worker": Worker(2, 4)},
-    "a full permutation": {"shuffle": Shuffle(seed=2, how="full"), "remainder": "keep"},
-    "all but a part": {"take": Part(1, 3, rest=True), "remainder": "keep", "shuffle": Shuffle()},
-    "some classes": {"classes": ["ant", "cat"], "shuffle": Shuffle(), "epochs": 2},
-    "ratios": {"classes": {"ant": 1, "bee": 3}, "shuffle": Shuffle(), "epochs": 2},
-    "a resumed run": {"start": Position(1, 2), "epochs": 3, "shuffle": Shuffle(), "remainder": "pad"},
-    "balanced weights": {"sample_weights": "balanced", "remainder": "pad"},
-    "weights of classes": {"sample_weights": {"ant": 1, "bee": 2, "cat": 0.5}},
-    "weights of a feature": {"sample_weights": "weight", "remainder": "keep"},
-}
-CONTENTS = {
-    "decoded": Image((12, 10), channels=3),
-    "all of an example": Image((12, 10), crop="random", flip="horizontal_and_vertical", seed=3),
-    "floats": Image((40, 32), crop="center", dtype="float32", normalize="imagenet"),
-    "half": Image((8, 8), dtype="bfloat16", normalize=(0.5, 0.25)),
-    "gray": Image((8, 9), channels=1, method="nearest"),
-}
-
-
-OFTEN = ["short runs in lanes", "a full permutation", "a resumed run", "ratios"]
-
-
-@pytest.mark.parametrize(
-    "options", mostly_nightly(ORDERS.values(), [ORDERS[name] for name in OFTEN]), ids=ORDERS
-)
-def test_the_batches_are_those_of_load(scenes, options):
-    assert check_same(scenes, batch_size=8, select=PLAIN, **options)
-
-
-@pytest.mark.parametrize(
-    "image",
-    mostly_nightly(CONTENTS.values(), [CONTENTS["all of an example"]]),
-    ids=CONTENTS,
-)
-def test_images_are_decoded_as_by_load(scenes, image):
-    select = ("image", "view", "key") + ("mask",) * (image.channels is None)
-    options = {"select": select, "batch_size": 16, "shuffle": Shuffle(seed=1), "remainder": "pad"}
-    assert check_same(scenes, image=image, **options)
-
-
-def test_arrays_of_pixels_and_images_of_their_own_sizes(scenes):
-    by_name = {"digit": Image((16, 12), channels=3, flip="horizontal")}
-    assert check_same(scenes, batch_size=9, image=by_name, select=("digit", "key"), shuffle=Shuffle())
+def test_images_of_different_sizes_are_an_array_of_objects(scenes):
     (found,) = batches(
         scenes,
         batch_size=COUNT,
@@ -176,37 +45,10 @@ def test_arrays_of_pixels_and_images_of_their_own_sizes(scenes):
         select=("image", "key"),
         map_fn=lambda example, _: {"image": example["image"]},
     )
+    assert len(found["image"]) == COUNT
     for number, pixels in enumerate(found["image"]):
         with Pillow.open(io.BytesIO(example(number)["image"])) as picture:
             assert np.array_equal(pixels, picture)
-
-
-MOVED = {
-    "cropped": Image((16, 12), crop="random", flip="horizontal", seed=2),
-    "resized": Image((30, 40)),
-    "turned": Image((16, 12), crop="center", flip="vertical"),
-}
-
-
-FORMS = [("cropped", "xyxy"), ("cropped", "cxcywh"), ("resized", "xywh"), ("turned", "yxyx")]
-
-
-@pytest.mark.parametrize(("how", "form"), mostly_nightly(FORMS, FORMS[1:2]))
-def test_boxes_and_keypoints_move_as_by_load(scenes, how, form):
-    image = MOVED[how]
-    boxes = Boxes("boxes", form, along=["ids"], image="image", normalized=form == "cxcywh")
-    points = Keypoints("points", format="xyv", flip_pairs=[(0, 1)], image="image")
-    options = {"batch_size": 21, "shuffle": Shuffle(), "select": ("image", "boxes", "ids", "points")}
-    assert check_same(scenes, image={"image": image}, boxes=boxes, keypoints=points, **options)
-
-
-def test_the_function_of_the_user_is_called_for_each_example(scenes):
-    def tagged(example, seed):
-        key = example["key"]
-        return {"key": key, "seed": seed, "pair": (example["label"], example["grid"])}
-
-    options = {"batch_size": 8, "shuffle": Shuffle(seed=4), "map_fn": tagged, "remainder": "pad"}
-    assert check_same(scenes, **options)
 
 
 def test_a_batch_is_a_function_of_its_epoch_and_step(scenes):
@@ -221,17 +63,6 @@ def test_a_batch_is_a_function_of_its_epoch_and_step(scenes):
         assert [b"%d" % each for each in run.numbers(epoch, step)] == expected[number]
     with pytest.raises(IndexError, match=f"step {steps} of {steps}"):
         run.batch(0, steps)
-
-
-def test_an_epoch_without_an_end_is_followed_by_the_next_one(scenes):
-    options = {"batch_size": 30, "shuffle": Shuffle(seed=4), "select": ("key",)}
-    whole = [batch[0].tolist() for batch in batches(scenes, epochs=3, **options)]
-    one = batches(scenes, **options)
-    assert [batch[0].tolist() for _ in range(3) for batch in one] == whole
-    endless = batches(scenes, epochs=None, **options)
-    assert [batch[0].tolist() for batch in itertools.islice(endless, len(whole))] == whole
-    with pytest.raises(TypeError, match="no number"):
-        len(endless)
 
 
 def test_a_run_is_resumed_by_the_other_from_its_position(scenes):
@@ -281,12 +112,6 @@ def test_damage_is_an_error_or_skipped(scenes, write_dataset, tmp_path):
         batches(path, **options)
     with pytest.warns(UserWarning, match="2 of the 20 records"):
         assert check_same(path, on_damage="skip", **options)
-
-
-def test_mixed_datasets_are_read(scenes, write_dataset, tmp_path):
-    other = write_dataset(tmp_path / "data", SCHEMA, {"train": [[example(each) for each in range(70, 90)]]})
-    mix = Mix({scenes: 1, other: 3})
-    assert check_same(mix, batch_size=8, shuffle=Shuffle(), select=("key",), epochs=2)
 
 
 def test_options_that_only_load_has_are_refused(scenes):

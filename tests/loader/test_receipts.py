@@ -1,4 +1,4 @@
-"""Receipts: which examples a step held, and when an example came, compared with what is read."""
+"""Receipts: keys, refusals and the command line; tests/order compares them with the order."""
 
 from __future__ import annotations
 
@@ -6,125 +6,17 @@ import itertools
 import json
 import subprocess
 import sys
-from collections import defaultdict
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.errors import fault, raises
 from tfshards.command import VERBS
-from tfshards.loader import Mix, Occurrence, Part, Position, Shuffle, Worker, batches, when, which
-from tfshards.loader.order.assignment import Stored, assign
-from tfshards.loader.order.epoch import RunOrder
-from tfshards.loader.order.plan import ReadPlan
-from tfshards.loader.order.population import Members, grouped, ranges_of, taken
-from tfshards.loader.order.steps import PADDING, Steps
+from tfshards.loader import Mix, Occurrence, Part, Shuffle, Worker, batches, when, which
 from tfshards.prep.cli.main import main
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 from .conftest import flip_bit, shard_of
-
-# The arithmetic, without files
-
-
-@st.composite
-def populations(draw):
-    count = draw(st.integers(1, 200))
-    take = draw(st.none() | st.integers(1, count) | parts)
-    kind = draw(st.sampled_from(["ranges", "members", "groups"]))
-    if kind == "ranges":
-        return ranges_of(count, take)
-    if kind == "members":
-        return Members(taken(np.flatnonzero(np.arange(count) % 3 != 1), take))
-    sizes = draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))
-    quotas = draw(st.lists(st.integers(1, 60), min_size=len(sizes), max_size=len(sizes)))
-    ends = np.cumsum(sizes)
-    members = [np.arange(end - size, end) * 2 for size, end in zip(sizes, ends, strict=True)]
-    # a class that is given by name and by number is two groups
-    return grouped([*members, members[0]], [*quotas, 3])
-
-
-parts = st.builds(lambda index, rest: Part(index, 5, rest), st.integers(0, 4), st.booleans())
-shuffles = st.sampled_from([None, Shuffle(how="full"), Shuffle(), Shuffle(run=2), Shuffle(run=7, lanes=4)])
-
-
-def plan_of(population, shuffle, remainder, *, workers=1, batch_size=4, seed=0, is_compressed=False):
-    stored = Stored(100.0, 3, is_compressed=is_compressed)
-    assignment = assign(
-        population.num_positions,
-        stored,
-        batch_size=batch_size,
-        worker=Worker(0, workers),
-        remainder=remainder,
-        shuffle=shuffle,
-    )
-    order = RunOrder(
-        num_positions=population.num_positions,
-        run=assignment.run,
-        seed=seed,
-        lanes=assignment.lanes,
-        is_entered=not is_compressed,
-    )
-    return ReadPlan(
-        population=population,
-        order=order,
-        assignment=assignment,
-        record_bytes=100.0,
-        begin=Position(),
-        epochs=None,
-        is_next_epoch_each_time=False,
-        facts=None,
-    )
-
-
-def batches_of_worker(plan, index, epoch):
-    """Return the numbers of each batch of a worker, as it is delivered."""
-    assignment = replace(plan.assignment, worker=Worker(index, plan.assignment.worker.count))
-    if not assignment.num_steps:
-        return []
-    found = Steps(replace(plan, assignment=assignment)).numbers(epoch, 0, assignment.num_steps)
-    if assignment.remainder == "keep":
-        return [batch[batch != PADDING].tolist() for batch in found]
-    return found.tolist()
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    population=populations(),
-    shuffle=shuffles,
-    remainder=st.sampled_from(["drop", "pad", "keep"]),
-    workers=st.sampled_from([1, 2, 4]),
-    batch_size=st.sampled_from([4, 8]),
-    epoch=st.integers(0, 5) | st.integers(0, 2**40),
-    seed=st.integers(0, 2**63 - 1),
-    is_compressed=st.booleans(),
-)
-def test_the_rows_of_examples_are_all_rows_that_steps_have(population, epoch, **how):
-    plan = plan_of(population, **how)
-    expected = {
-        (step, worker, row): number
-        for worker in range(how["workers"])
-        for step, batch in enumerate(batches_of_worker(plan, worker, epoch))
-        for row, number in enumerate(batch)
-        if number != PADDING
-    }
-    asked = np.random.default_rng(0).permutation(np.arange(-1, 400))
-    index, rows = Steps(plan).rows_of(epoch, asked)
-    places = [*zip(*(each.tolist() for each in rows), strict=True)]
-    assert len({*places}) == len(places)
-    assert dict(zip(places, asked[index].tolist(), strict=True)) == expected
-
-
-def test_an_example_that_an_epoch_leaves_out_has_no_rows_in_it():
-    plan = plan_of(grouped([np.array([7, 8, 9])], [2]), None, "drop", batch_size=1)
-    steps = [Steps(plan).rows_of(epoch, np.array([7]))[1].steps.tolist() for epoch in range(4)]
-    assert steps == [[0], [1], [], [0]]
-
-
-# Loaded datasets
 
 SCHEMA = Schema((Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")), ("ant", "bee", "cat"))
 SIZES = [17, 0, 40, 6]
@@ -145,12 +37,6 @@ def data(write_dataset, tmp_path_factory):
     return write_keys(write_dataset, tmp_path_factory.mktemp("data"), "a/")
 
 
-@pytest.fixture(scope="module")
-def mix(data, write_dataset, tmp_path_factory):
-    other = write_keys(write_dataset, tmp_path_factory.mktemp("other"), "a/", [9, 8])
-    return Mix({data: 3, other: 1})
-
-
 ORDERS = {
     "stored": {},
     "runs": {"shuffle": Shuffle(seed=3)},
@@ -165,60 +51,9 @@ ORDERS = {
 EPOCHS = 3
 
 
-def delivered(path, workers, **options):
-    """Return the key at each epoch, step, worker and row of the batches that are delivered."""
-    found = {}
-    for index in range(workers):
-        run = batches(path, worker=Worker(index, workers), epochs=EPOCHS, **options)
-        for count, batch in enumerate(run):
-            epoch, step = divmod(count, run.steps_per_epoch)
-            is_real = batch.get("sample_weight", np.ones(len(batch["key"]))) > 0
-            for row in np.flatnonzero(is_real).tolist():
-                found[epoch, step, index, row] = batch["key"][row]
-    return found
-
-
 def by_place(occurrences):
     assert [*occurrences] == sorted(occurrences)
     return {each[:4]: each.key for each in occurrences}
-
-
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS)
-def test_receipts_are_what_is_delivered(data, options, workers):
-    check_receipts(data, workers, **options)
-
-
-def test_receipts_of_workers_that_do_not_divide_the_usual_lanes_are_what_is_delivered(data):
-    check_receipts(data, 3, shuffle=Shuffle(seed=1), remainder="pad")
-
-
-def test_receipts_of_mixed_datasets_are_what_is_delivered(mix):
-    check_receipts(mix, 2, shuffle=Shuffle(seed=4), remainder="pad")
-
-
-def check_receipts(path, workers, **options):
-    options = {"batch_size": 8 // workers, **options}
-    expected = delivered(path, workers, **options)
-    where = {"workers": workers, **options}
-    num_steps = 1 + max(step for _, step, _, _ in expected)
-    assert by_place(which(path, step=range(EPOCHS * num_steps), **where)) == expected
-    numbers = which(path, step=range(0, num_steps, 2), epoch=2, worker=workers // 2, keys=False, **where)
-    assert {each[:4] for each in numbers} == {
-        place for place in expected if (place[0], place[1] % 2, place[2]) == (2, 0, workers // 2)
-    }
-    assert {each.key for each in numbers} <= {None}
-    places = defaultdict(list)
-    for place, key in expected.items():
-        places[key].append(place)
-    for key in (b"a/0", b"a/1", b"a/4", b"a/50"):
-        found = when(path, examples=[key], epochs=EPOCHS, **where)
-        assert [each[:4] for each in found] == sorted(places[key])
-        assert {each.key for each in found} <= {key}
-    by_number = when(path, examples=range(COUNT), epochs=range(1, 3), **where)
-    if not isinstance(path, Mix):
-        names = {each[:4]: b"a/%d" % each.number for each in by_number}
-        assert names == {place: key for place, key in expected.items() if place[0] > 0}
 
 
 def test_a_resumed_run_on_other_workers_has_the_steps_of_the_run(data):
@@ -242,6 +77,13 @@ def test_a_resumed_run_on_other_workers_has_the_steps_of_the_run(data):
         which(data, step=0, take=20, **where)
     with raises(OptionsError, "resume-workers"):
         when(data, examples=[3], **{**where, "batch_size": 1, "workers": 3})
+
+
+def test_a_key_that_two_mixed_datasets_have_is_found_in_both(data, write_dataset, tmp_path):
+    other = write_keys(write_dataset, tmp_path / "other", "a/", [9, 8])
+    found = when(Mix({data: 3, other: 1}), examples=["a/4"], batch_size=8, remainder="pad")
+    assert {each.number for each in found} == {4, COUNT + 4}
+    assert {each.key for each in found} == {b"a/4"}
 
 
 def test_only_records_whose_keys_are_asked_for_are_read(write_dataset, tmp_path):
