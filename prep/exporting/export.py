@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tfshards.prep.building.output import remove_staged
 from tfshards.prep.building.planned_build import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting.format import Format
@@ -39,9 +40,10 @@ from tfshards.prep.progress.lines import (
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas.build_area import write_files
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, local_path, require_space, write_atomically
+from tfshards.schemas.files import bytes_digest, local_path, require_space
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
@@ -140,6 +142,7 @@ def _export(request: ExportRequest, directory: Path, chosen: Format, run: Callab
     }
     area_id = bytes_digest(json.dumps(identity).encode("ascii")).partition(":")[2][:ID_DIGITS]
     with _locked(directory):
+        remove_staged(directory)
         while True:
             area = BuildArea(directory, area_id)
             journal = read_journal(directory, identity, area)
@@ -201,11 +204,10 @@ def _write(
     if missing:
         _write_parts(request, area, chosen, missing, run)
     journal = read_journal(directory, journal.identity, area)
-    files = []
-    for path, content in chosen.finish(request).items():
-        write_atomically(directory / path, content)
-        files.append(written_file(directory, directory / path))
-    journal = replace(journal, binary=request.binary, files=tuple(files))
+    others = chosen.finish(request)
+    write_files(directory, others)
+    files = tuple(written_file(directory, directory / path) for path in others)
+    journal = replace(journal, binary=request.binary, files=files)
     journal.write(directory)
     area.remove()
     return _result(request, directory, chosen, journal, len(kept))
