@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import obstore.store
@@ -90,7 +91,8 @@ class Bucket(Place):
         self.number += 1
         store = obstore.store.from_url(self.url)
         for path, data in files.items():
-            store.put(f"{self.number}/{path}", data)
+            if data != b"a folder":
+                store.put(f"{self.number}/{path}", data)
 
     def steps(self, end: Moment | None = None) -> AbstractContextManager[Steps]:
         return in_store(end)
@@ -102,7 +104,6 @@ class Case:
 
     Attributes:
         moments: when to end it, so that it leaves different files.
-        thens: by ``"old"`` and ``"new"``, what ``command.then`` leaves there after ``prune``.
     """
 
     command: Command
@@ -112,7 +113,6 @@ class Case:
     old: Files = field(default_factory=dict)
     new: Files = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
-    thens: dict[str, Files] = field(default_factory=dict)
 
     def run(self, line: str) -> None:
         """Run a command line, which must end with exit status 0."""
@@ -122,6 +122,15 @@ class Case:
     def words(self, line: str) -> list[str]:
         return words(line, self.inputs, self.place.out, self.first)
 
+    @cached_property
+    def thens(self) -> dict[str, Files]:
+        """What the other command line leaves after the old files and after the new ones, by that word."""
+        found = {}
+        for name, start in (("old", self.old), ("new", self.new)):
+            self.place.start(start)
+            found[name] = self.then()
+        return found
+
     def then(self) -> Files:
         """Run the other command line, remove what it does not need, and return what is left."""
         self.run(self.command.then)
@@ -129,28 +138,27 @@ class Case:
         return {path: data for path, data in self.place.files().items() if data != b"a folder"}
 
 
-def undisturbed(command: Command, place: Place, inputs: Path) -> Case:
-    """Run a command and what belongs to it without an end, and return what is expected."""
-    case = Case(command, place, inputs)
-    place.start({"mine.txt": b"mine"})
+def undisturbed(command: Command, place: Place, inputs: Path, local: Folder | None = None) -> Case:
+    """Run a command and what belongs to it without an end, and return what is expected.
+
+    ``local`` is a folder for the commands before it, if they need not run in ``place`` itself.
+    """
+    case = Case(command, local or place, inputs)
+    case.place.start({"mine.txt": b"mine"})
     for line in command.before:
         case.run(line)
         if not case.first:
-            case.first = json.loads(place.files()[f"data/{POINTER}"])["build_id"]
-    files = place.files()
-    case.old = {"mine.txt": b"mine", **command.change(files)}
+            case.first = json.loads(case.place.files()[f"data/{POINTER}"])["build_id"]
+    case.old = {"mine.txt": b"mine", **command.change(case.place.files())}
     if f"{command.out}/{POINTER}" in case.old:
         case.old.update({f"{command.out}/{path}": data for path, data in FOREIGN.items()})
+    case.place = place
     place.start(case.old)
-    # folders, too
+    # folders, too, where there are folders
     case.old = place.files()
     with place.steps() as steps:
         case.run(command.line)
     case.new, case.moments = place.files(), steps.moments
-    if command.then:
-        for name, start in (("new", case.new), ("old", case.old)):
-            place.start(start)
-            case.thens[name] = case.then()
     return case
 
 

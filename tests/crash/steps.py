@@ -41,6 +41,7 @@ class Steps:
     Attributes:
         root: the folder; for a store, steps are all calls of its client.
         end: where to end it; None to count.
+        meanwhile: called before each step.
         moments: the moments before which files were in different states.
     """
 
@@ -49,6 +50,7 @@ class Steps:
     moments: list[Moment] = field(default_factory=list)
     number: int = 0
     is_dead: bool = False
+    meanwhile: Callable[[str], None] = lambda what: None
     _before: object = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -57,6 +59,7 @@ class Steps:
         with self._lock:
             if self.is_dead:
                 raise Crash(what)
+            self.meanwhile(what)
             number, self.number = self.number, self.number + 1
             if self.end is None:
                 self._note(number, what, creates=create is not None)
@@ -152,7 +155,7 @@ _CHANGES = ("put", "put_async", "delete", "delete_async", "copy", "copy_async", 
 
 @contextmanager
 def in_store(end: Moment | None = None) -> Iterator[Steps]:
-    """Yield the steps of what runs in the block in object stores."""
+    """Yield the steps of what runs in the block in object stores, where many may be under way at once."""
     steps = Steps("", end)
 
     def watched(name: str, call: Callable[..., object]) -> Callable[..., object]:

@@ -3,13 +3,11 @@
 Every step of every command is tried in ``make nightly``, evenly chosen ones in ``make test``.
 """
 
-from pathlib import Path
-
 import pytest
 
 from tests.campaigns import SCALE, cases
 
-from .commands import COMMANDS, write_inputs
+from .commands import COMMANDS
 from .judge import judge
 from .places import Case, Folder, chosen, undisturbed
 from .steps import Crash, Moment
@@ -19,11 +17,6 @@ pytestmark = pytest.mark.campaign
 NUM_MOMENTS = cases(14, nightly=1000)
 NUM_OTHERS = cases(5, nightly=1000)
 NAMES = [*COMMANDS]
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory) -> Path:
-    return write_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +75,10 @@ def check_kept(case: Case, finished: dict[bytes, set[int]]) -> None:
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.then])
 def test_another_command_after_one_that_ended_takes_nothing_of_it(name, case_of):
     case = case_of(name)
+    expected = case.thens
     for moment in chosen(case.moments, NUM_OTHERS, NAMES.index(name) + 1):
         try:
             left = ended(case, moment)
-            assert case.then() == case.thens[left]
+            assert case.then() == expected[left]
         except (AssertionError, ValueError) as error:
             raise AssertionError(f"{name}, ended before {moment}: {error}") from error
