@@ -91,14 +91,15 @@ COMMANDS: dict[str, Command] = {
         before=(_IMAGES, f"{_IMAGES} {_AGAIN} 1"),
         then=f"{_IMAGES} {_AGAIN} 3",
     ),
-    "build other inputs": Command(line=_CHANGED, before=(_IMAGES,), then=f"{_IMAGES} {_AGAIN} 1"),
+    # the last one discards a replacement that was not committed
+    "build other inputs": Command(line=_CHANGED, before=(_IMAGES,), then=f"{_IMAGES} --overwrite"),
     "build damaged again": Command(
         line=f"{_IMAGES} --overwrite", before=(_IMAGES,), change=_damaged, makes="repair"
     ),
     "append": Command(
         line="append IN/more/photos OUT/data --max-rejected 50%",
         before=(_IMAGES,),
-        then="append IN/changed/photos OUT/data --max-rejected 50%",
+        then="remove OUT/data --keys IN/keys.txt",
     ),
     "remove": Command(
         line="remove OUT/data --keys IN/keys.txt",
@@ -166,28 +167,34 @@ def write_inputs(folder: Path) -> Path:
     """Write the inputs of all commands; the same files have the same times. Returns the folder."""
     for name, count in (("few", 8), ("more", 11), ("changed", 8)):
         for number in range(count):
-            color = (number, 0, 255 if (name, number) == ("changed", 4) else 0)
-            data = image_file(Image.new("RGB", (4, 4), color))
-            _write(folder / name / "photos" / "ab"[number % 2] / f"{number}.png", data)
+            # one file that has other pixels, in as many bytes, and another time
+            is_changed = (name, number) == ("changed", 4)
+            picture = Image.new("RGB", (4, 4), (number, 0, 255 * is_changed))
+            file = image_file(picture, "BMP" if number == 4 else "PNG")
+            _write(folder / name / "photos" / "ab"[number % 2] / _photo(number), file, STAMP + is_changed)
         _write(folder / name / "photos" / "a" / "bad.png", b"no image")
         with io.BytesIO() as file:
             np.savez(file, x=np.arange(count), y=np.arange(count) % 3)
             _write(folder / name / "x.npz", file.getvalue())
-    rows = [f"photos/{'ab'[number % 2]}/{number}.png,{number % 3}" for number in range(8)]
+    rows = [f"photos/{'ab'[number % 2]}/{_photo(number)},{number % 3}" for number in range(8)]
     _write(folder / "few" / "table.csv", "\n".join(["image,label", *rows, "photos/a/bad.png,0", ""]).encode())
     files = [image_file(Image.new("RGB", (4, 4), (number, 9, 0))) for number in range(8)]
     pq.write_table(pa.table({"image": files, "label": ["c", "d"] * 4}), folder / "few" / "embedded.parquet")
     os.utime(folder / "few" / "embedded.parquet", (STAMP, STAMP))
     _write(folder / "keys.txt", b"b/1.png\na/2.png\na/bad.png\n")
-    _write(folder / "other-keys.txt", b"a/4.png\n")
-    _write(folder / "labels.csv", b"key,label\na/4.png,c\nb/3.png,a\n")
+    _write(folder / "other-keys.txt", b"a/6.png\n")
+    _write(folder / "labels.csv", b"key,label\na/6.png,c\nb/3.png,a\n")
     return folder
 
 
-def _write(path: Path, data: bytes) -> None:
+def _photo(number: int) -> str:
+    return f"{number}.bmp" if number == 4 else f"{number}.png"
+
+
+def _write(path: Path, data: bytes, stamp: int = STAMP) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    os.utime(path, (STAMP, STAMP))
+    os.utime(path, (stamp, stamp))
 
 
 def words(line: str, inputs: Path, out: str | Path, first: str = "") -> list[str]:

@@ -132,10 +132,12 @@ class Case:
         return found
 
     def then(self) -> Files:
-        """Run the other command line, remove what it does not need, and return what is left."""
+        """Run the other command line, and return what it leaves."""
         self.run(self.command.then)
-        self.run(f"prune OUT/{self.command.out}")
-        return {path: data for path, data in self.place.files().items() if data != b"a folder"}
+        if self.command.prunes:
+            # it depends on the moment which files of earlier generations are left
+            self.run(f"prune OUT/{self.command.out}")
+        return self.place.files()
 
 
 def undisturbed(command: Command, place: Place, inputs: Path, local: Folder | None = None) -> Case:
@@ -162,10 +164,17 @@ def undisturbed(command: Command, place: Place, inputs: Path, local: Folder | No
     return case
 
 
-def chosen(moments: list[Moment], most: int, row: int) -> Iterator[Moment]:
-    """Yield at most about ``most`` moments, and those around the replacement of a pointer, evenly."""
-    stride = max(1, -(-len(moments) // most))
-    for number, moment in enumerate(moments):
-        near = moments[max(0, number - 1) : number + 1]
-        if number % stride == row % stride or any(one.what.endswith(POINTER) for one in near):
+def chosen(case: Case, most: int, row: int) -> Iterator[Moment]:
+    """Yield about ``most`` moments, evenly, and all those at which more than others may go wrong.
+
+    These are around the replacement of a pointer, where a file that stays is written under its name, and the
+    last one.
+    """
+    stride = max(1, -(-len(case.moments) // most))
+    for number, moment in enumerate(case.moments):
+        near = case.moments[max(0, number - 1) : number + 1]
+        is_pointer = any(one.what.endswith(POINTER) for one in near)
+        is_in_place = moment.torn and moment.what.partition(" ")[2] in case.new
+        is_last = number == len(case.moments) - 1
+        if number % stride == row % stride or is_pointer or is_in_place or is_last:
             yield moment

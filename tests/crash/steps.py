@@ -27,7 +27,7 @@ class Crash(BaseException):
 
 
 class Moment(NamedTuple):
-    """When a command ends: before a step or, if ``torn``, after a file was created, before its content."""
+    """When a command ends: before a step or, if ``torn``, when a file is empty that the step opens."""
 
     number: int
     torn: bool
@@ -55,7 +55,7 @@ class Steps:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def step(self, what: str, create: Callable[[], object] | None = None) -> None:
-        """Note that something will change next; ``create`` makes an empty file, if that is what will."""
+        """Note that something will change next; ``create`` makes the file empty that the step opens."""
         with self._lock:
             if self.is_dead:
                 raise Crash(what)
@@ -111,11 +111,11 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     below = [path for path in paths if path.startswith(steps.root)]
     if not below:
         return
-    if event == "open" and not os.path.lexists(below[0]):
+    if event == "open" and (arguments[2] & os.O_TRUNC or not os.path.lexists(below[0])):
 
         def create() -> None:
             _active.clear()
-            Path(below[0]).touch()
+            Path(below[0]).write_bytes(b"")
 
     steps.step(" ".join([event, *(path.removeprefix(steps.root) for path in paths)]), create)
 

@@ -45,7 +45,7 @@ def ended(case: Case, moment: Moment) -> str:
 def test_a_command_that_ends_at_any_step_is_completed_by_the_same_command(name, case_of):
     case, tried = case_of(name), 0
     before = Folder(case.inputs).files()
-    for moment in chosen(case.moments, NUM_MOMENTS, NAMES.index(name)):
+    for moment in chosen(case, NUM_MOMENTS, NAMES.index(name)):
         try:
             ended(case, moment)
             finished = case.place.identities()
@@ -76,7 +76,7 @@ def check_kept(case: Case, finished: dict[bytes, set[int]]) -> None:
 def test_another_command_after_one_that_ended_takes_nothing_of_it(name, case_of):
     case = case_of(name)
     expected = case.thens
-    for moment in chosen(case.moments, NUM_OTHERS, NAMES.index(name) + 1):
+    for moment in chosen(case, NUM_OTHERS, NAMES.index(name) + 1):
         try:
             left = ended(case, moment)
             assert case.then() == expected[left]

@@ -37,7 +37,7 @@ def bucket(running_servers) -> Iterator[Bucket]:
 @pytest.mark.parametrize("name", REMOTE if SCALE else OFTEN)
 def test_a_command_that_ends_at_any_request_is_completed_by_the_same_command(name, bucket, inputs, tmp_path):
     case, tried = undisturbed(COMMANDS[name], bucket, inputs, Folder(tmp_path / "out")), 0
-    for moment in chosen(case.moments, NUM_MOMENTS, REMOTE.index(name)):
+    for moment in chosen(case, NUM_MOMENTS, REMOTE.index(name)):
         try:
             bucket.start(case.old)
             with bucket.steps(moment), pytest.raises(Crash):
