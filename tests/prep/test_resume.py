@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 from functools import partial
@@ -154,18 +153,6 @@ def test_only_an_incomplete_finished_shard_is_written_again(
     assert contents(stopped) == contents(undisturbed)
 
 
-def test_complete_finished_shards_are_not_written_again(stopped, small_folder, quiet_build, log):
-    before = finished(stopped)
-    quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
-    assert log == [
-        "resuming the build: 4 of 4 shards finished",
-        "balancing after rejects: 0 of 4 shards to rewrite",
-        *log[2:],
-    ]
-    assert log[2].startswith("warning: ")
-    assert committed(stopped, before) == before
-
-
 def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
     files = {f"{n}.png": n for n in range(6)} | {f"{number}-bad.png": b"" for number in range(6)}
     root = image_folder(files)
@@ -255,32 +242,6 @@ def killed_when(pattern: str, command: list[str], out: Path, signal_number: int)
     process.send_signal(signal_number)
     process.wait(60)
     return process
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("layout", ["first", "final"])
-def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path, quiet_build, contents, log):
-    out = tmp_path / "out"
-    command = build_command(slow_folder, out)
-    process = killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    assert not (out / "dataset.json").exists()
-    before = finished(out, layout)
-    assert before
-    quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
-    assert log[0].startswith("resuming the build: ")
-    if layout == "first":
-        assert log[0].endswith(f": {len(before)} of 8 shards finished")
-    # finished shards change only if rejects move examples
-    moved = int(log[1].split(": ")[1].split(" of ")[0])
-    now = committed(out, before)
-    changed = [path for path in before if now[path] != before[path]]
-    assert len(changed) <= (moved if layout == "first" else 0)
-    assert verify(out, deep=True)
-    undisturbed = tmp_path / "whole" / "out"
-    quiet_build(ImageFolder(slow_folder), undisturbed, shards=8, options=ALL_REJECTS_ALLOWED)
-    assert contents(out) == contents(undisturbed)
-    assert not (out / AREA_NAME).exists()
 
 
 def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
