@@ -213,4 +213,11 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "            (dataset / path).write_bytes(data)\n            new.unlink()\n",
         f"{_CRASHES}[repair]",
     ),
+    (
+        "what another build with the same plan moved into the dataset stays",
+        "prep/building/commit.py",
+        "                (folder / path).unlink(missing_ok=True)\n            area.remove()\n",
+        "                pass\n            area.remove()\n",
+        f"{_OTHERS}[build other inputs]",
+    ),
 ]
