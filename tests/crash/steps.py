@@ -90,10 +90,12 @@ def _listed(root: str) -> list[tuple[str, int, int]]:
 
 
 _active: list[Steps] = []
+# whether this thread itself makes a file
+_own = threading.local()
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if not _active or (event != "open" and event not in _NAMES):
+    if not _active or (event != "open" and event not in _NAMES) or getattr(_own, "is_creating", False):
         return
     steps = _active[-1]
     create = None
@@ -114,8 +116,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == "open" and (arguments[2] & os.O_TRUNC or not os.path.lexists(below[0])):
 
         def create() -> None:
-            _active.clear()
+            _own.is_creating = True
             Path(below[0]).write_bytes(b"")
+            _own.is_creating = False
 
     steps.step(" ".join([event, *(path.removeprefix(steps.root) for path in paths)]), create)
 

@@ -52,7 +52,7 @@ def test_a_command_that_ends_at_any_request_is_completed_by_the_same_command(nam
     assert tried >= 2
 
 
-@pytest.mark.parametrize("name", ["build images", "remove"])
+@pytest.mark.parametrize("name", ["build table", "remove"])
 def test_a_pointer_that_another_command_replaced_meanwhile_is_not_overwritten(name, bucket, inputs):
     command = COMMANDS[name]
     case = Case(command, bucket, inputs)

@@ -140,7 +140,7 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "schemas/manifest_file.py",
         '        path.write_if(text.encode("ascii"), replaced)\n',
         '        path.write_bytes(text.encode("ascii"))\n',
-        f"{_OVERTAKEN}[build images]",
+        f"{_OVERTAKEN}[build table]",
     ),
     (
         "a build area in a store loses its record first",
