@@ -43,7 +43,7 @@ from tfshards.schemas import FormatError, InputError, OptionsError, read_manifes
 from tfshards.schemas.build_area import write_files
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, local_path, require_space
+from tfshards.schemas.files import bytes_digest, local_path, require_space, sync_directory
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
@@ -132,7 +132,11 @@ def export(
 
 def _export(request: ExportRequest, directory: Path, chosen: Format, run: Callable[[Work], None]) -> Export:
     check_outside_datasets(directory, "name a folder for the export")
+    created = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
+    for path in reversed(created):
+        # otherwise a power failure may lose the whole export after its end
+        sync_directory(path.parent)
     # what must be equal for an export to be the same: another one is not mixed with it
     identity: Json = {
         "to": chosen.name,

@@ -85,7 +85,9 @@ COMMANDS: dict[str, Command] = {
         line="build table IN/few/table.csv OUT/data --shards 2 --max-rejected 50%",
         then=f"{_ARRAYS} --overwrite",
     ),
-    "build embedded images": Command(line="build table IN/few/embedded.parquet OUT/data --shards 2"),
+    "build embedded images": Command(
+        line="build table IN/few/embedded.parquet OUT/data --shards 2 --duplicates drop"
+    ),
     "build other options": Command(
         line=f"{_IMAGES} {_AGAIN} 2",
         before=(_IMAGES, f"{_IMAGES} {_AGAIN} 1"),
@@ -178,7 +180,8 @@ def write_inputs(folder: Path) -> Path:
             _write(folder / name / "x.npz", file.getvalue())
     rows = [f"photos/{'ab'[number % 2]}/{_photo(number)},{number % 3}" for number in range(8)]
     _write(folder / "few" / "table.csv", "\n".join(["image,label", *rows, "photos/a/bad.png,0", ""]).encode())
-    files = [image_file(Image.new("RGB", (4, 4), (number, 9, 0))) for number in range(8)]
+    # the last two are the first two again
+    files = [image_file(Image.new("RGB", (4, 4), (number % 6, 9, 0))) for number in range(8)]
     pq.write_table(pa.table({"image": files, "label": ["c", "d"] * 4}), folder / "few" / "embedded.parquet")
     os.utime(folder / "few" / "embedded.parquet", (STAMP, STAMP))
     _write(folder / "keys.txt", b"b/1.png\na/2.png\na/bad.png\n")
