@@ -3,8 +3,6 @@
 import fcntl
 import json
 import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import pytest
 
 from tests.durability.commands import identity
 from tests.errors import raises
-from tests.programs import until
 from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.output import locked
@@ -219,29 +216,6 @@ def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet
     for overwrite in (False, True):
         assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=overwrite) == manifest
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
-
-
-PROGRAM = """
-import sys
-from tfshards.prep import ImageFolder, Options, build
-options = Options(max_rejected=1, duplicates=sys.argv[3])
-build(ImageFolder(sys.argv[1]), sys.argv[2], shards=8, options=options)
-"""
-
-
-def build_command(root: Path, out: Path, duplicates: str = "keep") -> list[str]:
-    """Return the command of a build of eight shards, whatever is rejected."""
-    return [sys.executable, "-c", PROGRAM, str(root), str(out), duplicates]
-
-
-def killed_when(pattern: str, command: list[str], out: Path, signal_number: int) -> subprocess.Popen[str]:
-    """Run a command until a file matches the pattern, and end it by the signal."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(lambda: any(out.glob(pattern)) or process.poll() is not None)
-    assert process.poll() is None, process.communicate()
-    process.send_signal(signal_number)
-    process.wait(60)
-    return process
 
 
 def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
