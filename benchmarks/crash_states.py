@@ -4,7 +4,7 @@
     python benchmarks/crash_states.py --tools tfshards --tree ../another/checkout --states 1000
 
 Each tool, in an environment of its own below --cache, writes 24 images into an empty folder, and then 30
-others over 24, under strace. The states that the model in tests/durability/crash_states.py derives from these
+others over 24, under strace. The states that the model in tests/crash/crash_states.py derives from these
 calls are made on the disk, --states of each case, chosen by --seed, and read by the reader of the tool.
 Of these tools, only tfshards promises to survive a power cut.
 """
@@ -29,7 +29,7 @@ from peers.environments import TOOLS, Tool, python_of
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tests.durability.crash_states import record, states, write_state
+from tests.crash.crash_states import record, states, write_state
 
 SCRIPT = Path(__file__).resolve().parent / "peers" / "crash_tool.py"
 COLUMNS = ("old", "new", "error", "part", "wrong")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tfshards.prep.adoption.manifest import SOURCE, AdoptOptions, Scanned, adopted_manifest
 from tfshards.prep.adoption.record_files import ChosenFiles, choose_files
 from tfshards.prep.adoption.seen import FeatureRoles, Findings
-from tfshards.prep.building.output import locked
+from tfshards.prep.building.output import locked, remove_staged
 from tfshards.prep.building.output_state import difference
 from tfshards.prep.progress.lines import Log, Meter, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.progress.threads import Tick, in_threads
@@ -60,6 +60,7 @@ def adopt(
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError("adopt-not-a-folder", folder=folder, what=what)
     with locked(folder):
+        remove_staged(folder)
         replaced = manifest_version(folder)
         current = _current(folder, overwrite=overwrite)
         chosen = choose_files(folder, options.splits, allow_missing=options.allow_missing)

@@ -161,6 +161,9 @@ def _complete(manifest: Manifest, folder: AnyPath) -> None:
         is_of_build = placed and placed.build_id == manifest.build_id
         # another run in a store may have left something in the area of this plan
         if is_of_build or root.name == plan_id or not has_record(root):
+            # of a build with the same plan whose inputs had other content; in a store it may be running
+            for path in area.placed_paths() if isinstance(folder, Path) else ():
+                (folder / path).unlink(missing_ok=True)
             area.remove()
     # Changes after the last sync may be in any state. That these are removals of no importance does not help
     # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tfshards.prep.building.output import remove_staged
 from tfshards.prep.building.planned_build import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.exporting.format import Format
@@ -39,9 +40,10 @@ from tfshards.prep.progress.lines import (
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
+from tfshards.schemas.build_area import write_files
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, local_path, require_space, write_atomically
+from tfshards.schemas.files import bytes_digest, local_path, require_space, sync_directory
 from tfshards.schemas.json_reader import Json, as_json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.manifest_file import check_outside_datasets
@@ -130,7 +132,11 @@ def export(
 
 def _export(request: ExportRequest, directory: Path, chosen: Format, run: Callable[[Work], None]) -> Export:
     check_outside_datasets(directory, "name a folder for the export")
+    created = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
+    for path in reversed(created):
+        # otherwise a power failure may lose the whole export after its end
+        sync_directory(path.parent)
     # what must be equal for an export to be the same: another one is not mixed with it
     identity: Json = {
         "to": chosen.name,
@@ -140,6 +146,7 @@ def _export(request: ExportRequest, directory: Path, chosen: Format, run: Callab
     }
     area_id = bytes_digest(json.dumps(identity).encode("ascii")).partition(":")[2][:ID_DIGITS]
     with _locked(directory):
+        remove_staged(directory)
         while True:
             area = BuildArea(directory, area_id)
             journal = read_journal(directory, identity, area)
@@ -201,11 +208,10 @@ def _write(
     if missing:
         _write_parts(request, area, chosen, missing, run)
     journal = read_journal(directory, journal.identity, area)
-    files = []
-    for path, content in chosen.finish(request).items():
-        write_atomically(directory / path, content)
-        files.append(written_file(directory, directory / path))
-    journal = replace(journal, binary=request.binary, files=tuple(files))
+    others = chosen.finish(request)
+    write_files(directory, others)
+    files = tuple(written_file(directory, directory / path) for path in others)
+    journal = replace(journal, binary=request.binary, files=files)
     journal.write(directory)
     area.remove()
     return _result(request, directory, chosen, journal, len(kept))

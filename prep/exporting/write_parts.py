@@ -32,6 +32,7 @@ from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.prep.writing.running import Running, stopping
 from tfshards.schemas import BuildError, InputError, Shard
+from tfshards.schemas.build_area import make_folder
 from tfshards.schemas.files import read_once, sync_directory, write_atomically
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.storage import AnyPath
@@ -59,7 +60,7 @@ class Journal:
         lines += [_part_entry(number, *part) for number, part in sorted(self.parts.items())]
         if self.files is not None:
             lines.append({"files": [list(file) for file in self.files]})
-        (directory / STATE).mkdir(exist_ok=True)
+        make_folder(directory, JOURNAL)
         for left in (directory / STATE).glob(".*.tmp"):
             left.unlink()
         write_atomically(directory / JOURNAL, b"".join(map(_line, lines)))
@@ -215,7 +216,7 @@ def _write_files(task: ExportTask, part: ExportPart) -> tuple[WrittenFile, ...]:
             os.fsync(file.fileno())
     for each in files:
         path = directory / each.path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(directory, each.path)
         os.replace(folder / each.path, path)
     for parent in {(directory / each.path).parent for each in files}:
         sync_directory(parent)

@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tfshards.prep.writing.area import AREA_NAME, BuildArea
-from tfshards.prep.writing.shard_names import with_build_id
-from tfshards.schemas import read_manifest
-
 ROOT = Path(__file__).parents[2]
 # Every command takes a few seconds at most; one that takes longer hangs.
 TIMEOUT_SECONDS = 120
@@ -87,29 +83,6 @@ def contents(root: Path) -> dict[str, bytes]:
         path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else b"a folder"
         for path in sorted(root.rglob("*"))
     }
-
-
-def finished(out: Path) -> dict[str, tuple[str, tuple[int, int]]]:
-    """Return digest, inode and time of each shard that an unfinished build has finished.
-
-    Their paths contain the id of the plan, even if the commit has begun to move them into the dataset.
-    """
-    found = {}
-    for layout in ("first", "final"):
-        for path in out.glob(f"{AREA_NAME}/*/{layout}/*.done"):
-            shard = json.loads(path.read_bytes())["shard"]
-            area = BuildArea(out, path.parents[1].name)
-            found[shard["path"]] = (shard["digest"], identity(_place(area, shard["path"])))
-    return found
-
-
-def _place(area: BuildArea, path: str) -> Path:
-    """Return where a finished shard is: in the area, or in the dataset under its name there."""
-    if (area.shards / path).exists():
-        return area.shards / path
-    # a process that was killed in the clean-up has removed the manifest from the area
-    manifest = area.placed() or read_manifest(area.out)
-    return area.out / with_build_id(path, manifest.build_id)
 
 
 def identity(path: Path) -> tuple[int, int]:

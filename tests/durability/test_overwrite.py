@@ -24,7 +24,7 @@ from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import InputError, read_manifest
 
 from .commands import TIMEOUT_SECONDS
-from .inputs import image, scenarios, write, write_inputs
+from .inputs import image, write, write_inputs
 
 HERE = Path(__file__).parent
 
@@ -39,7 +39,7 @@ def started(name: str, *arguments: object) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("trial", mostly_nightly(range(4), kept=[0]))
 def test_a_concurrent_reader_sees_the_old_dataset_or_the_new_one(trial, commands, open_path):
     write_inputs(open_path)
-    images = scenarios(open_path)["images"].arguments
+    images = ("build", "images", str(open_path / "photos"), "--shards=4", "--max-rejected=50%")
     chance = random.Random(f"{SEED} {trial}")
     out, kills = open_path / "data", 0
     assert commands.run([*images, out]).status == 0

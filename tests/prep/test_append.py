@@ -3,9 +3,6 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -19,7 +16,6 @@ from PIL import Image
 
 from tests.errors import fault, raises
 from tests.pictures import image_file
-from tests.programs import until
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, Table, merge, reshard, verify
 from tfshards.prep import append as append_by_any_engine
@@ -28,7 +24,6 @@ from tfshards.prep.cli.main import main
 from tfshards.prep.planning.splits import split_by_cuts
 from tfshards.prep.rewriting import keys as known
 from tfshards.prep.sources.base import Source
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 from tfshards.schemas.example import decode_example, decode_key
 from tfshards.schemas.manifest_file import write_manifest
@@ -432,30 +427,6 @@ def test_rebuilding_an_appended_dataset_requires_overwrite_and_a_failure_keeps_a
         build(source, out, shards=2, overwrite=True, options=replace(SPLIT, max_rejected=0), log=quiet)
     assert read_manifest(out) == made
     assert verify(out, deep=True)
-
-
-@pytest.mark.processes
-def test_a_killed_append_leaves_the_dataset_intact_and_can_be_resumed(tmp_path, slow_folder, contents, log):
-    few = tmp_path / "few"
-    few.mkdir()
-    for number in range(4):
-        os.link(slow_folder / f"{number:02d}.bmp", few / f"{number:02d}.bmp")
-    build(ImageFolder(few), tmp_path / "out", shards=2, log=quiet)
-    build(ImageFolder(few), tmp_path / "whole" / "out", shards=2, log=quiet)
-    out, before = tmp_path / "out", contents(tmp_path / "out")
-    command = [sys.executable, "-m", "tfshards", "append", str(slow_folder), str(out)]
-    process = subprocess.Popen(
-        [*command, "--shards", "5", "--max-rejected", "100%"], stderr=subprocess.DEVNULL
-    )
-    until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")) or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert before.items() <= contents(out).items()
-    assert verify(out, deep=True)
-    append(ImageFolder(slow_folder), out, shards=5, max_rejected=1, log=log.append)
-    assert log[1].startswith("resuming the build: ")
-    append(ImageFolder(slow_folder), tmp_path / "whole" / "out", shards=5, max_rejected=1, log=quiet)
-    assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
 @pytest.fixture

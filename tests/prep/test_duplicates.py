@@ -2,21 +2,17 @@
 
 import hashlib
 import json
-import signal
 import zlib
 
 import numpy as np
 import pytest
 
 from tests.errors import raises
-from tests.prep.test_resume import build_command, killed_when
-from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import read_records
 from tfshards.prep.records.values import content_digest
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, Feature, InputError, Manifest, Schema
 from tfshards.schemas.example import decode_example
 
@@ -246,20 +242,3 @@ def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
     with raises(InputError, "duplicates-no-content"):
         quiet_build(Arrays({"label": np.arange(4) % 2}), tmp_path / "out", options=DROP)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("layout", mostly_nightly(["first", "final"], kept=["final"]))
-def test_a_resumed_build_drops_the_same_duplicates(layout, slow_folder, tmp_path, quiet_build, contents):
-    # the fourteen valid images of this folder are all equal
-    for number in range(7):
-        path = slow_folder / f"{number:02d}.bmp"
-        path.write_bytes(path.read_bytes()[:-3] + bytes([number, 0, 0]))
-    out, whole = tmp_path / "out", tmp_path / "whole" / "out"
-    command = build_command(slow_folder, out, duplicates="drop")
-    killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
-    assert not (out / "dataset.json").exists()
-    options = Options(duplicates="drop", max_rejected=1)
-    manifest = quiet_build(ImageFolder(slow_folder), out, shards=8, options=options)
-    assert manifest.totals.reasons["rejected"]["duplicate"] == 6
-    assert quiet_build(ImageFolder(slow_folder), whole, shards=8, options=options) == manifest
-    assert contents(out) == contents(whole)

@@ -4,22 +4,17 @@ import fcntl
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from tests.errors import raises
 from tests.prep.derived import build_arrays, build_quietly, write_images
 from tests.prep.exported import EVERYTHING, example, write_dataset, write_everything
-from tfshards.prep import Arrays, ImageFolder, build, export
+from tfshards.prep import ImageFolder, export
 from tfshards.prep.cli.main import main
 from tfshards.prep.exporting import parquet, write_parts
 from tfshards.prep.exporting.table import FORMATS
@@ -77,24 +72,6 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     )
     assert (made.num_kept, made.num_parts) == (kept, 4)
     assert contents(tmp_path / "stopped") == whole
-
-
-@pytest.mark.nightly
-def test_a_killed_export_resumes_and_gives_the_same_bytes(tmp_path, contents):
-    rows = np.random.default_rng(0).integers(0, 256, (4000, 3000), dtype=np.uint8)
-    build(Arrays({"x": rows}), tmp_path / "ds", shards=16, engine="local", log=lambda _: None)
-    command = [sys.executable, "-m", "tfshards", "export", "ds", "out", "--to", "webdataset"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    running = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len([*tmp_path.glob("out/.build/*/first/*.done")]) < 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    running.kill()
-    assert running.wait() == -signal.SIGKILL
-    made = quietly(tmp_path / "ds", tmp_path / "out", to="webdataset")
-    assert 2 <= made.num_kept < 16
-    quietly(tmp_path / "ds", tmp_path / "whole", to="webdataset")
-    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("to", FORMATS)

@@ -1,12 +1,8 @@
 """reshard: the same examples in other shards, for datasets of every kind and compression."""
 
-import itertools
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,24 +13,17 @@ from hypothesis import strategies as st
 
 from tests.durability.commands import identity
 from tests.errors import fault, raises
-from tests.tables import mostly_nightly
-from tfshards import prep
-from tfshards.prep import ShardCounts, ShardOptions, merge, prune, relabel, remove, reshard, verify
-from tfshards.prep.building import commit as build_commit
-from tfshards.prep.building.commit import complete_left
+from tfshards.prep import ShardCounts, ShardOptions, prune, reshard, verify
 from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.shard_file import scan_shard
-from tfshards.prep.rewriting import commit as rewrite_commit
 from tfshards.prep.rewriting import copying
 from tfshards.prep.rewriting import write as rewrite
 from tfshards.prep.rewriting.copying import CopyTask
 from tfshards.prep.rewriting.layout import NewShards, Rewrite, interleave
 from tfshards.prep.rewriting.origin import open_origin
 from tfshards.prep.writing.area import AREA_NAME, BuildArea, ShardId
-from tfshards.prep.writing.shard_names import with_build_id
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Split, read_manifest
-from tfshards.schemas.build_area import create
 from tfshards.schemas.manifest_file import write_manifest
 
 from . import derived
@@ -306,32 +295,11 @@ def stopped(old, tmp_path) -> Path:
     return tmp_path / "out"
 
 
-def test_finished_shards_are_kept(stopped, old, tmp_path, contents, log):
-    notes = [json.loads(path.read_bytes()) for path in stopped.glob(f"{AREA_NAME}/*/first/*.done")]
-    (area,) = (stopped / AREA_NAME).iterdir()
-    finished = {note["shard"]["path"]: identity(area / "shards" / note["shard"]["path"]) for note in notes}
-    made = reshard(old, stopped, shards=4, log=log.append)
-    assert log == [f"resuming the reshard: {len(finished)} of 4 shards finished"]
-    committed = {path: stopped / with_build_id(path, made.build_id) for path in finished}
-    assert {path: identity(file) for path, file in committed.items()} == finished
-    reshard(old, tmp_path / "whole" / "out", shards=4, log=quiet)
-    assert contents(stopped) == contents(tmp_path / "whole" / "out")
-
-
 def test_an_incomplete_finished_shard_is_written_again(stopped, old):
     done = next(stopped.glob(f"{AREA_NAME}/*/first/*.done"))
     flip(done.parents[1] / "shards" / json.loads(done.read_bytes())["shard"]["path"], 30)
     reshard(old, stopped, shards=4, log=quiet)
     assert verify(stopped, deep=True)
-
-
-def test_an_unfinished_reshard_with_other_options_is_discarded(stopped, old, tmp_path, contents, log):
-    # left by a killed build
-    create(stopped / AREA_NAME / "staged-00000000")
-    reshard(old, stopped, shards=5, log=log.append)
-    assert log[0] == "discarding an unfinished build: its inputs or options differ (shards=)"
-    reshard(old, tmp_path / "whole" / "out", shards=5, log=quiet)
-    assert contents(stopped) == contents(tmp_path / "whole" / "out")
 
 
 def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):
@@ -404,55 +372,3 @@ def test_a_dataset_is_resharded_in_place(old, contents, log):
     # the name stays, whatever the folder is called
     moved = old.rename(old.parent / "moved")
     assert reshard(moved, moved, shards=3, overwrite=True, log=quiet).name == "old"
-
-
-KEYS = [f"cat/{number:03d}.png" for number in range(0, 12, 2)]
-CALLS = {
-    "reshard": lambda root: reshard(root / "old", root / "out", shards=4, log=quiet),
-    "in place": lambda root: reshard(root / "old", root / "old", shards=4, overwrite=True, log=quiet),
-    "merge": lambda root: merge([root / "old", root / "other"], root / "out", log=quiet),
-    "remove": lambda root: remove(root / "old", KEYS, log=quiet),
-    "relabel": lambda root: relabel(root / "old", dict.fromkeys(KEYS, "dog"), log=quiet),
-}
-# what is called when the process dies
-MOMENTS = {
-    "the first shard": (BuildArea, "write_finished"),
-    "the layout": (rewrite_commit, "write_shards"),
-    "the manifest": (build_commit, "write_manifest"),
-    "the commit": (build_commit, "complete"),
-}
-
-
-def die_at(call: str, moment: str, root: str) -> None:
-    setattr(*MOMENTS[moment], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    CALLS[call](Path(root))
-
-
-@pytest.mark.parametrize(
-    ("call", "moment"),
-    mostly_nightly(
-        itertools.product(CALLS, MOMENTS),
-        [
-            ("in place", "the first shard"),
-            ("merge", "the first shard"),
-            ("remove", "the commit"),
-            ("relabel", "the manifest"),
-        ],
-    ),
-)
-def test_a_killed_call_resumes_to_the_same_bytes(call, moment, tmp_path, contents):
-    roots = [tmp_path / "whole", tmp_path / "killed"]
-    for root in roots:
-        for name, numbers in (("old", range(24)), ("other", range(30, 40))):
-            source = prep.ImageFolder(derived.write_images(tmp_path / name, numbers))
-            derived.build_quietly(source, root / name, shards=3)
-    CALLS[call](roots[0])
-    before = contents(roots[1])
-    code = f"from tests.prep.test_reshard import die_at; die_at({call!r}, {moment!r}, {str(roots[1])!r})"
-    died = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True)
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    assert before.items() <= contents(roots[1]).items() or moment == "the commit"
-    complete_left(roots[1] / "old")
-    assert verify(roots[1] / "old", deep=True)
-    CALLS[call](roots[1])
-    assert contents(roots[1]) == contents(roots[0])

@@ -3,9 +3,6 @@
 import fcntl
 import json
 import os
-import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +11,6 @@ import pytest
 
 from tests.durability.commands import identity
 from tests.errors import raises
-from tests.programs import until
 from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.output import locked
@@ -154,18 +150,6 @@ def test_only_an_incomplete_finished_shard_is_written_again(
     assert contents(stopped) == contents(undisturbed)
 
 
-def test_complete_finished_shards_are_not_written_again(stopped, small_folder, quiet_build, log):
-    before = finished(stopped)
-    quiet_build(ImageFolder(small_folder), stopped, shards=4, options=ALL_REJECTS_ALLOWED)
-    assert log == [
-        "resuming the build: 4 of 4 shards finished",
-        "balancing after rejects: 0 of 4 shards to rewrite",
-        *log[2:],
-    ]
-    assert log[2].startswith("warning: ")
-    assert committed(stopped, before) == before
-
-
 def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
     files = {f"{n}.png": n for n in range(6)} | {f"{number}-bad.png": b"" for number in range(6)}
     root = image_folder(files)
@@ -232,55 +216,6 @@ def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet
     for overwrite in (False, True):
         assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=overwrite) == manifest
     assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
-
-
-PROGRAM = """
-import sys
-from tfshards.prep import ImageFolder, Options, build
-options = Options(max_rejected=1, duplicates=sys.argv[3])
-build(ImageFolder(sys.argv[1]), sys.argv[2], shards=8, options=options)
-"""
-
-
-def build_command(root: Path, out: Path, duplicates: str = "keep") -> list[str]:
-    """Return the command of a build of eight shards, whatever is rejected."""
-    return [sys.executable, "-c", PROGRAM, str(root), str(out), duplicates]
-
-
-def killed_when(pattern: str, command: list[str], out: Path, signal_number: int) -> subprocess.Popen[str]:
-    """Run a command until a file matches the pattern, and end it by the signal."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(lambda: any(out.glob(pattern)) or process.poll() is not None)
-    assert process.poll() is None, process.communicate()
-    process.send_signal(signal_number)
-    process.wait(60)
-    return process
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("layout", ["first", "final"])
-def test_a_killed_build_keeps_its_finished_shards(layout, slow_folder, tmp_path, quiet_build, contents, log):
-    out = tmp_path / "out"
-    command = build_command(slow_folder, out)
-    process = killed_when(f"{AREA_NAME}/*/{layout}/*.done", command, out, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    assert not (out / "dataset.json").exists()
-    before = finished(out, layout)
-    assert before
-    quiet_build(ImageFolder(slow_folder), out, shards=8, options=ALL_REJECTS_ALLOWED)
-    assert log[0].startswith("resuming the build: ")
-    if layout == "first":
-        assert log[0].endswith(f": {len(before)} of 8 shards finished")
-    # finished shards change only if rejects move examples
-    moved = int(log[1].split(": ")[1].split(" of ")[0])
-    now = committed(out, before)
-    changed = [path for path in before if now[path] != before[path]]
-    assert len(changed) <= (moved if layout == "first" else 0)
-    assert verify(out, deep=True)
-    undisturbed = tmp_path / "whole" / "out"
-    quiet_build(ImageFolder(slow_folder), undisturbed, shards=8, options=ALL_REJECTS_ALLOWED)
-    assert contents(out) == contents(undisturbed)
-    assert not (out / AREA_NAME).exists()
 
 
 def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):

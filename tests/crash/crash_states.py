@@ -167,7 +167,8 @@ class _Model:
             (match["fd"], _decoded(match["text"] if match["fd"] is None else match["path"]))
             for match in _ARGUMENT.finditer(arguments)
         ]
-        paths = self._paths(found)
+        # what is written may look like a path
+        paths = self._paths(found[:1] if "write" in name else found)
         if not any(self._is_below(path) for path in paths):
             return
         self.call += 1

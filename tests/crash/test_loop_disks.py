@@ -16,11 +16,11 @@ from collections import Counter
 import pytest
 
 from tests.campaigns import SEED, cases
-from tfshards.prep import verify
-from tfshards.prep.building.commit import complete_left
+from tests.durability.commands import Commands
 
-from .commands import Commands
-from .test_fuse import arrays, commands_of, contents
+from .commands import COMMANDS
+from .judge import judge
+from .places import Case, Folder, undisturbed
 
 # of each file system
 NUM_CUTS = cases(4, nightly=8)
@@ -34,7 +34,6 @@ MAKE = {
 }
 
 pytestmark = [pytest.mark.campaign, pytest.mark.nightly]
-_ = arrays
 
 
 class LoopDisk:
@@ -96,30 +95,29 @@ def disk(request, tmp_path):
         made.unmount()
 
 
-def test_a_power_cut_leaves_the_old_dataset_or_the_new_one(disk, arrays, commands: Commands):
+def test_a_power_cut_leaves_the_old_dataset_or_the_new_one(disk, inputs, commands: Commands):
     chance = random.Random(f"{SEED} {disk.name}")
     found: Counter[str] = Counter()
-    wholes = {}
+    made: dict[str, tuple[Case, float]] = {}
+    place = Folder(disk.mounted / "out")
     for number in range(NUM_CUTS):
-        name = chance.choice(["build", "overwrite", "append", "remove"])
-        out = disk.mounted / f"{number}" / "data"
-        before, command = commands_of(arrays, out)[name]
-        if name not in wholes:
-            whole = disk.mounted / f"whole {name}" / "data"
-            first, second = commands_of(arrays, whole)[name]
-            old = contents(whole) if first and commands.run(first).status == 0 else {}
-            ended = commands.run(second)
+        name = chance.choice([*COMMANDS])
+        if name not in made:
+            case = undisturbed(COMMANDS[name], place, inputs)
+            place.start(case.old)
+            ended = commands.run(case.words(case.command.line))
             assert ended.status == 0, ended.output
-            wholes[name] = old, contents(whole), ended.seconds
-        old, new, seconds = wholes[name]
-        if before:
-            assert commands.run(before).status == 0
+            made[name] = case, ended.seconds
+        case, seconds = made[name]
+        words = case.words(case.command.line)
+        place.start(case.old)
+        os.sync()
         if number % 2:
-            ended = commands.run(command)
+            ended = commands.run(words)
             assert ended.status == 0, ended.output
             disk.shut_down()
         elif disk.name == "btrfs":
-            ended = commands.run(command, kill_after=chance.uniform(0, seconds))
+            ended = commands.run(words, kill_after=chance.uniform(0, seconds))
             disk.shut_down()
         else:
 
@@ -127,15 +125,15 @@ def test_a_power_cut_leaves_the_old_dataset_or_the_new_one(disk, arrays, command
                 time.sleep(wait)
                 disk.shut_down()
 
-            ended = commands.run(command, meanwhile=cut)
+            ended = commands.run(words, meanwhile=cut)
         disk.restart(has_ended=ended.status == 0)
-        if ended.status:
-            complete_left(out)
-        now = contents(out) if (out / "dataset.json").exists() else {}
-        assert now in ([new] if ended.status == 0 else [old, new]), (name, ended.output)
-        assert not now or verify(out, deep=True)
-        again = commands.run(command)
+        files = place.files()
+        judge(case.command, files, case.old, case.new)
+        if ended.status == 0:
+            assert {path: files.get(path) for path in case.new} == case.new, (name, ended.output)
+        again = commands.run(words)
         assert again.status == 0, again.output
-        assert contents(out) == new
+        files = place.files()
+        assert {path: files.get(path) for path in case.new} == case.new
         found[f"{'after' if ended.status == 0 else 'during'} {name}"] += 1
     print(f"{disk.name}: {dict(found)}")
