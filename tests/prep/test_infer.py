@@ -128,9 +128,9 @@ def test_the_label_option_accepts_any_integers(monkeypatch):
         (
             [record(x=1, y=2), record(y=2)],
             {"label": "x"},
-            "feature 'x': is not in a, record 1 at byte 100; every",
+            "and not in a, record 1 at byte 100; every",
         ),
-        ([record(y=2), record(key=b"a", y=2)], {}, "feature 'key': is not in a, record 0"),
+        ([record(y=2), record(key=b"a", y=2)], {}, "and not in a, record 0 at byte 0; every"),
         ([listless("x")], {}, "feature 'x': has no list in any record"),
         ([record(x=1)], {"label": "y"}, "feature 'y': is not in any record; the features are 'x'"),
         ([record(x=b"1")], {"label": "x"}, "given as label=, but a, record 0 at byte 0 holds no integers"),
