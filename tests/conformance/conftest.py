@@ -1,0 +1,8 @@
+"""A row runs in an empty folder."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
