@@ -1,7 +1,7 @@
 """A reader of datasets written only from docs/format.md.
 
-It does not import tfshards, so it shows what other programs can read, and it judges what tfshards writes. Where
-it can choose, it is strict: records have exactly the features of the schema, in the order of a writer.
+It does not import tfshards, so it shows what other programs can read, and it judges what tfshards writes.
+Where it can choose, it is strict: records have exactly the features of the schema, in the order of a writer.
 """
 
 import gzip
@@ -20,8 +20,9 @@ from PIL import Image
 def read(dataset):
     """Return the examples of each split in stored order, as ``{split: {key: {feature: value}}}``.
 
-    Numbers are arrays of the schema's dtype and shape, lists of byte strings are lists, and one byte string, such
-    as an encoded image, is bytes. Keys are text, as ``os.fsdecode`` returns it; without keys they count the examples.
+    Numbers are arrays of the schema's dtype and shape, lists of byte strings are lists, and one byte string,
+    such as an encoded image, is bytes. Keys are text, as ``os.fsdecode`` returns it; without keys they count
+    the examples.
 
     Raises:
         ValueError: the dataset violates docs/format.md; the message names the file and the record.

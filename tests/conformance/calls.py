@@ -1,7 +1,7 @@
 """How rows declare a build: one small adapter for each kind of source.
 
-A row names options by one vocabulary. Only this module knows how the functions and flags of ``tfshards.prep`` spell
-them.
+A row names options by one vocabulary. Only this module knows how the functions and flags of
+``tfshards.prep`` spell them.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ class Call:
     Attributes:
         kind: of the source, as on the command line.
         source: path, or paths, or a function that returns values in memory.
-        roles: role of each column or array that its name does not determine; ``""`` as a name is none of this role.
+        roles: role of each column or array that its name does not determine; the name ``""`` is none of
+            this role.
         given: options by name, of the source, of images and of the build.
     """
 
@@ -56,7 +57,8 @@ class Call:
         given = {"shards": 2, **self.given}
         if names := given.pop("class_names", None):
             with open("class_names.txt", "w", encoding="utf-8") as file:
-                file.write("".join(f"{name}\n" for name in names))
+                # as labels.txt has them
+                file.write("".join(f"{name!r}"[1:-1] + "\n" for name in names))
             words.append("--class-names=class_names.txt")
         for name, value in given.items():
             words += _flag(name, value)
@@ -115,9 +117,9 @@ def _arrays(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
 
 def _examples(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
     schema = {name: role for name, role in roles.items() if role != "split"}
-    of_split = {"splits": name for name, role in roles.items() if role == "split"}
+    split = next((name for name, role in roles.items() if role == "split"), None)
     images = ImageOptions(**_taken(given, OF_IMAGES))
-    return prep.Examples(source(), schema or None, images=images, **of_split, **given)
+    return prep.Examples(source(), schema or None, split, images=images, **given)
 
 
 SOURCES: dict[str, Callable[..., Any]] = {

@@ -29,9 +29,9 @@ class Link:
 def write(files: Mapping[str, Any], root: Path) -> None:
     """Write files below a folder.
 
-    A number is a small PNG, text and bytes are written as they are, None is an empty folder, an array is encoded
-    by the suffix of its file, and so are a dict of arrays (.npz), a dict of columns (.parquet), and a list (.jsonl)
-    or a dict (.json) of plain values.
+    A number is a small PNG, text and bytes are written as they are, None is an empty folder, an array is
+    encoded by the suffix of its file, and so are a dict of arrays (.npz), a dict of columns (.parquet), and a
+    list (.jsonl) or a dict (.json) of plain values.
     """
     for name, content in files.items():
         path = root / name

@@ -17,14 +17,13 @@ class Stored:
     """A dataset.
 
     Attributes:
-        splits: values by split, key and feature, without the keys' own feature. A number in place of an image is
-            the picture of that number, bytes are an encoded image as it is stored, and an array its pixels. A name
-            in place of a label is that of its class.
+        splits: values by split, key and feature, without the keys' own feature. A number in place of an
+            image is the picture of that number, bytes are an encoded image as it is stored, and an array its
+            pixels. A name in place of a label is that of its class.
         classes: class names in the order of labels.
         features: "KIND DTYPE SHAPE" of the features that are named.
         rejected, skipped, conversions: counts by reason.
         warns: words, of which each is in a warning.
-        ordered: names of the splits in order; by default not compared.
     """
 
     splits: Splits
