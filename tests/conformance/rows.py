@@ -52,7 +52,7 @@ def refused(error: type[TfshardsError], code: str | None = None, *names: str) ->
     return Refused(error, code, names)
 
 
-def by_row(split: str = "train", first: int = 0, **columns: Any) -> Splits:
+def by_row(split: str = "train", first: int = 0, /, **columns: Any) -> Splits:
     """Return the examples of rows that are numbered, from the values of each feature."""
     counted = range(len(next(iter(columns.values()))))
     return {
