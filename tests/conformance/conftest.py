@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.register_assert_rewrite("tests.conformance.runner")
+
 
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path, monkeypatch):
