@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.calls import arrays
 from tests.conformance.rows import by_row, refused, row, stored
 from tests.conformance.runner import check
-from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas import BuildError, InputError, OptionsError
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 DTYPES += ["float16", "float32", "float64", "complex64", "complex128"]
@@ -299,7 +299,7 @@ REFUSALS = [
         refused(InputError, "array-dtype", "x")),
     row("a masked array", {}, no_values(x=np.ma.masked_equal([1, 2], 2)), refused(InputError, None, "x")),
     row("33 dimensions", {}, no_values(x=np.zeros((2,) + (1,) * 33)), refused(InputError, None, "x")),
-    row("text that is not Unicode", {}, no_values(x=np.array(["\ud800"])), refused(InputError, None, "x")),
+    row("text that is not Unicode", {}, no_values(x=np.array(["\ud800"])), refused(BuildError, None, "x")),
     *(row(f"a list of {dtype}", {"x.npy": np.zeros((2, 2), dtype)}, arrays("x.npy", roles={"x": "list"}),
           refused(InputError, None, "'x'")) for dtype in ("uint64", "float64", "S3", "U3")),
     row("a list that is missing", {"y.npy": X3}, arrays("y.npy", roles={"x": "list"}),
