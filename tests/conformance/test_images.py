@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from PIL import Image, ImageSequence
+from PIL import Image
 
 from tests.conformance.calls import images
 from tests.conformance.inputs import jpeg, picture, pixels, png
@@ -47,10 +47,6 @@ def gif(*frames):
     file = io.BytesIO()
     pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], optimize=False)
     return file.getvalue()
-
-
-def first_of(data):
-    return np.asarray(next(ImageSequence.Iterator(Image.open(io.BytesIO(data)))).convert("RGB"))
 
 
 def palette(array, colors=(9, 9, 9, 200, 0, 0, 0, 200, 0, 5, 6, 7)):
