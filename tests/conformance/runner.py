@@ -132,7 +132,7 @@ def judge(out: Path, expected: Stored, log: list[str]) -> None:
         compare_records(out, splits)
 
 
-def compare_records(out: Path, splits: Any) -> None:
+def compare_records(out: Path | str, splits: Any) -> None:
     """The loader returns the same examples in the same order."""
     for split, examples in splits.items():
         records = loader.Records(out, split)

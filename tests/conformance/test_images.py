@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conformance.calls import images
+from tests.conformance.calls import images, table
 from tests.conformance.inputs import jpeg, picture, pixels, png
 from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
@@ -251,6 +251,17 @@ MASKS = [
     no_mask("that is damaged", picture(MASK)[:-30], "damaged"),
 ]  # fmt: skip
 
+
+def in_table(pair):
+    """Return the row of an image and its mask as a row of a table."""
+    files, call, expected = pair.values
+    lines = "".join(["file_name,mask_file_name\n", ",".join(name[3:] for name in files), "\n"])
+    declared = table("in/in.csv", {"mask_file_name": "mask"}, **call.given)
+    return row(f"{pair.id} in a table", {**files, "in/in.csv": lines}, declared, expected)
+
+
+PAIRS = [in_table(pair) for pair in MASKS if pair.id.startswith("mask_") and len(pair.values[0]) == 2]
+
 WRONG = {
     "depth 12": {"depth": 12}, "channels 2": {"channels": 2}, "another alpha": {"alpha": "black"},
     "all frames": {"animation": "all"}, "another format": {"format": "tiff"},
@@ -283,6 +294,6 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("files", "call", "expected"), [*PIXELS, *MASKS, *REFUSALS])
+@pytest.mark.parametrize(("files", "call", "expected"), [*PIXELS, *MASKS, *PAIRS, *REFUSALS])
 def test_images_and_masks_become_what_they_show_or_are_refused(files, call, expected):
     check(files, call, expected)
