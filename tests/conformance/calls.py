@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tfshards import prep
+from tfshards.command import VERBS
 from tfshards.prep import ColumnRoles, ImageOptions, Options
 from tfshards.prep.cli import main as cli
 
@@ -62,13 +63,7 @@ class Call:
             words.append("--class-names=class_names.txt")
         for name, value in given.items():
             words += _flag(name, value)
-        return cli.main([*map(str, words), *more], _verbs())
-
-
-def _verbs() -> Any:
-    from tfshards.command import VERBS
-
-    return VERBS
+        return cli.main([*map(str, words), *more], VERBS)
 
 
 def _flag(name: str, value: Any) -> list[str]:

@@ -60,5 +60,5 @@ def by_row(split: str = "train", first: int = 0, /, **columns: Any) -> Splits:
     }
 
 
-def row(name: str, files: Mapping[str, Any], call: Call, expected: Stored | Refused, *marks: Any) -> Any:
-    return pytest.param(files, call, expected, id=name.replace(" ", "_"), marks=marks)
+def row(name: str, files: Mapping[str, Any], call: Call, expected: Stored | Refused) -> Any:
+    return pytest.param(files, call, expected, id=name.replace(" ", "_"))

@@ -168,11 +168,13 @@ def compare(feature: Any, classes: tuple[str, ...], found: Any, wanted: Any, whe
         names = np.array([*classes, None], object)
         assert names[found].tolist() == wanted if found.ndim else names[found] == wanted, where
     else:
-        if isinstance(wanted, (np.ndarray, np.generic)):
-            assert found.dtype == wanted.dtype.newbyteorder("="), where
         exact = np.asarray(wanted, found.dtype if np.size(wanted) == 0 else None)
         assert found.shape == exact.shape, where
         assert np.array_equal(found, exact, equal_nan=found.dtype.kind in "fc"), (where, found, wanted)
+        if isinstance(wanted, (np.ndarray, np.generic)):
+            # its dtype, signed zeros and NaN, too
+            assert found.dtype == wanted.dtype.newbyteorder("="), where
+            assert found.tobytes() == wanted.astype(found.dtype).tobytes(), where
 
 
 def encoded_text(value: Any) -> Any:

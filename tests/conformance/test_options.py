@@ -76,8 +76,6 @@ ROWS = [
         2**40)),
     row("ratios of remainders", FILES, arrays("x.npy", splits={"a": "1/3", "b": "1/3", "c": "1/3"}),
         stored(split_rows(divided([*map(str, range(10))], dict.fromkeys("abc", "1/3")).get, "abc", x=X))),
-    row("percentages", FILES, arrays("x.npy", splits={"a": "70%", "b": "30%"}),
-        stored(split_rows(divided([*map(str, range(10))], {"a": "0.7", "b": "0.3"}).get, "ab", x=X))),
     row("strata", FILES, arrays("x.npy", "y.npy", splits=HALVES, stratify=True),
         stored(split_rows(lambda key: OF_CLASS[Y[int(key)]][key], HALVES, x=X, y=Y.tolist()))),
     row("groups", FILES, arrays("x.npy", "g.npy", splits=HALVES, group_by="g"), stored(split_rows(by_group,

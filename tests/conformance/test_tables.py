@@ -425,7 +425,6 @@ REFUSALS = [
     row("a folder without a table", {"in/a.txt": ""}, table("in"), refused(InputError, None, "in")),
     row("two tables in a folder", {"in/metadata.csv": "a\n1\n", "in/metadata.jsonl": "{}"}, table("in"),
         refused(InputError, None, "in")),
-    row("an empty path", {}, table(""), refused(OptionsError)),
     *(row(f"column with {name}", columns(x=column, y=[1, 2, 3]), table(PARQUET), refused(InputError, None,
         "'x'")) for name, column in BAD_COLUMNS.items()),
     row("the row of a missing value", {"in.csv": "x,y\n0.5,1\n,2\n"}, table(), refused(InputError, None,
