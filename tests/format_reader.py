@@ -1,7 +1,7 @@
 """A reader of datasets written only from docs/format.md.
 
-It does not import tfshards, so it shows what other programs can read, and it judges what tfshards writes.
-Where it can choose, it is strict: records have exactly the features of the schema, in the order of a writer.
+It uses the standard library, NumPy and Pillow, and does not import tfshards, so it shows what other tools can
+read, and judges what tfshards writes.
 """
 
 import gzip
@@ -10,57 +10,96 @@ import io
 import json
 import os
 import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 from PIL import Image
 
 
-def read(dataset):
-    """Return the examples of each split in stored order, as ``{split: {key: {feature: value}}}``.
+def read(root):
+    """Return the examples of a dataset with keys in stored order, as ``{split: {key: {feature: value}}}``.
 
-    Numbers are arrays of the schema's dtype and shape, lists of byte strings are lists, and one byte string,
-    such as an encoded image, is bytes. Keys are text, as ``os.fsdecode`` returns it; without keys they count
-    the examples.
+    Keys are text, as ``os.fsdecode`` returns it. Numbers are arrays of the schema's dtype and shape, byte
+    strings are bytes or nested lists of bytes, and images stay encoded.
 
     Raises:
-        ValueError: the dataset violates docs/format.md; the message names the file and the record.
+        ValueError, KeyError: as ``read_dataset``; or a key is repeated, or classes are counted wrongly.
     """
-    root = Path(dataset)
-    manifest = read_manifest(root)
-    splits, number = {}, 0
-    for name, split in manifest["splits"].items():
-        splits[name] = examples = {}
-        for shard in split["shards"]:
-            for example in read_shard(root, shard, manifest):
-                key = os.fsdecode(example["key"]) if "key" in example else str(number)
-                if any(key in others for others in splits.values()):
-                    raise ValueError(f"{root / shard['path']}: the key {key!r} is repeated")
-                examples[key] = example
-                number += 1
-        check_label_counts(name, split, examples, manifest["schema"])
-    return splits
+    manifest, found, known = read_manifest(Folder(root)), {}, set()
+    for split, examples in read_dataset(root, are_encoded=True).items():
+        found[split] = {os.fsdecode(each["key"].item()): plain(each) for each in examples}
+        if len(found[split]) < len(examples) or known & {*found[split]}:
+            raise ValueError(f"{root}: a key is repeated")
+        known |= {*found[split]}
+        check_label_counts(split, manifest, examples)
+    return found
+
+
+def plain(example):
+    """Return an example with byte strings instead of arrays of objects."""
+    is_text = {name: isinstance(v, np.ndarray) and v.dtype.kind == "O" for name, v in example.items()}
+    return {name: v.tolist() if is_text[name] else v for name, v in example.items()}
 
 
 def decode(data):
-    """Return the pixels of an encoded image or mask, ``(height, width[, channels])``."""
+    """Return the pixels of an encoded image as its file has them, ``(height, width[, channels])``."""
     with Image.open(io.BytesIO(data)) as image:
         return np.array(image)
 
 
-def read_manifest(root):
-    """Return the manifest, whose digest, sums and list of rejected inputs are checked."""
-    root = Path(root)
-    text = (root / "dataset.json").read_bytes()
+def read_dataset(root, text=None, *, are_encoded=False):
+    """Return the examples of each split in order, as ``{split: [{feature: array}]}``.
+
+    Arrays have the schema's dtype and shape; byte strings are in arrays of objects, images are decoded.
+
+    Args:
+        root: folder of the dataset, or the content of its files by their paths.
+        text: the manifest, if it is not that in ``dataset.json``.
+        are_encoded: whether images are returned as the bytes of their files.
+
+    Raises:
+        ValueError: the dataset violates docs/format.md; the message names the file and the record.
+        KeyError: a file is missing.
+    """
+    files = root if isinstance(root, Mapping) else Folder(root)
+    manifest = read_manifest(files, text)
+    return {
+        name: [each for shard in split["shards"] for each in read_shard(files, shard, manifest, are_encoded)]
+        for name, split in manifest["splits"].items()
+    }
+
+
+def read_manifest(files, text=None):
+    """Return the manifest, after checking its sums, its digest and the list of rejected inputs."""
+    text = files["dataset.json"] if text is None else text
     manifest = json.loads(text)
     if manifest["format_version"] > 1:
         raise ValueError(f"format version {manifest['format_version']}: install {manifest['requires']}")
     check_sums(manifest)
     if with_digest(text) != text:
         raise ValueError("dataset.json: the digest differs")
-    check_rejects(root, manifest)
+    read_rejects(files, manifest)
     return manifest
+
+
+class Folder(Mapping):
+    """The content of the files of a folder by their paths."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+
+    def __getitem__(self, path):
+        try:
+            return (self.root / path).read_bytes()
+        except FileNotFoundError:
+            raise KeyError(path) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
+
+    def __len__(self):
+        return sum(1 for _ in self)
 
 
 def check_sums(manifest):
@@ -77,15 +116,19 @@ def check_sums(manifest):
         raise ValueError("dataset.json: its counts do not add up")
 
 
-def check_label_counts(name, split, examples, schema):
-    scalar = scalar_label(schema)
-    if not (scalar and split["label_counts"]):
-        return
-    labels = [int(example[scalar]) for example in examples.values()]
-    names = schema["class_names"] or {label: str(label) for label in labels}
-    counted = {names[label]: labels.count(label) for label in labels}
-    if counted != {label: count for label, count in split["label_counts"].items() if count}:
-        raise ValueError(f"dataset.json: split {name} holds {counted}, not {split['label_counts']}")
+def check_label_counts(split, manifest, examples):
+    scalar, stated = scalar_label(manifest["schema"]), manifest["splits"][split]["label_counts"]
+    if scalar and stated:
+        labels = [int(example[scalar]) for example in examples]
+        names = manifest["schema"]["class_names"] or {label: str(label) for label in labels}
+        counted = {names[label]: labels.count(label) for label in labels}
+        if counted != {label: count for label, count in stated.items() if count}:
+            raise ValueError(f"dataset.json: split {split} holds {counted}, not {stated}")
+
+
+def scalar_label(schema):
+    names = [f["name"] for f in schema["features"] if (f["kind"], f["shape"]) == ("label", [])]
+    return names[0] if names else None
 
 
 def with_digest(text):
@@ -99,27 +142,36 @@ def digest_of(data):
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def check_rejects(root, manifest):
-    path, reasons = root / f"rejected-{manifest['build_id']}.jsonl", {}
-    if manifest["totals"]["rejected"] and digest_of(path.read_bytes()) != manifest["rejects_digest"]:
+def rejects_path(manifest):
+    return f"rejected-{manifest['build_id']}.jsonl"
+
+
+def read_rejects(files, manifest):
+    """Return the keys of the rejected inputs."""
+    path, keys, reasons = rejects_path(manifest), [], {}
+    if manifest["totals"]["rejected"] and digest_of(files[path]) != manifest["rejects_digest"]:
         raise ValueError(f"{path}: the digest differs")
-    for line in path.read_text(encoding="ascii").splitlines() if manifest["totals"]["rejected"] else ():
+    for line in files[path].decode("ascii").splitlines() if manifest["totals"]["rejected"] else ():
         reject = json.loads(line)
         types = {name: type(value).__name__ for name, value in reject.items()}
         if types != {"key": "str", "reason": "str", "detail": "str", "size": "int"}:
             raise ValueError(f"{path}: {line} is not a reject")
+        keys.append(reject["key"])
         reasons[reject["reason"]] = reasons.get(reject["reason"], 0) + 1
-    if reasons != manifest["totals"]["reasons"].get("rejected", {}):
+    if keys != sorted(keys) or reasons != manifest["totals"]["reasons"].get("rejected", {}):
         raise ValueError(f"{path}: does not hold what totals.reasons.rejected counts")
+    return keys
 
 
-# Shards
+def companion(path, suffix):
+    """Return the path of the index (``idx``) or the labels (``labels``) of a shard."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/index/{name}.{suffix}".removeprefix("/")
 
 
-def read_shard(root, shard, manifest):
-    """Return the examples of a shard, after checking its digests, frames, index and labels."""
-    path, index = root / shard["path"], root / Path(shard["path"]).parent / "index"
-    data = path.read_bytes()
+def read_shard(files, shard, manifest, are_encoded=False):
+    path = shard["path"]
+    data = files[path]
     if len(data) != shard["num_bytes"]:
         raise ValueError(f"{path}: has {len(data)} bytes instead of {shard['num_bytes']}")
     if data[-8:].hex() != shard["last_bytes"]:
@@ -127,14 +179,14 @@ def read_shard(root, shard, manifest):
     if digest_of(data) != shard["digest"]:
         raise ValueError(f"{path}: the digest differs")
     if manifest["compression"] == "gzip":
-        data = gzip.decompress(data) if data else b""
+        data = gzip.decompress(data)
     if len(data) != shard["record_bytes"]:
         raise ValueError(f"{path}: its records take {len(data)} bytes")
     examples, lines, offset, numbers = [], [], 0, 0
     while offset < len(data):
         place = f"{path}, record {len(examples)}"
         record = read_frame(data, offset, place)
-        examples.append(read_example(record, manifest, place))
+        examples.append(read_example(record, manifest, place, are_encoded))
         lines.append(f"{offset} {len(record) + 16}\n")
         numbers += number_of(len(record), masked_crc(record))
         offset += len(record) + 16
@@ -142,25 +194,20 @@ def read_shard(root, shard, manifest):
         raise ValueError(f"{path}: has {len(examples)} records instead of {shard['num_examples']}")
     if f"{numbers % 2**64:016x}" != shard["examples_digest"]:
         raise ValueError(f"{path}: has other records")
-    found = (index / f"{path.name}.idx").read_bytes()
+    found = files[companion(path, "idx")]
     if found != "".join(lines).encode("ascii") or digest_of(found) != shard["index_digest"]:
         raise ValueError(f"{path}: the index is another's")
-    check_labels(index / f"{path.name}.labels", shard, manifest["schema"], examples)
+    check_labels(files, companion(path, "labels"), shard, manifest, examples)
     return examples
 
 
-def scalar_label(schema):
-    names = [f["name"] for f in schema["features"] if (f["kind"], f["shape"]) == ("label", [])]
-    return names[0] if names else None
-
-
-def check_labels(path, shard, schema, examples):
-    scalar = scalar_label(schema)
+def check_labels(files, path, shard, manifest, examples):
+    scalar = scalar_label(manifest["schema"])
     if scalar is None:
-        if shard["labels_digest"] or path.exists():
+        if shard["labels_digest"] or path in files:
             raise ValueError(f"{path}: the schema has no label")
         return
-    found = path.read_bytes()
+    found = files[path]
     if found != b"".join(struct.pack("<q", int(example[scalar])) for example in examples):
         raise ValueError(f"{path}: holds other labels than the records")
     if digest_of(found) != shard["labels_digest"]:
@@ -212,122 +259,145 @@ def masked_crc(data):
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
 
 
-# Records: the protocol buffer Example
-
-
-def fields(data):
-    """Return the number and the value of each field of a message: bytes, or a number of 0 or more."""
-    found, offset = [], 0
-    while offset < len(data):
-        tag, offset = varint(data, offset)
-        if tag & 7 == 0:
-            value, offset = varint(data, offset)
-        else:
-            size, offset = (4, offset) if tag & 7 == 5 else varint(data, offset)
-            if tag & 7 not in (2, 5) or offset + size > len(data):
-                raise ValueError("is not an Example")
-            value, offset = data[offset : offset + size], offset + size
-        found.append((tag >> 3, value))
-    return found
-
-
-def varint(data, offset):
-    value = shift = 0
-    while True:
-        value |= (data[offset] & 0x7F) << shift
-        offset, shift = offset + 1, shift + 7
-        if not data[offset - 1] & 0x80:
-            return value, offset
-
-
-def varints(data):
-    numbers, offset = [], 0
-    while offset < len(data):
-        number, offset = varint(data, offset)
-        numbers.append(number)
-    return numbers
-
-
-def stored_list(data):
-    """Return the kind of a Feature, 1 (bytes), 2 (float) or 3 (int64), and its values."""
-    [(kind, content)] = fields(data)
-    values = []
-    for _, value in fields(content):
-        if kind == 1:
-            values.append(value)
-        elif kind == 2:
-            values += np.frombuffer(value, "<f4").tolist()
-        else:
-            numbers = [value] if isinstance(value, int) else varints(value)
-            values += [number - 2**64 if number >= 2**63 else number for number in numbers]
-    return kind, values
-
-
-def read_example(record, manifest, place):
-    """Return the values of a record by feature."""
-    schema = manifest["schema"]
-    entries = [dict(fields(entry)) for _, message in fields(record) for _, entry in fields(message)]
-    stored = {entry[1].decode("utf-8"): entry.get(2, b"") for entry in entries}
-    names = [feature["name"] for feature in schema["features"]]
-    if manifest["options"].get("source") != "adopt" and [*stored] != sorted(names, key=str.encode):
-        raise ValueError(f"{place}: has the features {[*stored]} instead of {sorted(names)}")
+def read_example(record, manifest, place, are_encoded):
+    schema, options = manifest["schema"], manifest["options"]
+    try:
+        stored = read_features(record)
+    except (ValueError, IndexError, struct.error) as error:
+        raise ValueError(f"{place}: is not a tf.train.Example: {error}") from None
+    names = sorted((feature["name"] for feature in schema["features"]), key=str.encode)
+    if options.get("source") != "adopt" and not {"origin", "of"} & {*options} and [*stored] != names:
+        raise ValueError(f"{place}: has the features {[*stored]} instead of {names}")
     values = {}
     for feature in schema["features"]:
-        name = feature["name"]
-        if name not in stored and "storage" not in feature:
-            raise ValueError(f"{place}: lacks {name!r}")
-        values[name] = read_value(feature, stored.get(name, b""), f"{place}, {name!r}")
+        if feature["name"] not in stored:
+            raise ValueError(f"{place}: lacks {feature['name']!r}")
+        values[feature["name"]] = read_value(
+            feature, *stored[feature["name"]], f"{place}, {feature['name']!r}", are_encoded
+        )
         if feature["kind"] == "label" and schema["class_names"]:
-            label = values[name]
+            label = values[feature["name"]]
             if np.any((label < -1) | (label >= len(schema["class_names"]))):
                 raise ValueError(f"{place}: {label} is not a class")
     return values
 
 
-LISTS = {"image": 1, "mask": 1, "label": 3, "bytes": 1, "int": 3, "float": 2, "raw": 1}
+# Protocol buffers, as the page describes Example
 
 
-def read_value(feature, data, place):
+def read_features(record):
+    """Return the name of the list and its items for each feature of a serialized Example."""
+    found = {}
+    for _, features in fields(record):
+        for _, entry in fields(features):
+            name, feature = (dict(fields(entry)).get(number, b"") for number in (1, 2))
+            found[name.decode()] = (None, [])
+            for number, items in fields(feature):
+                found[name.decode()] = read_list(number, items)
+    return found
+
+
+def read_list(number, data):
+    name, items = ("bytes_list", "float_list", "int64_list")[number - 1], []
+    for _, value in fields(data):
+        if name == "bytes_list":
+            items.append(value)
+        elif name == "float_list":
+            items += [each for (each,) in struct.iter_unpack("<f", value)]
+        elif isinstance(value, int):
+            items.append(value)
+        else:
+            at = 0
+            while at < len(value):
+                each, at = varint(value, at)
+                items.append(each)
+    if name == "int64_list":
+        items = [each - 2**64 if each >= 2**63 else each for each in items]
+    return name, items
+
+
+def fields(data):
+    """Yield the number and the value of each field of a message: an integer, or bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = varint(data, at)
+        value, at = varint(data, at) if tag & 7 in (0, 2) else (4, at)
+        if tag & 7 not in (0, 2, 5):
+            raise ValueError(f"the wire type {tag & 7} at byte {at}")
+        if tag & 7:
+            end = at + value
+            if end > len(data):
+                raise ValueError(f"a field ends after byte {len(data)}")
+            value, at = data[at:end], end
+        yield tag >> 3, value
+
+
+def varint(data, at):
+    """Return the number at an offset, and the offset after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            return value, at
+
+
+LISTS = {
+    "image": "bytes_list",
+    "mask": "bytes_list",
+    "label": "int64_list",
+    "bytes": "bytes_list",
+    "int": "int64_list",
+    "float": "float_list",
+    "raw": "bytes_list",
+}
+
+
+def dtype_of(name):
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def decode_image(data, channels, dtype):
+    """Return the pixels of an image file, with the channels and the dtype of the schema."""
+    with Image.open(io.BytesIO(data)) as image:
+        if image.mode.startswith("I;16") and dtype == "uint16":
+            return np.asarray(image, np.uint16)[:, :, None]
+        mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels, image.mode)
+        pixels = np.asarray(image.convert(mode), np.dtype(dtype))
+    return (pixels[:, :, None] if pixels.ndim == 2 else pixels) * (257 if dtype == "uint16" else 1)
+
+
+def read_value(feature, held, items, place, are_encoded):
     kind, shape = feature["kind"], feature["shape"]
-    varies = shape[:1] == [None] and kind not in ("image", "mask")
-    list_kind, items = stored_list(data) if data else (LISTS[kind], [])
-    if list_kind != LISTS[kind]:
-        raise ValueError(f"{place}: has a list of another kind")
-    if varies:
-        shape = [len(items) // np.prod(shape[1:], dtype=int), *shape[1:]]
+    if held not in (LISTS[kind], None):
+        raise ValueError(f"{place}: is a {held}")
+    if shape[:1] == [None] and kind not in ("image", "mask"):
+        row = np.prod(shape[1:], dtype=int)
+        shape = [len(items) // row, *shape[1:]]
     if len(items) != (1 if kind in ("image", "mask", "raw") else np.prod(shape, dtype=int)):
         raise ValueError(f"{place}: has {len(items)} values")
     if kind in ("image", "mask"):
-        check_image(feature, items[0], place)
-        return items[0]
+        pixels = decode_image(items[0], shape[2], feature["dtype"])
+        if any(want not in (None, got) for want, got in zip(shape, pixels.shape, strict=True)):
+            raise ValueError(f"{place}: has the shape {pixels.shape}")
+        if kind == "mask" and decode(items[0]).dtype.itemsize != np.dtype(feature["dtype"]).itemsize:
+            raise ValueError(f"{place}: has values of {decode(items[0]).dtype}")
+        return items[0] if are_encoded else pixels
     if kind == "bytes":
-        return nested(items, shape)
-    dtype = np.dtype(getattr(ml_dtypes, feature["dtype"], feature["dtype"]))
+        value = np.empty(len(items), dtype=object)
+        value[:] = items
+        return value.reshape(shape)
+    dtype = dtype_of(feature["dtype"])
     if kind == "raw":
         if len(items[0]) != dtype.itemsize * np.prod(shape, dtype=int):
             raise ValueError(f"{place}: has {len(items[0])} bytes")
         return np.frombuffer(items[0], dtype.newbyteorder("<")).astype(dtype).reshape(shape)
-    wide = np.array(items, np.int64 if kind in ("label", "int") else np.float32)
+    wide = np.array(items, dtype=np.int64 if LISTS[kind] == "int64_list" else np.float32)
     value = wide.astype(dtype)
     if not np.array_equal(value.astype(wide.dtype), wide, equal_nan=kind == "float"):
         raise ValueError(f"{place}: does not fit {dtype}")
     return value.reshape(shape)
-
-
-def nested(items, shape):
-    """Return byte strings as lists of a shape; one string for a scalar."""
-    if not shape:
-        return items[0]
-    step = int(np.prod(shape[1:], dtype=int))
-    return [nested(items[number * step : (number + 1) * step], shape[1:]) for number in range(shape[0])]
-
-
-def check_image(feature, data, place):
-    """Compare the header of an image with its feature."""
-    with Image.open(io.BytesIO(data)) as image:
-        height, width = image.height, image.width
-        deep = image.mode.startswith("I")
-    if any(want not in (None, got) for want, got in zip(feature["shape"], (height, width), strict=False)):
-        raise ValueError(f"{place}: has {height} x {width} pixels")
-    if feature["kind"] == "mask" and deep != (feature["dtype"] == "uint16"):
-        raise ValueError(f"{place}: has the mode {image.mode}, not {feature['dtype']}")

@@ -99,7 +99,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 def judge(out: Path, expected: Stored, log: list[str]) -> None:
     """Compare a dataset, read from docs/format.md and by the loader, with what is expected."""
-    manifest = format_reader.read_manifest(out)
+    manifest = format_reader.read_manifest(format_reader.Folder(out))
     schema = {feature["name"]: feature for feature in manifest["schema"]["features"]}
     splits = format_reader.read(out)
     assert tuple(manifest["schema"]["class_names"]) == expected.classes
