@@ -18,20 +18,24 @@ from PIL import Image
 
 
 def read(root):
-    """Return the examples of a dataset with keys in stored order, as ``{split: {key: {feature: value}}}``.
+    """Return the examples of each split by key, in stored order, as ``{split: {key: {feature: value}}}``.
 
-    Keys are text, as ``os.fsdecode`` returns it. Numbers are arrays of the schema's dtype and shape, byte
-    strings are bytes or nested lists of bytes, and images stay encoded.
+    Keys are text, as ``os.fsdecode`` returns it, or count the examples of a split without keys. Numbers are
+    arrays of the schema's dtype and shape, byte strings are bytes or nested lists of bytes, and images stay
+    encoded.
 
     Raises:
         ValueError, KeyError: as ``read_dataset``; or a key is repeated, or classes are counted wrongly.
     """
     manifest, found, known = read_manifest(Folder(root)), {}, set()
     for split, examples in read_dataset(root, are_encoded=True).items():
-        found[split] = {os.fsdecode(each["key"].item()): plain(each) for each in examples}
-        if len(found[split]) < len(examples) or known & {*found[split]}:
+        keys = [
+            os.fsdecode(each["key"].item()) if "key" in each else str(n) for n, each in enumerate(examples)
+        ]
+        found[split] = dict(zip(keys, map(plain, examples), strict=True))
+        if len({*keys}) < len(keys) or (known & {*keys} and "key" in examples[0]):
             raise ValueError(f"{root}: a key is repeated")
-        known |= {*found[split]}
+        known |= {*keys}
         check_label_counts(split, manifest, examples)
     return found
 
