@@ -11,14 +11,13 @@ import pandas
 import pytest
 from PIL import Image
 
-from tests import imitations
+from tests import format_reader, imitations
+from tests.conformance.runner import compare_records
 from tests.test_recipes import HOW_TO, commands, sections
 from tfshards.command import VERBS
-from tfshards.prep import build
+from tfshards.prep import build, verify
 from tfshards.prep.cli import main as cli
-from tfshards.prep.records.frames import read_records
 from tfshards.schemas import read_manifest
-from tfshards.schemas.example import decode_example
 
 PAGE = sections((Path(__file__).parents[1] / "docs" / "datasets.md").read_text())
 # section -> what writes its layout
@@ -98,16 +97,15 @@ def follow(section: str, run, names: dict[str, object]) -> set[tuple[str, ...]]:
 
 
 def check(dataset, expected) -> None:
-    """Compare every value of a dataset with the expected ones."""
+    """Compare every value, read from docs/format.md and by the loader, with the expected ones."""
     manifest = read_manifest(dataset)
     assert {*manifest.splits} == {*expected}
     features = {feature.name: feature for feature in manifest.schema.features if feature.name != "key"}
+    splits = format_reader.read(dataset)
+    compare_records(dataset, splits)
+    assert verify(dataset, deep=True)
     for split, examples in expected.items():
-        found = {}
-        for shard in manifest.splits[split].shards:
-            for _, data in read_records(Path(dataset) / shard.path, "none"):
-                values = decode_example(data)
-                found[values.get("key", [b"%d" % len(found)])[0].decode()] = values
+        found = splits[split]
         assert {*found} == {*examples}
         for key, values in examples.items():
             assert {*values} == {*features}, key
@@ -116,24 +114,19 @@ def check(dataset, expected) -> None:
                 compare(features[name], manifest.schema.class_names, found[key][name], value, where)
 
 
-def compare(feature, class_names, found: list, value: object, where: str) -> None:
+def compare(feature, class_names, found: object, value: object, where: str) -> None:
     if feature.kind == "mask" or (isinstance(value, np.ndarray) and feature.kind == "image"):
         # the values of a mask are exact, and an image that was turned is encoded again
-        pixels, expected = (e if isinstance(e, np.ndarray) else decoded(e) for e in (found[0], value))
+        pixels, expected = (e if isinstance(e, np.ndarray) else decoded(e) for e in (found, value))
         assert pixels.shape == expected.shape, where
         most = 0 if feature.kind == "mask" else 12
         assert np.abs(pixels.astype(int) - expected).mean() <= most, where
     elif feature.kind in ("image", "bytes"):
-        assert found == (value if isinstance(value, list) else [value]), where
+        assert found == value, where
     elif feature.kind == "label" and class_names and value != []:
-        labels = value if isinstance(value, list) else [value]
-        assert [class_names[label] for label in found] == labels, where
+        assert np.array(class_names)[found].tolist() == value, where
     else:
-        if found and isinstance(found[0], bytes):
-            found = np.frombuffer(found[0], np.dtype(feature.dtype).newbyteorder("<"))
-        np.testing.assert_array_equal(
-            np.ravel(found), np.asarray(value, np.result_type(np.asarray(found).dtype)).ravel(), where
-        )
+        np.testing.assert_array_equal(np.ravel(found), np.asarray(value, found.dtype).ravel(), where)
 
 
 def decoded(data: bytes) -> np.ndarray:

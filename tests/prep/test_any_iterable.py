@@ -18,11 +18,11 @@ import tensorflow as tf
 import webdataset as wds
 from PIL import Image
 
-from tests.errors import Fault, fault, raises
+from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import loader, prep
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import BuildError, InputError, OptionsError, TfshardsError, read_manifest
+from tfshards.schemas import BuildError, InputError, TfshardsError, read_manifest
 
 Values = dict[str, object]
 
@@ -125,13 +125,6 @@ def test_the_same_examples_of_any_iterable_are_the_same_dataset(name, build, ref
     found = {"shards": [shard.digest for shard in manifest.shards], "schema": manifest.schema}
     assert found == reference
     assert not (out / AREA_NAME).exists()
-
-
-def test_pairs_have_keys_of_their_own(build):
-    out = build([(f"k{number}", {"n": number}) for number in range(COUNT)])
-    assert {key: values["n"] for key, values in stored(out).items()} == {f"k{n}": [n] for n in range(COUNT)}
-    same = build([{"key": f"k{number}".encode(), "n": number} for number in range(COUNT)], "same")
-    assert stored(same) == stored(out)
 
 
 def test_samples_of_webdataset_are_read_decoded_or_not(build, tmp_path):
@@ -284,31 +277,6 @@ def test_splits_are_iterables_or_a_value_or_ratios(build, log):
     options = prep.Options(splits={"train": 0.5, "val": 0.5}, stratify=True, group_by=None)
     halves = build(map(example, range(8)), "halves", {"options": options})
     assert [s.label_counts for s in read_manifest(halves).splits.values()] == [{"cat": 2, "dog": 2}] * 2
-
-
-def test_duplicates_and_rejects_are_left_out_of_balanced_shards(build):
-    broken = [{**example(number), "image": b"\x89PNG\r\n\x1a\nbroken"} for number in range(2)]
-    given = [*map(example, range(COUNT)), *broken, {**example(0), "n": 0}]
-    options = prep.Options(max_rejected=0.5, duplicates="drop")
-    out = build(given, build={"shards": 3, "options": options})
-    manifest = read_manifest(out)
-    assert [shard.num_examples for shard in manifest.shards] == [3, 3, 3]
-    assert manifest.totals.rejected == 3
-    assert prep.verify(out, deep=True)
-
-
-def test_class_names_order_labels_and_numbers_are_labels(build):
-    assert [
-        each["label"] for each in stored(build(map(example, range(2)), class_names=["dog", "cat"])).values()
-    ] in ([[0], [1]], [[1], [0]])
-    out = build([{"y": np.uint8(number)} for number in range(3)], "numbers")
-    assert read_manifest(out).schema.label.name == "y"
-    other = build(
-        [{"label": n, "fine": n % 2} for n in range(3)], "other", schema={"fine": "label", "label": "int"}
-    )
-    assert read_manifest(other).schema.label.name == "fine"
-    floats = build([{"label": 0.5}], "floats")
-    assert read_manifest(floats).schema.label is None
 
 
 def test_engines_and_jobs_write_the_same_bytes(build, contents, reference):
@@ -466,76 +434,6 @@ def numbers(*values: object) -> list[Values]:
 
 
 PNG = encoded(0)
-FAULTS: dict[str, tuple[object, Values, Fault]] = {
-    "nothing": ([], {}, fault("examples-none")),
-    "tuples": ([(PNG, 1)], {}, fault("example-type", number=0, kind="tuple of 2")),
-    "arrays by name": ({"x": np.ones(3)}, {}, fault("example-type", kind="float64")),
-    "a path": ("photos/", {}, fault("examples-not-iterable", kind="str")),
-    "an object": (object(), {}, fault("examples-not-iterable", kind="object")),
-    "other name": ([{"x": 1}, {"y": 1}], {}, fault("example-names", key=KEYS[1], missing=["x"], other=["y"])),
-    "other names later": ([*numbers(*range(100)), {"y": 1}], {}, fault("example-names", key="0000000100")),
-    "other shapes": (numbers(np.ones(2), np.ones(3)), {}, fault("elements-differ", name="x")),
-    "float among integers": (numbers(*range(100), 0.5), {}, fault("elements-differ", name="x")),
-    "text among numbers": (numbers([1], ["a"]), {}, fault("example-list", name="x")),
-    "integers of more bits": (
-        numbers(*[np.array([1], np.int8)] * 100, np.array([300])),
-        {"schema": {"x": "int"}},
-        fault("elements-differ", name="x"),
-    ),
-    "missing": (numbers(None), {}, fault("element-fault", key=KEYS[0])),
-    "lists of something": (numbers([[1, None]]), {}, fault("element-fault", key=KEYS[0])),
-    "list of images": (numbers([PNG]), {}, fault("example-image-list", name="x")),
-    "no values": ([{}], {}, fault("elements-no-features")),
-    "missing in a column": (
-        pd.DataFrame({"x": pd.array([1, None], dtype="Int64"), "y": [0.5, None]}),
-        {},
-        fault("example-missing", name="x", missing=1),
-    ),
-    "folder as an image": (numbers(Path(__file__).parent), {}, fault("element-fault", key=KEYS[0])),
-    "device": (numbers(Path("/dev/zero")), {}, fault("element-fault", key=KEYS[0])),
-    "ragged lists": (numbers([[1], [1, 2]]), {}, fault("example-list", name="x")),
-    "large float": (numbers([1e300]), {}, fault("element-fault", key=KEYS[0])),
-    "empty lists": (numbers([], []), {}, fault("example-list-empty", name="x")),
-    "path of an image": (numbers(__file__.replace(".py", ".png")), {}, fault("example-path", name="x")),
-    "missing file": (numbers(Path("/none.png")), {}, fault("element-fault", key=KEYS[0])),
-    "pixels": (numbers(np.ones((3, 3))), {"schema": {"x": "image"}}, fault("element-fault", key=KEYS[0])),
-    "negative label": ([{"label": -1}], {}, fault("example-label", name="label", number=-1)),
-    "repeated name": ([{"a": {"b": 1}, "a/b": 2}], {}, fault("element-fault")),
-    "repeated column": (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, fault("two-features", name="a")),
-    "number as key": ([(1, {"x": 1})], {}, fault("element-key-type", key=1)),
-    "wrong kind": (numbers(0.5), {"schema": {"x": "float"}}, fault("schema-differs", name="x", found="raw")),
-    "unknown value": (numbers(1), {"schema": {"y": "int"}}, fault("schema-unknown", name="y")),
-    "unknown split": (numbers(1), {"splits": "part"}, fault("splits-unknown", splits="part")),
-    "no label": (numbers(1), {"class_names": ["a"]}, fault("examples-no-label")),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_examples_that_cannot_be_stored_are_refused(name, build, tmp_path):
-    given, options, expected = FAULTS[name]
-    if name == "path of an image":
-        (tmp_path / "a.png").write_bytes(PNG)
-        given = numbers(str(tmp_path / "a.png"))
-        assert stored(build(given, "read", schema={"x": "image"}))[KEYS[0]]["x"] == [PNG]
-    with raises(InputError if expected.code != "examples-not-iterable" else OptionsError, expected):
-        build(given, **options)
-    assert not (tmp_path / "out").exists()
-
-
-WRONG: dict[str, tuple[Values, Fault]] = {
-    "kind": ({"schema": {"x": "text"}}, fault("schema-kind", name="x", kind="text")),
-    "labels": ({"schema": {"x": "label", "y": "label"}}, fault("schema-labels")),
-    "schema": ({"schema": ["x"]}, fault("wrong-type", name="schema")),
-    "splits": ({"splits": "x"}, fault("splits-twice", splits="x")),
-    "split name": ({"examples": {"a b": []}}, fault("examples-split-name")),
-    "image options": ({"images": prep.ImageOptions(resize="9x9")}, fault("examples-no-images", names=["x"])),
-}
-
-
-@pytest.mark.parametrize(("given", "expected"), WRONG.values(), ids=WRONG)
-def test_wrong_options_are_refused(given, expected, tmp_path):
-    with raises(OptionsError, expected):
-        prep.build(prep.Examples(**{"examples": {"train": numbers(1)}, **given}), tmp_path / "out")
 
 
 OTHERS = {

@@ -7,22 +7,17 @@ import tracemalloc
 import zipfile
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.errors import fault, raises
 from tfshards.prep import Arrays
 from tfshards.prep.cli.main import main
-from tfshards.prep.sources.arrays.files import stage_arrays
 from tfshards.prep.sources.arrays.mapped import Layout, MappedFile
 from tfshards.prep.sources.arrays.npz import Member
 from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.prep.sources.base import Accepted
-from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
-from tfshards.schemas.schema import ITEM_SIZES
-
-NUMPY_DTYPES = sorted(set(ITEM_SIZES) - {"bfloat16"})
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 
 @pytest.fixture
@@ -52,25 +47,14 @@ def examples(reader: ArraysReader) -> list[dict[str, object]]:
     return [dict(zip(listing.schema.names, outcome.values, strict=True)) for outcome in outcomes]
 
 
+# Forms of an array, each of which gives the same examples.
+
+
 def columns(source: Arrays, folder) -> dict[str, list[object]]:
     """Return the values of each feature, after staging the arrays in a new folder."""
     folder.mkdir()
     rows = examples(source.stage(folder))
     return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    number = int(np.prod(shape))
-    if dtype == "bool":
-        return (np.arange(number) % 3 == 0).reshape(shape)
-    if "int" in dtype:
-        limits = np.iinfo(dtype)
-        return np.resize(np.array([limits.min, limits.max, 1, 0, 7], dtype), shape)
-    made = np.resize(np.array([0.1, -0.0, np.inf, np.nan, -3e4]), shape).astype(dtype)
-    return made * (1 + 2j) if "complex" in dtype else made
-
-
-# Forms of an array, each of which gives the same examples.
 
 
 def from_memory(array: np.ndarray, folder) -> Arrays:
@@ -101,115 +85,6 @@ def from_chunks(array: np.ndarray, folder) -> Arrays:
 
 
 ORIGINS = [from_memory, from_npy, from_npz, from_compressed_npz, from_chunks]
-LAYOUTS = {
-    "C order": lambda array: array,
-    "Fortran order": np.asfortranarray,
-    "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
-    "every second of a larger one": lambda array: np.repeat(array, 2, axis=0)[::2],
-}
-
-
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
-def test_a_tensor_is_stored_as_its_little_endian_bytes(dtype, layout, origin, tmp_path, stage):
-    array = values(dtype, (5, 2, 3))
-    reader = stage(origin(layout(array), tmp_path))
-    assert reader.listing().schema["x"] == Feature("x", "raw", dtype, (2, 3))
-    little = array.astype(array.dtype.newbyteorder("<"))
-    assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in little]
-
-
-@pytest.mark.parametrize("origin", [from_npy, from_chunks])
-@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
-def test_scalars_are_stored_as_numbers_if_int64_holds_them_or_as_their_bytes(dtype, origin, tmp_path, stage):
-    array = values(dtype, (5,)).astype(np.dtype(dtype).newbyteorder(">"))
-    reader = stage(origin(array, tmp_path))
-    is_number = "int" in dtype and dtype != "uint64"
-    assert reader.listing().schema["x"] == Feature("x", "int" if is_number else "raw", dtype)
-    little = array.astype(array.dtype.newbyteorder("<"))
-    stored = array.tolist() if is_number else [row.tobytes() for row in little]
-    assert [example["x"] for example in examples(reader)] == stored
-
-
-LISTS = [("bool", "int"), ("uint8", "int"), ("int64", "int"), ("float16", "float"), ("float32", "float")]
-
-
-@pytest.mark.parametrize(("dtype", "kind"), LISTS)
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)])
-def test_on_request_values_are_stored_as_lists(shape, dtype, kind, stage):
-    array = values(dtype, (4, *shape))
-    reader = stage(Arrays({"x": array, "y": np.arange(4)}, lists=("x",)))
-    assert reader.listing().schema["x"] == Feature("x", kind, dtype, shape)
-    got = [np.ravel(example["x"]) for example in examples(reader)]
-    np.testing.assert_array_equal(np.array(got).reshape(array.shape).astype(dtype), array)
-
-
-@pytest.mark.parametrize("lists", [(), ("x",)])
-@pytest.mark.parametrize("chunked", [False, True])
-def test_bfloat16_in_memory_is_exact_as_bytes_and_as_a_list(chunked, lists, stage):
-    array = np.array([[0.1, -0.0], [np.inf, -3e38]], ml_dtypes.bfloat16)
-    reader = stage(Arrays([{"x": array[:1]}, {"x": array[1:]}] if chunked else {"x": array}, lists=lists))
-    assert reader.listing().schema["x"] == Feature("x", "float" if lists else "raw", "bfloat16", (2,))
-    assert reader.listing().sizes.tolist() == [4, 4]
-    if lists:
-        assert [example["x"] for example in examples(reader)] == array.astype(np.float32).tolist()
-    else:
-        assert [example["x"] for example in examples(reader)] == [row.tobytes() for row in array]
-
-
-STRINGS = {
-    "bytes": (np.array([b"", b"\xff\0a", b"cat"]), [b"", b"\xff\0a", b"cat"]),
-    "text": (np.array(["", "Straße", "猫"]), [b"", "Straße".encode(), "猫".encode()]),
-    "big-endian text": (np.array(["", "猫"], ">U3"), [b"", "猫".encode()]),
-    "names that are not UTF-8": (np.array(["caf\udce9", "a"]), [b"caf\xe9", b"a"]),
-    "lists of bytes": (np.array([[b"a", b"bc"], [b"", b"d"]]), [[b"a", b"bc"], [b"", b"d"]]),
-    "tables of text": (np.array([[["a"], ["ü"]]]), [[b"a", "ü".encode()]]),
-    "text in Fortran order": (
-        np.asfortranarray([["a", "b"], ["c", "d"], ["e", "f"]]),
-        [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]],
-    ),
-    "lists of none": (np.zeros((2, 0), "U1"), [[], []]),
-}
-
-
-@pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize(("array", "stored"), STRINGS.values(), ids=STRINGS)
-def test_strings_are_stored_as_byte_strings(array, stored, origin, tmp_path, stage):
-    reader = stage(origin(array, tmp_path))
-    with_rows = ArraysReader({**reader.arrays, **stage(Arrays({"y": np.arange(len(array))})).arrays}, ())
-    assert with_rows.listing().schema["x"] == Feature("x", "bytes", "bytes", array.shape[1:])
-    assert [example["x"] for example in examples(with_rows)] == stored
-
-
-def test_the_key_is_the_row_number_and_the_last_feature(stage):
-    reader = stage(Arrays({"b": np.arange(12), "a": np.zeros((12, 2), np.uint8)}))
-    assert reader.listing().schema.names == ("b", "a", "key")
-    assert [example["key"] for example in examples(reader)] == [b"%d" % row for row in range(12)]
-    assert list(reader.listing().keys[9:]) == [b"9", b"10", b"11"]
-    assert reader.listing().keys[-1] == b"11"
-
-
-LABELS = {
-    "classes": (np.array([2, 0, 2, 1], np.uint8), "label", [2, 0, 2, 1]),
-    "big-endian classes": (np.array([2, 0, 2, 1], ">i4"), "label", [2, 0, 2, 1]),
-    "a negative one": (np.array([2, -1, 0, 1]), "int", None),
-    "no integers": (np.array([2.0, 1.0, 0.0, 1.0]), "raw", None),
-    "truth values": (np.array([True, False, True, True]), "label", [1, 0, 1, 1]),
-    "one-hot rows": (np.eye(4, dtype=np.int64), "raw", None),
-    "uint64": (np.array([2, 0, 2, 1], np.uint64), "label", [2, 0, 2, 1]),
-    "uint64 above int64": (np.array([2, 0, 2**63, 1], np.uint64), "raw", None),
-    "text": (np.array(["b", "a", "b", "c"]), "label", [1, 0, 1, 2]),
-    "lists of text": (np.array([["a"], ["b"]]), "bytes", None),
-    "bfloat16": (np.array([1, 2, 3, 4], ml_dtypes.bfloat16), "raw", None),
-}
-
-
-@pytest.mark.parametrize(("array", "kind", "labels"), LABELS.values(), ids=LABELS)
-def test_an_array_named_label_holds_classes_if_possible(array, kind, labels, stage):
-    listing = stage(Arrays({"label": array})).listing()
-    assert listing.schema["label"].kind == kind
-    assert (None if listing.labels is None else listing.labels.tolist()) == labels
 
 
 @pytest.mark.parametrize(("number", "kind"), [(10_000, "label"), (10_001, "int")])
@@ -290,78 +165,6 @@ def test_a_list_of_text_is_refused_but_not_an_array_of_it(stage):
     assert [example["x"] for example in examples(stage(Arrays({"x": np.array(["a", "b"])})))] == [b"a", b"b"]
 
 
-def test_a_command_line_names_arrays_by_name_stem_or_member(in_folder, stage):
-    np.save("x.npy", np.arange(4))
-    np.save("b=c.npy", np.arange(4))
-    np.savez("more.npz", z=np.arange(4), y=np.zeros((4, 2)))
-    (in_folder / "year=2024").mkdir()
-    np.save("year=2024/v.npy", np.arange(4))
-    arguments = ["x.npy", "w=x.npy", "a=b=c.npy", "./year=2024/v.npy", "u=year=2024/v.npy", "more.npz"]
-    listing = stage(Arrays.open(arguments, lists=("x",))).listing()
-    assert listing.schema.names == ("x", "w", "a", "v", "u", "y", "z", "key")
-
-
-COMMAND_LINES = {
-    "no type that is known": (["x.txt"], fault("array-argument", argument="x.txt")),
-    "no name": (["=x.npy"], fault("array-argument", argument="=x.npy")),
-    "a name for all of an archive": (["x=more.npz"], fault("array-argument", argument="x=more.npz")),
-    "one name twice": (["x.npy", "x=y.npy"], fault("array-names-repeated", argument="x=y.npy", name="x")),
-    "the row number": (["key=x.npy"], fault("array-name-of-file", argument="key=x.npy", feature="key")),
-    "the same by its stem": (["key.npy"], fault("array-name-of-file", argument="key.npy", feature="key")),
-    "a name that is not printable": (["a\nb=x.npy"], "array-name-of-file"),
-    "a name of two files": (["x=a.npy", "x=b.npy"], fault("array-names-repeated", argument="x=b.npy")),
-    "numbered files": (["x-0.npy", "y.npy", "d/x-10.npy"], fault("array-in-parts", name="x")),
-    "numbered like shards": (["a-1-of-2.npy", "a-2-of-2.npy"], fault("array-in-parts", name="a")),
-    "numbers in the name": (["a-1-b-0.npy", "a-1-b-1.npy"], fault("array-in-parts", name="a-1-b")),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES.values(), ids=COMMAND_LINES)
-def test_a_wrong_command_line_is_reported_without_reading_the_disk(arguments, message, in_folder):
-    with raises(OptionsError, message):
-        Arrays.open(arguments)
-
-
-IN_MEMORY = {
-    "different lengths": ({"x": np.zeros(3), "y": np.zeros((4, 2))}, "arrays-differ-in-length"),
-    "no rows": ({"x": np.zeros((0, 2))}, "arrays-no-rows"),
-    "rows of nothing": ({"x": np.zeros((3, 0))}, "arrays-no-values"),
-    "a single value": ({"x": np.array(3)}, "npy-single"),
-    "objects": ({"x": np.array([{}, []], object)}, "npy-objects"),
-    "dates": ({"x": np.array(["2024-01-01"], "M8[D]")}, fault("array-dtype", dtype="datetime64[D]")),
-    "bytes without a meaning": ({"x": np.zeros(2, "V7")}, fault("array-dtype", dtype="void56")),
-    "a mask": ({"x": np.ma.masked_equal([1, 2], 2)}, "array-masked"),
-    "long doubles": ({"x": np.zeros(2, np.longdouble)}, fault("array-dtype", dtype="float128")),
-    "too many dimensions": ({"x": np.zeros((2,) + (1,) * 33)}, "array-fault"),
-    "no name": ({"": np.zeros(2)}, "array-fault"),
-    "a name that is not printable": ({"a\n": np.zeros(2)}, fault("array-fault", name="a\n")),
-    "the name of the row number": ({"key": np.zeros(2)}, "array-named-key"),
-    "text that is not Unicode": ({"x": np.array(["\ud800"])}, "array-not-unicode"),
-}
-
-
-@pytest.mark.parametrize(("arrays", "error"), IN_MEMORY.values(), ids=IN_MEMORY)
-def test_arrays_that_cannot_be_stored_are_refused(arrays, error, stage):
-    with raises(InputError, error):
-        examples(stage(Arrays(arrays)))
-
-
-@pytest.mark.parametrize(
-    ("array", "error"),
-    [
-        (np.zeros((2, 2), np.uint64), fault("list-dtype", name="x", dtype="uint64")),
-        (np.zeros((2, 2), np.float64), fault("list-dtype", name="x", dtype="float64")),
-        (np.zeros(2, "S3"), fault("list-of-strings", name="x")),
-        (np.zeros(2, "U3"), fault("list-of-strings", name="x")),
-        (None, fault("list-unknown", unknown="x")),
-    ],
-)
-def test_what_no_list_of_numbers_holds_is_refused(array, error, stage):
-    arrays = {"y": np.zeros(2)} if array is None else {"x": array}
-    with raises(InputError, error):
-        stage(Arrays(arrays, lists=("x",))).listing()
-
-
 STRUCTURED = {
     "fields": np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))]),
     "a record array": np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))]).view(np.recarray),
@@ -388,27 +191,6 @@ def test_an_array_without_a_name_is_refused(stage):
             stage(Arrays(iter([array])))
     with raises(OptionsError, "arrays-empty"):
         Arrays({})
-
-
-CHUNKS = {
-    "none": ([], "chunks-none"),
-    "another name": ([{"x": np.zeros(2)}, {"y": np.zeros(2)}], fault("chunk-names", found="y", wanted="x")),
-    "another dtype": ([{"x": np.zeros(2)}, {"x": np.zeros(2, np.float32)}], "chunk-shape"),
-    "another shape": ([{"x": np.zeros((2, 3))}, {"x": np.zeros((2, 4))}], "chunk-shape"),
-    "a single value": ([{"x": np.float32(1)}], "npy-single"),
-    "objects": ([{"x": np.array([None])}], "npy-objects"),
-}
-
-
-@pytest.mark.parametrize(("chunks", "error"), CHUNKS.values(), ids=CHUNKS)
-def test_chunks_that_do_not_fit_are_refused(chunks, error, tmp_path):
-    with raises(InputError, error):
-        stage_arrays(iter(chunks), tmp_path, preview=False)
-
-
-def test_an_empty_chunk_adds_no_rows(stage):
-    reader = stage(Arrays([{"x": np.zeros(0)}, {"x": np.arange(2.0)}, {"x": np.zeros(0)}, {"x": np.ones(1)}]))
-    assert [struct.unpack("<d", example["x"])[0] for example in examples(reader)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("version", [b"\2\0", b"\3\0"])
@@ -539,16 +321,6 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
 def test_rows_with_equal_values_are_a_group(column, groups, origin, stage, tmp_path):
     reader = stage(origin(column, tmp_path))
     assert reader.groups(reader.listing(), "x") == groups
-
-
-@pytest.mark.parametrize("by", ["y", "z"])
-def test_only_an_array_of_scalars_can_group(by, stage):
-    reader = stage(Arrays({"x": np.zeros(2), "w": np.arange(2), "y": np.zeros((2, 2))}))
-    with pytest.raises(InputError, match=rf"^group_by='{by}' is not an array of scalars; these are x, w$"):
-        reader.groups(reader.listing(), by)
-    tensors = stage(Arrays({"y": np.zeros((2, 2))}))
-    with pytest.raises(InputError, match=rf"^group_by='{by}' is not an array of scalars; these are none$"):
-        tensors.groups(tensors.listing(), by)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import encoded, examples, write_parquet
-from tfshards.prep import ColumnRoles, Options, Table, append, merge, plan, verify
+from tfshards.prep import Options, Table, append, plan, verify
 from tfshards.prep.planning.plan import label_counts_of
 from tfshards.schemas import InputError, read_manifest
 
@@ -72,36 +72,11 @@ def test_appended_annotations_are_translated_by_name(form, write, build_table, t
     assert verify(out, deep=True)
 
 
-def test_given_class_names_translate_those_of_the_source(build_table, tmp_path):
-    path = coco(tmp_path / "coco", ["cat", "dog"], {"a.png": [0], "b.png": [1, 0]})
-    manifest = build_table(path, form="coco", class_names=["dog", "new", "cat"])
-    assert manifest.schema.class_names == ("dog", "new", "cat")
-    assert classes(tmp_path / "out", "objects/category") == {"a.png": ["cat"], "b.png": ["dog", "cat"]}
-    path = rows(tmp_path, {"y": [0, 1, 2, -1]})
-    build_table(path, "rows", class_names=["c", "b", "a"])
-    assert classes(tmp_path / "rows", "y") == {"0": ["a"], "1": ["b"], "2": ["c"], "3": [None]}
-    with raises(InputError, "classes-differ"):
-        build_table(path, "wrong", class_names=["A", "b", "c"])
-
-
 def test_appended_rows_are_translated_by_the_names_in_their_metadata(build_table, tmp_path):
     build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}))
     path = rows(tmp_path, {"x": [0, 1, 2], "y": [2, 0, 0]}, ["c", "b", "a"])
     append(str(path), tmp_path / "out", **QUIET)
     assert classes(tmp_path / "out", "y") == {"0": ["a"], "1": ["c"], "2": ["c"]}
-
-
-def test_parts_with_other_class_names_are_refused_and_can_be_merged(build_table, tmp_path):
-    parts = {"train": ["cat", "dog"], "test": ["dog", "cat"]}
-    for name, names in parts.items():
-        features = {"y": {"_type": "ClassLabel", "names": names}}
-        write_parquet(tmp_path / "parts" / f"{name}.parquet", {"y": [0, 1]}, features)
-    with raises(InputError, "parts-classes-differ"):
-        build_table(tmp_path / "parts")
-    for name, names in parts.items():
-        build_table(tmp_path / "parts" / f"{name}.parquet", name, class_names=["cat", "dog"])
-        assert classes(tmp_path / name, "y") == {str(n): [each] for n, each in enumerate(names)}
-    merge({name: tmp_path / name for name in parts}, tmp_path / "out", log=lambda _: None)
 
 
 @pytest.mark.parametrize("missing", [-1, None])
@@ -142,28 +117,3 @@ def test_rows_without_a_class_are_of_no_class_in_a_plan(tmp_path):
         "train": {"a": 1, "b": 1, "c": 1},
         "val": {"a": 1, "b": 1, "c": 0},
     }
-
-
-WRONG = {
-    "a number beyond the names": ([0, 3], None, "label-column-range"),
-    "a number beyond the names of the file": ([0, 3], ["a", "b", "c", "d"], "label-column-range"),
-    "less than -1": ([0, -2], None, "label-column-fault"),
-}
-
-
-@pytest.mark.parametrize(("labels", "names", "code"), WRONG.values(), ids=WRONG)
-def test_numbers_without_a_name_are_refused(labels, names, code, tmp_path):
-    with raises(InputError, code, name="label"):
-        Table(rows(tmp_path, {"label": labels}), class_names=names).stage(tmp_path)
-
-
-def test_repeated_names_in_metadata_are_refused(tmp_path):
-    with raises(InputError, "table-class-repeated", repeated="a", column="y"):
-        Table(rows(tmp_path, {"y": [0, 1]}, ["a", "b", "a"])).stage(tmp_path)
-
-
-def test_lists_of_lists_are_not_classes(tmp_path):
-    path = write_parquet(tmp_path / "rows.parquet", {"label": [[[1, 2]], [[3, 4], [5, 6]]]})
-    assert Table(path).stage(tmp_path).schema["label"].shape == (None, 2)
-    with raises(InputError, "label-column-fault", name="label"):
-        Table(path, columns=ColumnRoles(label="label")).stage(tmp_path)

@@ -256,48 +256,6 @@ def test_boxes_are_compared_with_their_image(box, option, expected, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("form", "points", "expected", "shape"),
-    [
-        ("xyv", [1, 2, 2, 0, 0, 0], [18, 1, 2, 0, 0, 0], (2, 3)),
-        ("xy", [[1, 2], [3, 4]], [18, 1, 16, 3], (None, 2)),
-        ("xy-normalized", [0.25, 0.5], [0.5, 0.25], (1, 2)),
-        ("xyv", [[1, 2, 1, 3, 4, 2]], [18, 1, 1, 16, 3, 2], (None, 6)),
-    ],
-)
-def test_keypoints_are_turned_and_scaled(form, points, expected, shape, tmp_path):
-    path = one_photo(tmp_path, 6, points=points)
-    roles = ColumnRoles(keypoints={"points": form}, boxes_in="file")
-    values, notes, _ = outcome_of(path, tmp_path, roles)
-    assert (values["points"], "keypoints turned" in notes) == (expected, True)
-    values, _, _ = outcome_of(path, tmp_path, roles, ImageOptions(resize="80x40"))
-    scale = {"xy": [2, 2], "xyv": [2, 2, 1], "xy-normalized": [1, 1]}[form]
-    assert values["points"] == pytest.approx(
-        np.ravel(np.reshape(expected, (-1, len(scale))) * scale).tolist()
-    )
-    (tmp_path / "more").mkdir()
-    source = Table(path, columns=roles)
-    assert source.stage(tmp_path / "more").schema["points"].shape == shape
-
-
-@pytest.mark.parametrize(
-    ("columns", "roles", "code"),
-    [
-        ({"b": 1}, {"boxes": {"b": "xyxy"}}, "coordinates-type"),
-        ({"b": "[[1, 2, 3, 4]]"}, {"boxes": {"b": "xyxy"}}, "coordinates-text"),
-        ({"b": [1, 2, 3]}, {"boxes": {"b": "xyxy"}}, "coordinates-count"),
-        ({"b": [[1, 2, 3]]}, {"boxes": {"b": "xyxy"}}, "coordinates-count"),
-        ({"b": ["1", "2"]}, {"keypoints": {"b": "xy"}}, "coordinates-type"),
-        ({"b": 1}, {"boxes": {"c": "xyxy"}}, "column-unknown"),
-        ({"a": 1, "b": 1, "boxes": 1}, {"boxes": {"a,b,a,b": "xyxy"}}, "coordinates-joined"),
-        ({"a": 1, "b": [1]}, {"keypoints": {"a,b": "xy"}}, "coordinates-lengths"),
-    ],
-)
-def test_columns_that_are_not_as_declared_are_refused(columns, roles, code, tmp_path):
-    with raises(InputError, code):
-        outcome_of(one_photo(tmp_path, **columns), tmp_path, ColumnRoles(**roles))
-
-
-@pytest.mark.parametrize(
     "roles", [{"boxes": {"b": "xy"}}, {"keypoints": {"b": "none"}}, {"boxes": ["b=xywh"]}]
 )
 def test_formats_are_checked(roles):

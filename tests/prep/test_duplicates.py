@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
+from tfshards.prep import ColumnRoles, ImageFolder, ImageOptions, Options, Table, verify
 from tfshards.prep.building.output_state import up_to_date
 from tfshards.prep.records.example import example_encoder
 from tfshards.prep.records.frames import read_records
@@ -17,6 +17,7 @@ from tfshards.schemas import BuildError, Feature, InputError, Manifest, Schema
 from tfshards.schemas.example import decode_example
 
 DROP = Options(duplicates="drop")
+
 FAIL = Options(duplicates="fail")
 
 
@@ -69,13 +70,6 @@ def test_the_equal_image_with_the_smallest_key_is_kept(files, dropped, image_fol
     assert manifest.totals.reasons["rejected"] == ({"duplicate": len(dropped)} if dropped else {})
     assert manifest.options["duplicates"] == "drop"
     assert verify(out, deep=True)
-
-
-def test_duplicates_are_kept_by_default(image_folder, tmp_path, quiet_build):
-    root = image_folder({"1.png": 1, "2.png": 1})
-    manifest = quiet_build(ImageFolder(root), tmp_path / "out")
-    assert manifest.num_examples == 2
-    assert "duplicates" not in manifest.options
 
 
 def test_shards_stay_balanced_after_dropping_duplicates(image_folder, tmp_path, quiet_build, contents):
@@ -199,22 +193,8 @@ def comment() -> bytes:
 
 
 X = np.arange(24).reshape(6, 4)
+
 X[4] = X[1]
-ARRAYS = {
-    "rows": ({"x": X}, ["0", "1", "2", "3", "5"]),
-    "rows of another label": ({"x": X, "label": np.arange(6)}, ["0", "1", "2", "3", "5"]),
-    "rows that differ in another value": ({"x": X, "y": np.arange(6.0)}, [*"012345"]),
-    "rows that differ in a label without classes": ({"x": X, "label": np.linspace(0, 1, 6)}, [*"012345"]),
-    "more rows than ten": ({"x": np.arange(12) % 11}, [str(n) for n in range(11)]),
-}
-
-
-@pytest.mark.parametrize(("arrays", "stay"), ARRAYS.values(), ids=ARRAYS)
-def test_the_first_of_equal_rows_is_kept(arrays, stay, tmp_path, quiet_build):
-    out = tmp_path / "out"
-    manifest = quiet_build(Arrays(arrays), out, shards=2, options=DROP)
-    assert kept(out, manifest) == sorted(stay)
-    assert verify(out, deep=True)
 
 
 def test_the_label_of_a_table_is_excluded_under_any_name(tmp_path, quiet_build):
@@ -236,9 +216,3 @@ def test_the_digest_of_content_is_that_of_the_record_without_key_and_label():
     record = b"".join(example_encoder(Schema((image,)))([data]))
     assert digest([b"k", 0, data]) == hashlib.blake2b(record, digest_size=16).hexdigest()
     assert digest([b"k", 0, data]) == digest([b"l", 1, data]) != digest([b"k", 0, data[1:]])
-
-
-def test_labels_alone_cannot_be_compared(tmp_path, quiet_build):
-    with raises(InputError, "duplicates-no-content"):
-        quiet_build(Arrays({"label": np.arange(4) % 2}), tmp_path / "out", options=DROP)
-    assert not (tmp_path / "out").exists()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.errors import fault, raises
+from tests.errors import raises
 from tests.prep.table_files import check_repair
 from tfshards import loader
-from tfshards.prep import ImageFolder, ImageOptions, Options, append, plan, verify
+from tfshards.prep import ImageFolder, ImageOptions, append, verify
 from tfshards.prep.cli.main import main
 from tfshards.prep.sources.base import Accepted, Listing, Rejected
-from tfshards.schemas import BuildError, Feature, InputError
+from tfshards.schemas import BuildError, InputError
 from tfshards.schemas.reasons import Reason
 
 from .deep_files import pixels, png
@@ -62,37 +62,6 @@ def delivered(out, split="train", **options):
     return batch
 
 
-MASK = Feature("mask", "mask", "uint8", (None, None, 1))
-
-LAYOUTS = {
-    "images and masks": (pairs("{}/a1", "{}/b2", "{}/c3"), {}, {"train": 3}, ()),
-    "in split folders": (pairs("train/{}/a1", "train/{}/b2", "Val/{}/c3"), {}, {"train": 2, "val": 1}, ()),
-    "folders inside": (pairs("{}/train/a1", "{}/train/b2", "{}/val/c3"), {}, {"train": 2, "val": 1}, ()),
-    "with classes": (pairs("{}/cat/a1", "{}/dog/a2"), {}, {"train": 2}, ("cat", "dog")),
-    "other split folders": (
-        pairs("{}/Fold/a1", "{}/Rest/a2"),
-        {"split_folders": {"train": "Fold", "test": "Rest"}},
-        {"train": 1, "test": 1},
-        (),
-    ),
-    "other split folders outside": (
-        pairs("Fold/{}/a1", "Rest/{}/a2"),
-        {"split_folders": {"train": "Fold", "test": "Rest"}},
-        {"train": 1, "test": 1},
-        (),
-    ),
-    "another name": (pairs("{}/a1", "{}/a2", masks="labels"), {"mask_dir": "labels/"}, {"train": 2}, ()),
-    "another name in splits": (
-        pairs("train/{}/a1", "test/{}/a2", masks="seg"),
-        {"mask_dir": "seg"},
-        {"train": 1, "test": 1},
-        (),
-    ),
-    "masks with another suffix": (pairs("{}/a1", "{}/a2", suffix=".tif"), {}, {"train": 2}, ()),
-    "masks in capitals": (pairs("{}/a1", "{}/a2", suffix=".BMP"), {}, {"train": 2}, ()),
-}
-
-
 def assert_paired(source: ImageFolder, listing: Listing) -> None:
     """Assert that each example has the photo of its key, and the mask of the same name."""
     rows = listing.rows(np.arange(listing.num_examples))
@@ -104,19 +73,6 @@ def assert_paired(source: ImageFolder, listing: Listing) -> None:
         assert found.values[2:] == (*([row.label] if listing.schema.label else []), row.key.encode())
 
 
-@pytest.mark.parametrize(("files", "options", "splits", "classes"), LAYOUTS.values(), ids=LAYOUTS)
-def test_masks_are_paired_with_their_images_by_name(write, files, options, splits, classes):
-    source = ImageFolder(write(*files), **options)
-    listing = source.listing()
-    assert listing.schema["mask"] == MASK
-    assert listing.schema.class_names == classes
-    found = listing.splits or {"train": np.arange(listing.num_examples)}
-    assert {name: len(numbers) for name, numbers in found.items()} == splits
-    assert listing.skipped == {}
-    assert sorted(listing.keys) == listing.keys == sorted(map(str.encode, files[: len(files) // 2]))
-    assert_paired(source, listing)
-
-
 def test_from_files_to_the_loader_masks_stay_with_their_images(write, tmp_path, quiet_build):
     root = write(*pairs("train/{}/a1", "train/{}/b2", "val/{}/c3"))
     quiet_build(ImageFolder(root), tmp_path / "out", engine="local")
@@ -124,33 +80,6 @@ def test_from_files_to_the_loader_masks_stay_with_their_images(write, tmp_path, 
         batch = delivered(tmp_path / "out", split, crop="random", flip="horizontal")
         assert sorted(batch["image"].numpy()[:, 0, 0, 1]) == numbers
     assert verify(tmp_path / "out", decode=True)
-
-
-@pytest.mark.parametrize("where", ["inside", "outside", "absolute"])
-def test_a_folder_of_masks_may_mirror_any_folder_of_images(write, where, tmp_path):
-    """As VOC's JPEGImages and SegmentationClass, or a folder of classes with masks elsewhere."""
-    write("photos/cat/a1.png", "photos/dog/a2.png")
-    write("seg/cat/a1.png", "seg/dog/a2.png", folder="data/photos" if where == "inside" else "data")
-    mask_dir = {"inside": "seg", "outside": "../seg", "absolute": str(tmp_path / "data/seg")}[where]
-    for folder in (mask_dir, f"{mask_dir}/", f"./{mask_dir}" if where == "inside" else f"{mask_dir}/../seg"):
-        source = ImageFolder(tmp_path / "data/photos", mask_dir=folder)
-        listing = source.listing()
-        assert listing.schema.class_names == ("cat", "dog")
-        assert source.options()["mask_dir"] == ("seg" if where == "inside" else "../seg")
-        assert listing.keys == [b"cat/a1.png", b"dog/a2.png"]
-        assert_paired(source, listing)
-
-
-def test_patterns_are_compared_with_images_and_not_with_masks(write):
-    root = write(*pairs("{}/cat/a1", "{}/dog/a2"))
-    listing = ImageFolder(root, include=["images/**"]).listing()
-    assert listing.keys == [b"images/cat/a1.png", b"images/dog/a2.png"]
-    listing = ImageFolder(root, exclude=["images/dog/"], as_is=True).listing()
-    assert (listing.keys, listing.schema.class_names) == ([b"images/cat/a1.png"], ("cat",))
-    assert listing.skipped == {"excluded": 1, "mask without an image": 1}
-    listing = ImageFolder(root, exclude=["masks/dog/a2.png"]).listing()
-    assert len(listing.keys) == 2
-    assert any("exclude='masks/dog/a2.png' matches no image" in line for line in listing.warnings)
 
 
 @pytest.mark.parametrize("link", ["file", "folder", "file with another of its name"])
@@ -199,34 +128,6 @@ def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path, cap
     assert "images 2 masks 2" in " ".join(capsys.readouterr().out.split())
     assert main(["build", "images", root, str(tmp_path / "out"), "--mask-dir", "masks"]) == 0
     assert "is taken for" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("files", "options", "message"),
-    [
-        (
-            [*pairs("{}/a1"), "images/a1.bmp"],
-            {},
-            fault("masks-shared", image_of="images/a1.bmp", key="images/a1.png"),
-        ),
-        (["images/a1.png", "masks/b1.png"], {}, fault("masks-unmatched", where="masks")),
-        (["masks/b1.png", "images/x/"], {}, fault("masks-unmatched", where="masks")),
-        ([*pairs("{}/a1"), "masks/a1.bmp"], {}, "masks-ambiguous"),
-        (pairs("{}/a1"), {"mask_dir": "seg"}, fault("mask-dir-problem", problem="is not a folder")),
-        (pairs("{}/a1"), {"mask_dir": "."}, fault("mask-dir-problem", problem="is the folder of the images")),
-        (["images/a1.png", "masks/a1.weird"], {}, fault("masks-unmatched", where="masks")),
-    ],
-)
-def test_pairs_that_cannot_be_made_are_refused(write, files, options, message):
-    root = write(*(name for name in files if not name.endswith(("/", ".weird"))))
-    for name in files:
-        if name.endswith("/"):
-            (root / name).mkdir(parents=True)
-        if name.endswith(".weird"):
-            (root / name).parent.mkdir()
-            (root / name).write_bytes(png(mask_of(1)[:, :, np.newaxis]))
-    with raises(InputError, message):
-        ImageFolder(root, **options).listing()
 
 
 def outcome(source, listing):
@@ -296,16 +197,3 @@ def test_an_edited_mask_is_named_as_such(write, tmp_path, quiet_build):
     (write(*pairs("{}/a3"), "images/lone4.png") / "masks" / "a3.png").unlink()
     with raises(BuildError, "too-many-rejected"):
         append([root], out, log=log.append)
-
-
-def test_images_and_masks_that_are_alone_are_named_and_counted(write, tmp_path, quiet_build):
-    root = write(*pairs("{}/a1", "{}/b2"), "images/lone3.png", "masks/lone4.png", "other/x3.png")
-    source = ImageFolder(root)
-    warnings = plan(source, tmp_path / "out").warnings
-    assert "there is no mask in 'masks' for 1 of 3 images, such as 'images/lone3.png'" in warnings[0]
-    assert "there is no image for 1 of 3 masks, such as 'masks/lone4.png'" in warnings[1]
-    manifest = quiet_build(source, tmp_path / "out", engine="local", options=Options(max_rejected="50%"))
-    assert (manifest.num_examples, manifest.totals.reasons["rejected"]) == (2, {"missing": 1})
-    assert manifest.totals.reasons["skipped"] == {"beside the folders": 1, "mask without an image": 1}
-    (path,) = (tmp_path / "out").glob("rejected-*.jsonl")
-    assert '"there is no mask of the same name"' in path.read_text()

@@ -1,41 +1,19 @@
 """Missing values: no class in a column of labels, and an error in any other."""
 
-import math
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.errors import fault, raises
 from tests.prep.table_files import examples, write_parquet, write_text
-from tfshards.prep import Arrays, ColumnRoles, Options, Table, append, build, merge
+from tfshards.prep import Arrays, ColumnRoles, Options, append, build, merge
 from tfshards.prep.cli.main import main
-from tfshards.schemas import InputError, read_manifest
-
-LISTS = pa.list_(pa.float32())
+from tfshards.schemas import read_manifest
 
 
 def column(out, name="x"):
     """Return a feature of the examples, in the order of the rows."""
     found = examples(out)
     return [found[key][name] for key in sorted(found, key=int)]
-
-
-def raw(*numbers, dtype="<f8"):
-    return [[np.array(number, dtype).tobytes()] for number in numbers]
-
-
-UNDECLARED = {
-    "integers": ([1, None, None], fault("column-missing-values", name="x", null_count=2)),
-    "floats": ([0.5, None], fault("column-missing-values", name="x", null_count=1)),
-    "text": (["a", None], fault("column-missing-values", null_count=1)),
-}
-
-
-@pytest.mark.parametrize(("values", "expected"), UNDECLARED.values(), ids=UNDECLARED)
-def test_missing_values_are_an_error(values, expected, tmp_path):
-    with raises(InputError, expected):
-        Table(write_parquet(tmp_path / "t.parquet", {"x": values})).stage(tmp_path)
 
 
 def test_the_error_names_the_column_the_row_and_pandas(tmp_path, capsys):
@@ -45,11 +23,6 @@ def test_the_error_names_the_column_the_row_and_pandas(tmp_path, capsys):
     assert "column 'x' lacks 1 value, the first in data row 2; before the build, fill them" in message
     assert "frame.dropna(subset=['x'])" in message
     assert "--drop x" in message
-
-
-def test_nan_in_a_file_is_a_value(tmp_path, build_table):
-    build_table(write_parquet(tmp_path / "t.parquet", {"x": pa.array([0.5, math.nan])}))
-    assert column(tmp_path / "out") == raw(0.5, math.nan)
 
 
 NO_CLASS = {

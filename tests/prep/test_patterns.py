@@ -1,14 +1,10 @@
 """``--include`` and ``--exclude``: the keys that a pattern matches, and the counts of excluded files."""
 
-import os
-
 import pytest
 
-from tests.errors import raises
 from tfshards.prep import ImageFolder
-from tfshards.prep.cli import main as cli
 from tfshards.prep.sources.patterns import choose_keys, key_pattern
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import OptionsError
 
 # pattern -> keys that it matches, keys that it does not match
 PATTERNS = {
@@ -62,46 +58,6 @@ def test_patterns_must_be_a_list_of_text(name):
     match = rf"^{name}= contains an empty pattern; '\*\*' matches every file$"
     with pytest.raises(OptionsError, match=match):
         ImageFolder("x", **{name: [""]})
-
-
-def test_excluded_files_are_skipped_and_counted(image_folder, tmp_path):
-    root = image_folder(
-        {"cat/1.png": 1, "cat/1_thumb.png": 2, "dog/1.png": 3, "cat/1.jpg": 4, "dog/a/2_thumb.png": 5}
-    )
-    out = tmp_path / "out"
-    command = ["build", "images", str(root), str(out), "--include", "**/*.png", "--exclude", "**/*_thumb.*"]
-    assert cli.main(command) == 0
-    manifest = read_manifest(out)
-    assert manifest.splits["train"].label_counts == {"cat": 1, "dog": 1}
-    assert manifest.totals.reasons["skipped"] == {"excluded": 3}
-    assert manifest.totals.entries == 5
-    assert manifest.options["include"] == ["**/*.png"]
-    assert manifest.options["exclude"] == ["**/*_thumb.*"]
-
-
-def test_a_folder_of_which_all_images_are_excluded_is_no_class_or_split(image_folder):
-    root = image_folder({"cat/1.png": 1, "dog/1.png": 2, "empty/": b""})
-    assert ImageFolder(root, exclude=["dog/**"], as_is=True).listing().schema.class_names == ("cat",)
-    root = image_folder(
-        {"train/cat/1.png": 1, "test/cat/1.png": 2, "train/x/1.png": 3, "raw/1.png": 4}, "two"
-    )
-    listing = ImageFolder(root, exclude=["raw/", "train/x/"]).listing()
-    assert [os.fsdecode(key) for key in listing.keys] == ["test/cat/1.png", "train/cat/1.png"]
-    assert listing.schema.class_names == ("cat",)
-    assert listing.warnings == (
-        "the folder 'raw' is not a split and is skipped",
-        "the folder 'x' holds no images and is not a class; class_names= can name it",
-    )
-    root = image_folder({"cat/1.png": 1, "test/1.png": 2}, "three")
-    assert ImageFolder(root, exclude=["test/"], as_is=True).listing().schema.class_names == ("cat",)
-
-
-def test_excluding_every_image_is_an_error(small_folder):
-    with raises(InputError, "patterns-leave-none", num_images=13):
-        ImageFolder(small_folder, exclude=["**"]).listing()
-    with raises(InputError, "patterns-leave-none") as found:
-        ImageFolder(small_folder, include=["*.jpg"], exclude=["*.bmp"]).listing()
-    assert found.value.lines[0].startswith("include='*.jpg' matches no image")
 
 
 def test_the_order_of_patterns_does_not_change_the_options():

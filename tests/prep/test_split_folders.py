@@ -1,36 +1,15 @@
 """Folders that are splits: by their names, by ``--splits``, and next to folders that are neither."""
 
-import os
 import re
 
 import numpy as np
 import pytest
 
-from tests.errors import fault, raises
+from tests.errors import raises
 from tests.prep.table_files import check_repair
 from tfshards.prep import ImageFolder, append, audit, verify
 from tfshards.prep.cli import main as cli
-from tfshards.schemas import InputError, OptionsError, read_manifest
-
-SKIPPED = "the folder {!r} is not a split and is skipped"
-
-
-def splits(listing):
-    return {
-        name: [os.fsdecode(listing.keys[number]) for number in numbers]
-        for name, numbers in (listing.splits or {}).items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("beside", "folder"), [("annotations/instances.json", "annotations"), ("labels/1.txt", "labels")]
-)
-def test_a_folder_without_images_next_to_splits_is_skipped_with_a_line(beside, folder, image_folder):
-    files = {"train/cat/1.png": 1, "test/cat/1.png": 2}
-    listing = ImageFolder(image_folder({**files, beside: b"no image"})).listing()
-    assert splits(listing) == {"train": ["train/cat/1.png"], "test": ["test/cat/1.png"]}
-    assert listing.schema.class_names == ("cat",)
-    assert listing.warnings[-1] == SKIPPED.format(folder)
+from tfshards.schemas import InputError, read_manifest
 
 
 def test_a_folder_with_images_next_to_splits_is_an_error_with_the_choice(image_folder, capsys, tmp_path):
@@ -47,30 +26,6 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_the_choice(image_f
     assert "the folder 'extra' is not a split and is skipped, with its images" in capsys.readouterr().err
     assert cli.main([*command, "--splits", ""]) == 0
     assert "Train" in capsys.readouterr().out
-
-
-def test_two_folders_of_one_split_are_an_error(image_folder):
-    root = image_folder({"TRAIN/1.png": 1, "TEST/1.png": 2, "train/1.png": 3})
-    with raises(InputError, "split-folders-same", names="'TRAIN', 'train'", decode="train"):
-        ImageFolder(root).listing()
-
-
-def test_given_folders_are_the_splits_and_others_are_skipped(image_folder):
-    files = {"Train/1.png": 1, "holdout/1.png": 2, "old/1.png": 3, "docs/readme.txt": b"", "1.png": 4}
-    listing = ImageFolder(image_folder(files), split_folders={"train": "Train", "final": "holdout"}).listing()
-    assert splits(listing) == {"train": ["Train/1.png"], "final": ["holdout/1.png"]}
-    assert list(listing.splits) == ["train", "final"]
-    assert listing.skipped == {"beside the folders": 2, "not an image": 1}
-    assert listing.warnings == (
-        "the folder 'docs' is not a split and is skipped",
-        "the folder 'old' is not a split and is skipped, with its images",
-    )
-
-
-def test_a_given_folder_that_is_missing_is_an_error(image_folder):
-    root = image_folder({"Train/1.png": 1})
-    with raises(InputError, "split-folder-missing", missing="train", folders="'Train'"):
-        ImageFolder(root, split_folders={"train": "train"}).listing()
 
 
 def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
@@ -137,28 +92,6 @@ def test_unlabeled_images_are_not_appended_to_labeled_ones(kaggle, image_folder,
     more = image_folder({"train/9.png": 30, "test/d.png": 31}, name="more")
     with raises(InputError, "append-without-class", split="train", keys="train/9.png"):
         append(more, out, log=lambda _: None, engine="local")
-
-
-def test_an_empty_split_folder_next_to_classes_is_no_split(image_folder):
-    listing = ImageFolder(image_folder({"train/cat/1.png": 1, "test/": b""})).listing()
-    assert list(listing.splits) == ["train"]
-    assert listing.warnings == ("the split folder 'test' holds no images; the dataset lacks this split",)
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ("Train", "split-folders-type"),
-        ({"a b": "Train"}, "split-folders-name"),
-        ({"train": ""}, fault("split-folders-path", folder="")),
-        ({"train": "a/b"}, fault("split-folders-path", folder="a/b")),
-        ({"train": ".a"}, fault("split-folders-path", folder=".a")),
-        ({"train": "a", "test": "a"}, "split-folders-repeated"),
-    ],
-)
-def test_splits_that_are_not_allowed_are_reported_at_once(given, error):
-    with raises(OptionsError, error):
-        ImageFolder("x", split_folders=given)
 
 
 @pytest.mark.parametrize("text", ["Train", "train=a,train=b"])

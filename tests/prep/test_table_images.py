@@ -11,11 +11,11 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.errors import raises
-from tests.prep.table_files import examples, write_jsonl, write_parquet, write_text
+from tests.prep.table_files import examples, write_parquet, write_text
 from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Options, Table, verify
 from tfshards.prep.cli.main import main
-from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
+from tfshards.schemas import BuildError, OptionsError
 
 ANY_REJECTS = {"options": Options(max_rejected=1)}
 
@@ -32,40 +32,6 @@ def csv(folder, *lines: str):
 
 def png(pixels: np.ndarray, path) -> None:
     Image.fromarray(pixels).save(path)
-
-
-NAMES = ["007", "1.png", "a b.png", "deep/er/c.png", "./d.png", "Käse.png", 'quo"te,.png', "line\nend.png"]
-
-
-@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
-def test_paths_of_any_kind_are_keys(form, image_folder, tmp_path, build_table):
-    # those of JSON and of Parquet are Unicode
-    names = NAMES + ["caf\udce9.png"] * (form in ("csv", "tsv"))
-    root = image_folder({name: number for number, name in enumerate(names)})
-    path = root / f"metadata.{form}"
-    if form == "parquet":
-        write_parquet(path, {"file_name": names})
-    elif form == "jsonl":
-        write_jsonl(path, [{"file_name": name} for name in names])
-    else:
-        write_text(path, '"file_name"', *('"' + name.replace('"', '""') + '"' for name in names))
-    build_table(path, build={"shards": 3})
-    expected = {name: [(root / name).read_bytes()] for name in names}
-    assert {key: values["image"] for key, values in examples(tmp_path / "out").items()} == expected
-
-
-def test_a_folder_with_its_metadata_is_read_from_the_command_line(image_folder, tmp_path, capsys):
-    root = image_folder({"a.png": 1, "b.png": 2, "c.png": 3, "d.png": 4})
-    csv(root, "label,file_name,score", "cat,b.png,0.5", "dog,a.png,1")
-    out = tmp_path / "out"
-    assert main(["build", "table", str(root), str(out), "--shards", "1"]) == 0
-    logged = capsys.readouterr().err
-    assert f"warning: image files below {root} that are not in any row: 'c.png', 'd.png'" in logged
-    manifest = read_manifest(out)
-    assert manifest.schema.names == ("image", "label", "score", "key")
-    assert manifest.schema.class_names == ("cat", "dog")
-    assert {key: values["label"] for key, values in examples(out).items()} == {"a.png": [1], "b.png": [0]}
-    assert verify(out, deep=True)
 
 
 def test_unreadable_files_next_to_the_table_do_not_matter(image_folder, build_table, monkeypatch):
@@ -122,27 +88,6 @@ def test_image_options_that_mix_no_pixels_apply_to_masks(images, shape, tmp_path
     np.testing.assert_array_equal(Image.open(io.BytesIO(values["m"][0])), mask)
 
 
-def test_a_table_outside_of_the_image_folder_names_its_root(image_folder, tmp_path, build_table, log):
-    root = image_folder({"a.png": 1, "b.png": 2})
-    path = csv(tmp_path, "file_name", "a.png")
-    build_table(path, root=root)
-    assert list(examples(tmp_path / "out")) == ["a.png"]
-    assert not [line for line in log if line.startswith("warning")]
-    with raises(InputError, "root-not-a-folder"):
-        build_table(path, "other", root=tmp_path / "none")
-
-
-OUTSIDE = {
-    "an absolute path": "/etc/passwd",
-    "a path above": "../outside.png",
-    "a path around": "sub/../../outside.png",
-    "a link": "link.png",
-    "a folder that is a link": "linked/outside.png",
-    "above a folder that is a link": "linked/../outside.png",
-    "the folder above": "..",
-}
-
-
 @pytest.fixture
 def linked(image_folder, tmp_path):
     """A folder with links out of it; ``linked`` points to a folder next to ``outside.png``."""
@@ -152,22 +97,6 @@ def linked(image_folder, tmp_path):
     (root / "linked").symlink_to(tmp_path / "elsewhere" / "beside")
     (root / "inside.png").symlink_to("sub/b.png")
     return root
-
-
-@pytest.mark.parametrize("path", OUTSIDE.values(), ids=OUTSIDE)
-def test_a_path_outside_of_the_root_is_refused(path, linked, tmp_path):
-    with raises(InputError, "outside", given=path):
-        Table(csv(linked, "file_name", "a.png", path)).stage(tmp_path)
-
-
-def test_links_are_followed_inside_the_root_and_outside_on_request(linked, tmp_path, build_table):
-    build_table(csv(linked, "file_name", "inside.png", "sub/../a.png"), "one")
-    assert set(examples(tmp_path / "one")) == {"inside.png", "sub/../a.png"}
-    names = ["link.png", "linked/outside.png", "linked/../outside.png"]
-    build_table(csv(linked, "file_name", *names), "two", follow_links=True)
-    found = examples(tmp_path / "two")
-    assert found["link.png"]["image"] == found["linked/../outside.png"]["image"]
-    assert set(found) == set(names)
 
 
 MISSING = {
@@ -204,16 +133,6 @@ def test_the_rejected_one_of_several_images_is_named(image_folder, tmp_path, bui
     ((key, (reason, detail)),) = rejects(tmp_path / "out").items()
     assert (key, reason) == ("a.png", "unreadable")
     assert detail.startswith("mask: starts with 6e 6f")
-
-
-def test_rows_of_the_same_image_have_their_numbers_as_keys(image_folder, tmp_path, build_table, log):
-    root = image_folder({"a.png": 1, "b.png": 2})
-    build_table(csv(root, "file_name,x", "b.png,0", "a.png,1", "b.png,2"))
-    fault = "several rows have the same image, for 1 image, such as 'b.png'"
-    assert log[0] == f"warning: {fault}: the keys of the examples are row numbers, not paths"
-    found = examples(tmp_path / "out")
-    assert {key: values["x"] for key, values in found.items()} == {"0": [0], "1": [1], "2": [2]}
-    assert found["0"]["image"] == found["2"]["image"] == [(root / "b.png").read_bytes()]
 
 
 def test_an_image_in_two_splits_is_reported(image_folder, tmp_path):
@@ -256,16 +175,3 @@ def test_options_of_images_without_images_are_refused(options, found, flags, tmp
         Table(name, **options).stage(tmp_path)
     assert main(["build", "table", name, "out", *flags]) == 2
     assert capsys.readouterr().err == f"tfshards: {' '.join(flags)}{rest} with --image\n"
-
-
-@pytest.mark.parametrize("are_embedded", [False, True])
-def test_lists_of_images_are_refused(are_embedded, image_folder, tmp_path):
-    root = image_folder({"a.png": 1, "b.png": 2})
-    names = ["a.png", "b.png"]
-    cells = [{"bytes": (root / name).read_bytes(), "path": None} for name in names] if are_embedded else names
-    path = write_parquet(root / "rows.parquet", {"views": [cells, cells[:1]], "number": [0, 1]})
-    for roles in (ColumnRoles(), ColumnRoles(images=("views",)), ColumnRoles(masks=("views",))):
-        with raises(InputError, "image-list", name="views"):
-            Table(path, columns=roles).stage(tmp_path)
-    with pytest.raises(InputError, match="make one column per view"):
-        Table(path).stage(tmp_path)

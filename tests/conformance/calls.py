@@ -1,0 +1,162 @@
+"""How rows declare a build: one small adapter for each kind of source.
+
+A row names options by one vocabulary. Only this module knows how the functions and flags of
+``tfshards.prep`` spell them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tfshards import prep
+from tfshards.command import VERBS
+from tfshards.prep import ColumnRoles, ImageOptions, Options
+from tfshards.prep.cli import main as cli
+
+OF_BUILD = {field.name for field in fields(Options)}
+OF_IMAGES = {field.name for field in fields(ImageOptions)}
+OF_COLUMNS = {"outside_boxes", "boxes_in", "label_separator", "segmentations"}
+FLAGS = {"splits": "split", "split_folders": "splits"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A build of one source into the folder ``out``.
+
+    Attributes:
+        kind: of the source, as on the command line.
+        source: path, or paths, or a function that returns values in memory.
+        roles: role of each column or array that its name does not determine; the name ``""`` is none of
+            this role.
+        given: options by name, of the source, of images and of the build.
+    """
+
+    kind: str
+    source: Any
+    roles: dict[str, str]
+    given: dict[str, Any]
+
+    def build(self, **changed: Any) -> Any:
+        """Build with the public function, and return the manifest."""
+        given = {"shards": 2, **self.given, **changed}
+        options = {name: given.pop(name) for name in OF_BUILD & {*given}}
+        of_build = {name: given.pop(name) for name in ("shards", "seed", "overwrite", "log") if name in given}
+        source = SOURCES[self.kind](self.source, self.roles, given)
+        return prep.build(source, "out", options=Options(**options), **of_build)
+
+    @property
+    def is_in_memory(self) -> bool:
+        return callable(self.source) or self.kind == "examples"
+
+    def run(self, *more: str) -> int:
+        """Build with a command line in this process, and return the exit status."""
+        words = ["build", *(["table"] if self.kind in ("coco", "yolo") else [self.kind])]
+        words += [*self.source] if isinstance(self.source, tuple) else [self.source]
+        words += ["out", *(["--from", self.kind] if self.kind in ("coco", "yolo") else [])]
+        for name, role in self.roles.items():
+            words += _role_flag(self.kind, name, role)
+        given = {"shards": 2, **self.given}
+        if names := given.pop("class_names", None):
+            with open("class_names.txt", "w", encoding="utf-8") as file:
+                # as labels.txt has them
+                file.write("".join(f"{name!r}"[1:-1] + "\n" for name in names))
+            words.append("--class-names=class_names.txt")
+        for name, value in given.items():
+            words += _flag(name, value)
+        return cli.main([*map(str, words), *more], VERBS)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = "--" + FLAGS.get(name, name).replace("_", "-")
+    if value is True:
+        return [flag]
+    if isinstance(value, dict):
+        return [f"{flag}={key}={each}" for key, each in value.items()] or [f"{flag}="]
+    return [f"{flag}={each}" for each in (value if isinstance(value, (tuple, list)) else [value])]
+
+
+def _role_flag(kind: str, name: str, role: str) -> list[str]:
+    if kind == "arrays":
+        flag = {"label": "label", "split": "split-array", "list": "list", "image": "image-array"}[role]
+        return [f"--{flag}={name}"]
+    if not name:
+        return ["--label=" if role == "label" else "--split-column="]
+    return [f"--column={name}={role}"]
+
+
+def _taken(given: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: given.pop(name) for name in names & {*given}}
+
+
+def _image_folder(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
+    return prep.ImageFolder(source, ImageOptions(**_taken(given, OF_IMAGES)), **given)
+
+
+def _table(source: Any, roles: dict[str, str], given: dict[str, Any], form: str = "table") -> Any:
+    of_columns: dict[str, Any] = _taken(given, OF_COLUMNS)
+    of_columns |= {role: "" for name, role in roles.items() if not name}
+    columns = ColumnRoles(column={name: role for name, role in roles.items() if name}, **of_columns)
+    return prep.Table(source, ImageOptions(**_taken(given, OF_IMAGES)), columns, form=form, **given)
+
+
+def _arrays(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
+    of: dict[str, list[str]] = {}
+    for name, role in roles.items():
+        of.setdefault(role, []).append(name)
+    given |= {role: of[role][0] for role in ("label", "split") if role in of}
+    given |= {"lists": tuple(of.get("list", ())), "image_arrays": tuple(of.get("image", ()))}
+    if callable(source):
+        return prep.Arrays(source(), **given)
+    return prep.Arrays.open([source] if isinstance(source, str) else source, **given)
+
+
+def _examples(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
+    schema = {name: role for name, role in roles.items() if role != "split"}
+    split = next((name for name, role in roles.items() if role == "split"), None)
+    images = ImageOptions(**_taken(given, OF_IMAGES))
+    return prep.Examples(source(), schema or None, split, images=images, **given)
+
+
+SOURCES: dict[str, Callable[..., Any]] = {
+    "images": _image_folder,
+    "table": _table,
+    "arrays": _arrays,
+    "examples": _examples,
+    "coco": lambda *args: _table(*args, form="coco"),
+    "yolo": lambda *args: _table(*args, form="yolo"),
+}
+
+
+def images(source: str = "in", **given: Any) -> Call:
+    """Declare a folder of images."""
+    return Call("images", source, {}, given)
+
+
+def table(source: str = "in.csv", roles: dict[str, str] | None = None, **given: Any) -> Call:
+    """Declare the rows of a file, and the images that they name."""
+    return Call("table", source, roles or {}, given)
+
+
+def arrays(*source: Any, roles: dict[str, str] | None = None, **given: Any) -> Call:
+    """Declare files of arrays, or a function that returns arrays by name."""
+    return Call("arrays", source[0] if callable(source[0]) else source, roles or {}, given)
+
+
+def examples(source: Callable[[], Any], roles: dict[str, str] | None = None, **given: Any) -> Call:
+    """Declare what a function returns, as an iterable of examples."""
+    return Call("examples", source, roles or {}, given)
+
+
+def coco(source: str = "in", roles: dict[str, str] | None = None, **given: Any) -> Call:
+    """Declare annotations of COCO, with the folder of their images as ``root``."""
+    return Call("coco", source, roles or {}, given)
+
+
+def yolo(source: str = "in", roles: dict[str, str] | None = None, **given: Any) -> Call:
+    """Declare images with a text file of YOLO each."""
+    return Call("yolo", source, roles or {}, given)
+
+
+def changed(call: Call, **given: Any) -> Call:
+    """Return a call with other options."""
+    return replace(call, given={**call.given, **given})

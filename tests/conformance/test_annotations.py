@@ -1,0 +1,456 @@
+"""Boxes, keypoints and polygons move with their image; COCO and YOLO become such features."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conformance.calls import coco, table, yolo
+from tests.conformance.inputs import Link, picture, pixels
+from tests.conformance.rows import refused, row, stored
+from tests.conformance.runner import check
+from tfshards.schemas import BuildError, InputError, OptionsError
+
+# 16 x 8 pixels that are all different, and the edges of two boxes in the file
+WIDE, HIGH = 16, 8
+PHOTO = np.arange(WIDE * HIGH * 3, dtype=np.uint16).reshape(HIGH, WIDE, 3).astype(np.uint8)
+BOXES = [(1, 2, 5, 6), (8, 0, 16, 4)]
+F32 = np.float32
+
+
+def turned(values, orientation):
+    """Return what is seen of pixels with an EXIF orientation."""
+    return {1: values, 2: np.fliplr(values), 3: np.rot90(values, 2), 4: np.flipud(values),
+            5: values.swapaxes(0, 1), 6: np.rot90(values, -1), 7: np.rot90(values, 2).swapaxes(0, 1),
+            8: np.rot90(values)}[orientation]  # fmt: skip
+
+
+def upright(box, orientation):
+    """Return the edges of a box in the upright image, by painting it."""
+    left, top, right, bottom = box
+    painted = np.zeros((HIGH, WIDE), bool)
+    painted[top:bottom, left:right] = True
+    rows, columns = np.nonzero(turned(painted, orientation))
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+def formatted(edges, sides, form):
+    """Return the numbers of a box of an image with these sides, width and height, in a format."""
+    left, top, right, bottom = edges
+    order, _, share = form.partition("-")
+    numbers = {
+        "xywh": (left, top, right - left, bottom - top),
+        "xyxy": (left, top, right, bottom),
+        "yxyx": (top, left, bottom, right),
+        "cxcywh": ((left + right) / 2, (top + bottom) / 2, right - left, bottom - top),
+    }[order]
+    scale = (sides[::-1] if order == "yxyx" else sides) * 2 if share else (1, 1, 1, 1)
+    return [float(number / side) for number, side in zip(numbers, scale, strict=True)]
+
+
+def with_tag(orientation, array=PHOTO):
+    exif = Image.Exif()
+    if orientation != 1:
+        exif[0x0112] = orientation
+    return picture(array, exif=exif)
+
+
+def box_row(form, orientation, reference, resize=None):
+    """Return a row with a picture and two boxes, which move with the upright, perhaps resized, picture."""
+    seen = turned(PHOTO, orientation)
+    high, wide = seen.shape[:2]
+    boxes, sides = BOXES, (WIDE, HIGH)
+    if reference == "upright":
+        boxes, sides = [upright(box, orientation) for box in BOXES], (wide, high)
+    files = {
+        "in/a.png": with_tag(orientation),
+        "in/in.jsonl": [{"file_name": "a.png", "bbox": [formatted(box, sides, form) for box in boxes]}],
+    }
+    found = [upright(box, orientation) for box in BOXES]
+    given = {} if reference is None else {"boxes_in": reference}
+    conversions = {}
+    if orientation > 1:
+        conversions = {"orientation applied": 1, "re-encoded": 1}
+        conversions |= {"boxes turned": 1} if reference == "file" else {}
+    if resize:
+        factor = 2 if resize == "exact" else 0.5
+        wide, high = int(wide * factor), int(high * factor)
+        seen = np.asarray(Image.fromarray(seen).resize((wide, high), Image.Resampling.LANCZOS))
+        found = [tuple(factor * edge for edge in box) for box in found]
+        given["resize"] = f"{high}x{wide}" if resize == "exact" else f"short={min(wide, high)}"
+        conversions |= {"resized": 1, "re-encoded": 1}
+    wanted = np.array([formatted(box, (wide, high), form) for box in found], F32)
+    return row(f"{form} in the {reference or 'only'} image, orientation {orientation} {resize or ''}", files,
+               table("in/in.jsonl", {"bbox": form}, **given),
+               stored({"train": {"a.png": {"image": seen, "bbox": wanted}}}, conversions=conversions,
+                      features={"bbox": f"float float32 ? 4 {form}"}))  # fmt: skip
+
+
+FORMS = ["xywh", "xyxy", "cxcywh", "yxyx"]
+FORMS += [f"{form}-normalized" for form in FORMS]
+BOX_ROWS = [
+    *(box_row(form, 1, None) for form in FORMS),
+    *(box_row("xywh", orientation, "file") for orientation in range(2, 9)),
+    *(box_row("yxyx-normalized", orientation, "file") for orientation in (3, 5, 8)),
+    *(box_row(form, 6 + n % 3, "file", "exact") for n, form in enumerate(FORMS)),
+    *(box_row(form, 8 - n % 3, "upright") for n, form in enumerate(FORMS)),
+    *(box_row(form, 1, None, "short") for form in FORMS[:5]),
+]
+
+
+def one(cell, role, **more):
+    """Return the files of one picture and a column of annotations, and its call."""
+    name = "bbox" if "w" in role or len(role.split("-")[0]) == 4 else "points"
+    row_of = {"file_name": "a.png", name: cell}
+    return {"in/a.png": with_tag(more.pop("orientation", 1)), "in/in.jsonl": [row_of]}, table(
+        "in/in.jsonl", {name: role}, **more
+    )
+
+
+def edge_row(name, box, expected, **given):
+    call = one(box, "xywh", **given)
+    if expected is None:
+        call = one(box, "xywh", max_rejected=1, **given)
+        return row(f"a box {name}", *call, refused(BuildError))
+    values = {"a.png": {"image": PHOTO, "bbox": np.array(expected, F32)}}
+    conversions = {"boxes clipped": 1} if given and expected != box else {}
+    return row(f"a box {name}", *call, stored({"train": values}, conversions=conversions))
+
+
+POINTS = [[1.5, 2.5, 2, 0, 0, 0], [15.5, 0.5, 1, 8, 7, 2]]
+# the same in the picture turned by orientation 6: (x, y) becomes (8 - y, x)
+POINTS_6 = [[5.5, 1.5, 2, 0, 0, 0], [7.5, 15.5, 1, 1, 8, 2]]
+PLAIN = {"file_name": "a.png", "xmin": 1, "ymin": 2, "xmax": 5, "ymax": 6}
+EDGES = [
+    edge_row("inside", [1, 2, 3, 4], [1, 2, 3, 4]),
+    edge_row("of the whole image", [0, 0, 16, 8], [0, 0, 16, 8]),
+    edge_row("that is rounded out", [-0.5, 0, 16.5, 8], [-0.5, 0, 16.5, 8]),
+    edge_row("outside", [12, 0, 8, 8], None),
+    edge_row("that is clipped", [12, 0, 8, 12], [12, 0, 4, 8], outside_boxes="clip"),
+    edge_row("of which nothing is left", [40, 0, 20, 20], None, outside_boxes="clip"),
+    edge_row("of negative width", [5, 5, -2, 2], None, outside_boxes="clip"),
+    edge_row("that is infinite", [5, 5, 1e300, 2], None, outside_boxes="clip"),
+    row("keypoints", *one(POINTS, "xyv"),
+        stored({"train": {"a.png": {"image": PHOTO, "points": np.array(POINTS, F32)}}},
+        features={"points": "float float32 ? 6 xyv"})),
+    row("keypoints that are turned", *one(POINTS, "xyv", orientation=6, boxes_in="file"),
+        stored({"train": {"a.png": {"image": turned(PHOTO, 6), "points": np.array(POINTS_6, F32)}}},
+        conversions={"keypoints turned": 1, "orientation applied": 1, "re-encoded": 1})),
+    row("keypoints that are resized", *one([[1, 2], [4, 6]], "xy", resize="16x32"),
+        stored({"train": {"a.png": {"image": np.asarray(Image.fromarray(PHOTO).resize((32, 16),
+        Image.Resampling.LANCZOS)), "points": np.array([[2, 4], [8, 12]], F32)}}}, conversions={"resized": 1,
+        "re-encoded": 1})),
+    row("no boxes in any row", *one([], "xywh"),
+        stored({"train": {"a.png": {"image": PHOTO, "bbox": np.zeros((0, 4), F32)}}},
+        features={"bbox": "float float32 ? 4 xywh"})),
+    row("an image without boxes",
+        {"in/a.png": PHOTO, "in/b.png": PHOTO, "in/in.jsonl": [{"file_name": "a.png", "bbox": []},
+        {"file_name": "b.png", "bbox": [[1, 2, 3, 4]]}]}, table("in/in.jsonl", {"bbox": "xywh"}),
+        stored({"train": {"a.png": {"image": PHOTO, "bbox": np.zeros((0, 4), F32)}, "b.png": {"image": PHOTO,
+        "bbox": np.array([[1, 2, 3, 4]], F32)}}})),
+    row("boxes of structs",
+        {"in/a.png": with_tag(6), "in/in.jsonl": [{"file_name": "a.png", "objects": {"bbox": [[1, 2, 4, 4],
+        [8, 0, 8, 4]], "kind": ["p", "q"]}}]}, table("in/in.jsonl", {"objects/bbox": "xywh"},
+        boxes_in="file"), stored({"train": {"a.png": {"image": turned(PHOTO, 6), "objects/kind": ["p", "q"],
+        "objects/bbox": np.array([formatted(upright(box, 6), (8, 16), "xywh") for box in BOXES], F32)}}},
+        conversions={"boxes turned": 1, "orientation applied": 1, "re-encoded": 1})),
+    row("a turned image without a declaration", *one([[1, 2, 3, 4]], "xywh", orientation=6, max_rejected=1),
+        refused(BuildError)),
+    row("a turned image is counted",
+        {"in/a.png": with_tag(6), "in/b.png": PHOTO, "in/in.jsonl": [{"file_name": name, "bbox": [[1, 2, 3,
+        4]]} for name in ("a.png", "b.png")]}, table("in/in.jsonl", {"bbox": "xywh"}, max_rejected="50%"),
+        stored({"train": {"b.png": {"image": PHOTO, "bbox": np.array([[1, 2, 3, 4]], F32)}}},
+        rejected={"boxes do not fit": 1})),
+    *(row(f"boxes of {name}", {"in/a.png": PHOTO, "in/in.jsonl": [{"file_name": "a.png", "b": cell}]},
+        table("in/in.jsonl", {"b": role}), refused(InputError, None, "'b'")) for name, cell,
+        role in [("one number", 1, "xyxy"), ("three numbers", [1, 2, 3], "xyxy"), ("rows of three",
+        [[1, 2, 3]], "xyxy"), ("text", ["1", "2"], "xy")]),
+]  # fmt: skip
+
+# COCO: ids of categories have gaps, and are in no order
+
+CATEGORIES = [{"id": 18, "name": "dog"}, {"id": 1, "name": "person"}, {"id": 3, "name": "car"}]
+NAMES = ("person", "car", "dog")
+# per image: boxes, classes, crowds, areas
+OBJECTS = {
+    "000000000009.png": ([[1.5, 2, 2, 1], [0, 0, 4, 3]], ["dog", "person"], [True, False], [12.5, 48.0]),
+    "000000000025.png": ([], [], [], []),
+    "000000000030.png": ([[4, 1, 1, 2.25]], ["car"], [False], [4.5]),
+}
+
+
+def sides(number):
+    return {"height": pixels(number).shape[0], "width": pixels(number).shape[1]}
+
+
+def document(**others):
+    ids = {each["name"]: each["id"] for each in CATEGORIES}
+    annotations = [
+        {"image_id": 7 * number, "category_id": ids[name], "bbox": box, "area": area, "iscrowd": int(crowd)}
+        for number, values in enumerate(OBJECTS.values())
+        for box, name, crowd, area in zip(*values, strict=True)
+    ]
+    images = [{"id": 7 * n, "file_name": name, **sides(n)} for n, name in enumerate(OBJECTS)]
+    annotations.sort(key=lambda each: -each["image_id"])
+    return {"info": {}, "images": images, "annotations": annotations, "categories": CATEGORIES, **others}
+
+
+def of_coco(annotations, folder, text=None):
+    """Return the files of annotations and of their images in a folder."""
+    content = document() if text is None else text
+    return {annotations: content} | {f"{folder}/{name}": number for number, name in enumerate(OBJECTS)}
+
+
+def objects(prefix=""):
+    return {
+        prefix + name: {"image": number, "image_id": 7 * number,
+        "objects/bbox": np.array(boxes, F32).reshape(-1, 4),
+                        "objects/category": classes, "objects/iscrowd": np.array(crowds, bool),
+                        "objects/area": np.array(areas, F32)}
+        for number, (name, (boxes, classes, crowds, areas)) in enumerate(OBJECTS.items())
+    }  # fmt: skip
+
+
+def split_of(name, folder):
+    return {name: objects(f"{folder}/" if folder else "")}
+
+
+FEATURES = {
+    "objects/bbox": "float float32 ? 4 xywh",
+    "objects/category": "label int64 ?",
+    "objects/iscrowd": "int bool ?",
+}
+INSTANCES = "in/annotations/instances_{}.json"
+COCO = [
+    row("COCO", of_coco(INSTANCES.format("train2017"), "in/train2017") | of_coco(INSTANCES.format("val2017"),
+        "in/val2017"), coco(), stored(split_of("train", "train2017") | split_of("val", "val2017"), *NAMES,
+        features=FEATURES)),
+    row("COCO below images",
+        of_coco(INSTANCES.format("train"), "in/images/train") | of_coco(INSTANCES.format("test"),
+        "in/images/test"), coco(), stored(split_of("train", "images/train") | split_of("test", "images/test"),
+        *NAMES)),
+    row("Roboflow's COCO",
+        of_coco("in/train/_annotations.coco.json", "in/train") | of_coco("in/valid/_annotations.coco.json",
+        "in/valid"), coco(), stored(split_of("train", "train") | split_of("valid", "valid"), *NAMES)),
+    row("one file of COCO", of_coco(INSTANCES.format("val2017"), "in/val2017"),
+        coco(INSTANCES.format("val2017")), stored(split_of("val", ""), *NAMES)),
+    row("one file of COCO next to its images", of_coco("in/any.json", "in"), coco("in/any.json"),
+        stored(split_of("train", ""), *NAMES)),
+    row("one file of COCO with a root", of_coco("any.json", "elsewhere"), coco("any.json", root="elsewhere"),
+        stored(split_of("train", ""), *NAMES)),
+    row("a missing image of COCO is counted", {n: c for n, c in of_coco("in/any.json", "in").items()
+        if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
+        v in objects().items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
+    row("given names of COCO", of_coco("in/any.json", "in"), coco("in/any.json", class_names=["dog", "new",
+        "car", "person"]), stored(split_of("train", ""), "dog", "new", "car", "person")),
+]  # fmt: skip
+
+
+def changed(**values):
+    """Return a document with one annotation, with these values."""
+    return document(annotations=[{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3, 2], **values}])
+
+
+def image_with(**values):
+    return document(images=[{**document()["images"][0], **values}], annotations=[])
+
+
+def categories(*names):
+    return document(annotations=[], categories=[{"id": n, "name": name} for n, name in enumerate(names)])
+
+
+WRONG_COCO = {
+    "a list": ([], "categories"), "captions": ({"annotations": [{"caption": "a"}]}, "categories"),
+    "no annotations": (document(annotations=None), "annotations"),
+    "a number": (document(annotations=[5]), "annotations[0]"),
+    "no id": (document(images=[{}]), "images[0].id"),
+    "an image twice": (document(images=document()["images"] * 2), "images[3].id"),
+    "an id beyond int64": (image_with(id=2**70), "images[0].id"),
+    "a fraction as id": (image_with(id=1.5), "images[0].id"),
+    "no path": (image_with(file_name="a\0"), "images[0].file_name"),
+    "a width of text": (image_with(width="8"), "images[0].width"),
+    "a name twice": (categories("a", "b", "a"), "'a'"),
+    "no name": (categories("a", None), "categories[1].name"),
+    "an empty name": (categories(""), "categories[0].name"),
+    "three numbers": (changed(bbox=[1, 2, 3]), "annotations[0].bbox"),
+    "text": (changed(bbox="1234"), "annotations[0].bbox"),
+    "NaN": (changed(bbox=[float("nan"), 1, 2, 3]), "annotations[0].bbox"),
+    "beyond float32": (changed(bbox=[1e39, 0, 1, 1]), "annotations[0].bbox"),
+    "a negative width": (changed(bbox=[20, 20, -5, -5]), "annotations[0].bbox"),
+    "a crowd of text": (changed(iscrowd="0"), "annotations[0].iscrowd"),
+    "an area of text": (changed(area="1"), "annotations[0].area"),
+    "two keypoints": (changed(keypoints=[1, 2]), "annotations[0].keypoints"),
+    "half a polygon": (changed(segmentation=[[0, 0, 1, 1, 1]]), "annotations[0].segmentation"),
+    "an unknown class": (changed(category_id=99), "annotations[0].category_id"),
+    "an unknown image": (changed(image_id=5), "annotations[0].image_id"),
+    "no images": (document(images=[], annotations=[]), "any.json"),
+}  # fmt: skip
+COCO_REFUSALS = [
+    *(row(f"COCO with {name}", of_coco("in/any.json", "in", text), coco("in/any.json"), refused(InputError,
+        None, where)) for name, (text, where) in WRONG_COCO.items()),
+    row("COCO that is no JSON", of_coco("in/any.json", "in", "{"), coco("in/any.json"), refused(InputError,
+        None, "any.json")),
+    row("COCO that is nested deeply", of_coco("in/any.json", "in", "[" * 100_000), coco("in/any.json"),
+        refused(InputError, None, "any.json")),
+    row("COCO without files", {"in/a.png": 1}, coco(), refused(InputError, None, "in")),
+    row("COCO without images", {"in/any.json": document()}, coco("in/any.json"), refused(InputError, None,
+        "in")),
+    row("COCO of other categories",
+        of_coco(INSTANCES.format("train"), "in/train") | of_coco(INSTANCES.format("val"), "in/val",
+        document(categories=CATEGORIES[1:], annotations=[])), coco(), refused(InputError)),
+    row("a box of COCO outside", of_coco("in/any.json", "in", changed(bbox=[4, 4, 50, 50])),
+        coco("in/any.json"), refused(BuildError)),
+]  # fmt: skip
+
+# Keypoints and polygons of COCO: one picture of 16 x 8 pixels
+
+POSE = {
+    "images": [{"id": 0, "file_name": "a.png", "width": WIDE, "height": HIGH}],
+    "annotations": [{"id": 0, "image_id": 0, "category_id": 1, "bbox": [1, 2, 4, 4], "keypoints": [1.5, 2.5,
+        2, 0, 0, 0], "area": 5, "iscrowd": 0, "segmentation": [[1.5, 2.5, 4.5, 0.5, 6.5, 5.5]]},
+        {"id": 1, "image_id": 0, "category_id": 1, "bbox": [8, 0, 8, 4], "keypoints": [15.5, 0.5, 1, 8, 7, 2],
+        "area": 6.5, "iscrowd": 1, "segmentation": [[9, 1, 10, 1, 10, 2], [12, 2, 14, 2, 14, 3, 12, 3]]}, ],
+    "categories": [{"id": 1, "name": "person", "keypoints": ["left", "right"]}],
+}  # fmt: skip
+CORNERS = [[1.5, 2.5], [4.5, 0.5], [6.5, 5.5], [9, 1], [10, 1], [10, 2], [12, 2], [14, 2], [14, 3], [12, 3]]
+
+
+def pose_row(orientation, name, moved, points, **given):
+    boxes = [formatted(upright(box, orientation), (1, 1), "xywh") for box in BOXES]
+    values = {
+        "image": turned(PHOTO, orientation),
+        "image_id": 0,
+        "objects/bbox": np.array(boxes, F32),
+        "objects/category": ["person", "person"],
+        "objects/keypoints": np.array(points, F32),
+        "objects/area": np.array([5, 6.5], F32),
+        "objects/iscrowd": np.array([False, True]),
+    }
+    if given:
+        values |= {
+            "polygons/points": np.array(moved, F32),
+            "polygons/lengths": np.array([3, 3, 4]),
+            "polygons/object": np.array([0, 1, 1]),
+            "objects/index": np.array([0, 1]),
+        }
+    conversions = {"orientation applied": 1, "re-encoded": 1, "boxes turned": 1, "keypoints turned": 1}
+    return row(f"pose {name}", {"in/k.json": POSE, "in/a.png": with_tag(orientation)},
+    coco("in/k.json", **given),
+               stored({"train": {"a.png": values}}, "person",
+               conversions=conversions if orientation > 1 else {}))  # fmt: skip
+
+
+POSES = [
+    pose_row(1, "of COCO", CORNERS, POINTS),
+    pose_row(1, "with polygons", CORNERS, POINTS, segmentations="polygons"),
+    pose_row(6, "turned", [[8 - y, x] for x, y in CORNERS], POINTS_6, segmentations="polygons"),
+]
+
+# YOLO
+
+LINES = {
+    "a.png": "1 0.5 0.5 0.25 0.5\n0 0.25 0.125 0.5 0.25\n",
+    "b.png": "\n",
+    "deep/c.png": "2 0.875 0.5 0.25 1",
+}
+YAML = "path: {}\ntrain: images/train\nval: [images/val]\ntest: # optional\nnames:\n{}"
+BY_NUMBER = "".join(f"  {number}: {name}\n" for number, name in enumerate(NAMES))
+ROBOFLOW = "train: ../train/images\nval: ../val/images\nnc: 3\nnames: ['person', 'car', 'dog']\n"
+
+
+def of_yolo(images, labels, **others):
+    """Return pictures below a folder, and a text file for each below another."""
+    files = {f"in/{images}/{name}": number for number, name in enumerate(LINES)}
+    files |= {f"in/{labels}/{name[:-4]}.txt": text for name, text in LINES.items()}
+    return files | {f"in/{name.replace('_', '.')}": text for name, text in others.items()}
+
+
+def boxed(folder, names=None, lines=LINES):
+    found = {}
+    for number, (name, text) in enumerate(lines.items()):
+        numbers = [line.split() for line in text.split("\n") if line]
+        classes = [int(each[0]) for each in numbers]
+        found[f"{folder}/{name}" if folder else name] = {
+            "image": number,
+            "objects/bbox": np.array([each[1:] for each in numbers], F32).reshape(-1, 4),
+            "objects/category": [names[n] for n in classes] if names else np.array(classes, np.int64),
+        }
+    return found
+
+
+def both(images, labels, **others):
+    return of_yolo(images.format("train"), labels.format("train"), **others) | of_yolo(
+        images.format("val"), labels.format("val")
+    )
+
+
+def two(images, names=None):
+    return {split: boxed(images.format(split), names) for split in ("train", "val")}
+
+
+YOLO = [
+    row("YOLO of Ultralytics", both("images/{}", "labels/{}", data_yaml=YAML.format("../none", BY_NUMBER)),
+        yolo(),
+        stored(two("images/{}", NAMES), *NAMES,
+        features={"objects/bbox": "float float32 ? 4 cxcywh-normalized"})),
+    row("YOLO by its data.yaml", both("images/{}", "labels/{}", data_yaml=YAML.format(".", " [a, b, 3]")),
+        yolo("in/data.yaml"), stored(two("images/{}", "ab3"), "a", "b", "3")),
+    row("YOLO of Roboflow", both("{}/images", "{}/labels", data_yaml=ROBOFLOW), yolo(),
+        stored(two("{}/images", NAMES), *NAMES)),
+    row("YOLO without names", both("images/{}", "labels/{}"), yolo(), stored(two("images/{}"))),
+    row("YOLO with a file of names", both("images/{}", "labels/{}", classes_txt="\n".join(NAMES) + "\n"),
+        yolo(), stored(two("images/{}", NAMES), *NAMES)),
+    row("YOLO with text next to images", both("{}", "{}"), yolo(), stored(two("{}"))),
+    row("YOLO of one folder", of_yolo("images", "labels"), yolo(), stored({"train": boxed("images")})),
+    row("YOLO with a background", of_yolo("images", "labels") | {"in/images/z.png": 9}, yolo(),
+        stored({"train": boxed("images") | {"images/z.png": {"image": 9, "objects/bbox": np.zeros((0, 4),
+        F32), "objects/category": np.array([], int)}}}, warns=("z.png",))),
+    row("YOLO with lists", of_yolo("images", "labels", train_txt="./images/b.png\nimages/deep/c.png\n",
+        val_txt="images/a.png", data_yaml="train: train.txt\nval: [val.txt]\nnames: [person, car, dog]"),
+        yolo(), stored({"train": {k: v for k, v in boxed("images", NAMES).items() if "a.png" not in k},
+        "val": {k: v for k, v in boxed("images", NAMES).items() if "a.png" in k}}, *NAMES)),
+    row("YOLO with a text file of no image", of_yolo("images", "labels") | {"in/labels/z.txt": "0 .5 .5 1 1"},
+        yolo(), stored({"train": boxed("images")}, warns=("z.txt",))),
+    row("YOLO with keypoints", {"in/a.png": 0, "in/a.txt": "1 0.5 0.5 0.5 0.25 0.25 0.125 2 0.75 0.5 1 0 0 0",
+        "in/data.yaml": "train: .\nnames: [x, y]\nkpt_shape: [3, 3]"}, yolo(),
+        stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 0.5, 0.25]], F32),
+        "objects/category": ["y"], "objects/keypoints": np.array([[0.25, 0.125, 2, 0.75, 0.5, 1, 0, 0, 0]],
+        F32)}}}, "x", "y", features={"objects/keypoints": "float float32 ? 9 xyv-normalized"})),
+    row("YOLO with polygons",
+        {"in/a.png": 0, "in/a.txt": "1 0.25 0.25 0.75 0.25 0.75 0.5",
+        "in/data.yaml": "train: .\nnames: [x, y]"}, yolo(segmentations="polygons"),
+        stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.375, 0.5, 0.25]], F32),
+        "objects/category": ["y"], "polygons/points": np.array([[0.25, 0.25], [0.75, 0.25], [0.75, 0.5]],
+        F32), "polygons/lengths": np.array([3]), "polygons/object": np.array([0]),
+        "objects/index": np.array([0])}}}, "x", "y")),
+]  # fmt: skip
+WRONG_YOLO = {
+    "a polygon": ("a.txt", "0 0 0 1 1 0 1"), "a class of text": ("a.txt", "0 .5 .5 1 1\nx .5 .5 1 1"),
+    "a class of a fraction": ("a.txt", "0.5 .5 .5 1 1"), "a large class": ("a.txt", "1e30 .5 .5 1 1"),
+    "a negative width": ("a.txt", "0 .5 .5 -.005 .5"), "pixels": ("a.txt", "0 120 30 40 20"),
+    "too few names": ("data.yaml", "names: [a]\ntrain: ."), "a name twice": ("classes.txt", "a\nb\na\n"),
+    "deep YAML": ("data.yaml", "[" * 1000), "no YAML": ("data.yaml", "a: ["),
+    "an alias": ("data.yaml", "a: &x [1]\nb: *x"), "a list": ("data.yaml", "[1]"),
+    "gaps": ("data.yaml", "names: {1: a}"), "one name": ("data.yaml", "names: a"),
+    "equal names": ("data.yaml", "train: .\nnames: [a, a]"),
+    "a truth value": ("data.yaml", "train: .\nnames: [x, no]"),
+    "a missing folder": ("data.yaml", "train: none"), "no splits": ("data.yaml", "names: [a]"),
+    "keypoints of one number": ("data.yaml", "kpt_shape: [17]\ntrain: ."),
+}  # fmt: skip
+YOLO_REFUSALS = [
+    *(row(f"YOLO with {name}", of_yolo(".", ".") | {f"in/{file}": text}, yolo(), refused(InputError, None,
+        {"names: [a]": "in", "names: [a]\ntrain: .": "a.txt"}.get(text, file))) for name, (file,
+        text) in WRONG_YOLO.items()),
+    row("YOLO of no folder", {}, yolo("none"), refused(InputError, None, "none")),
+    row("YOLO of a text file", {"x.txt": ""}, yolo("x.txt"), refused(InputError, None, "x.txt")),
+    row("YOLO without boxes", {"in/a.png": 0}, yolo(), refused(InputError, None, "in")),
+    row("YOLO with a root", of_yolo(".", "."), yolo(root="in"), refused(OptionsError)),
+    row("a text file of YOLO outside", {"in/a.png": 0, "in/a.txt": Link("../a.txt"), "a.txt": "0 .5 .5 1 1"},
+        yolo(), refused(InputError, None, "a.txt")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "call", "expected"), [*BOX_ROWS, *EDGES, *POSES, *COCO, *YOLO, *COCO_REFUSALS, *YOLO_REFUSALS]
+)
+def test_annotations_move_with_their_image_or_are_refused(files, call, expected):
+    check(files, call, expected)

@@ -1,0 +1,299 @@
+"""What becomes of the pixels of images and masks: kept bytes, conversions, and files that are rejected."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conformance.calls import images, table
+from tests.conformance.inputs import jpeg, picture, pixels, png
+from tests.conformance.rows import refused, row, stored
+from tests.conformance.runner import check
+from tests.conformance.test_annotations import turned, with_tag
+from tfshards.schemas import InputError, OptionsError
+
+RGB, GRAY = pixels(1), pixels(1, 1)
+HIGH, WIDE = GRAY.shape
+RGBA = np.dstack([RGB, np.where(GRAY > 127, 255, 0).astype(np.uint8)])
+WHITE = np.where(RGBA[..., 3:] == 255, RGB, 255).astype(np.uint8)
+DEEP = (GRAY.astype(np.uint16) << 8) + np.arange(GRAY.size, dtype=np.uint16).reshape(GRAY.shape)
+FLAT = np.full((8, 12, 3), 128, np.uint8)
+LUMA = ((RGB.astype(int) @ [19595, 38470, 7471] + 0x8000) >> 16).astype(np.uint8)
+AGAIN = {"re-encoded": 1}
+
+
+def resized(array, wide, high):
+    return np.asarray(Image.fromarray(array).resize((wide, high), Image.Resampling.LANCZOS))
+
+
+def pic(name, file, wanted, conversions=None, features="", **options):
+    """Return a row of one picture, of which the file's name or its content is given."""
+    path, data = file if isinstance(file, tuple) else ("a.png", file)
+    return row(name, {f"in/{path}": data}, images(**options), stored({"train": {path: {"image": wanted}}},
+        conversions=conversions or {}, features={"image": features} if features else {}))  # fmt: skip
+
+
+def rejected(name, path, data, reason, **options):
+    """Return a row of a sound picture and one that is rejected."""
+    return row(f"rejected, {name}", {f"in/{path}": data, "in/z.png": 9},
+    images(max_rejected="50%", **options),
+               stored({"train": {"z.png": {"image": 9}}}, rejected={reason: 1}))  # fmt: skip
+
+
+def gif(*frames):
+    pictures = [Image.fromarray(frame) for frame in frames]
+    file = io.BytesIO()
+    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], optimize=False)
+    return file.getvalue()
+
+
+def palette(array, colors=(9, 9, 9, 200, 0, 0, 0, 200, 0, 5, 6, 7)):
+    found = Image.fromarray(array).convert("P")
+    found.putpalette([*colors])
+    return found
+
+
+MOVING = gif(GRAY, GRAY // 2, GRAY // 3)
+FEW = GRAY % 4
+PIXELS = [
+    pic("PNG is kept", png(1), png(1), features="image uint8 ? ? 3"),
+    pic("gray PNG is kept", picture(GRAY), picture(GRAY)),
+    pic("JPEG is kept", ("a.jpg", jpeg(1)), jpeg(1)),
+    pic("progressive JPEG is kept", ("a.jpg", jpeg(1, progressive=True)), jpeg(1, progressive=True)),
+    pic("gray JPEG is kept", ("a.jpeg", picture(GRAY, ".jpg")), picture(GRAY, ".jpg")),
+    pic("RGBA is kept with 4 channels", picture(RGBA), picture(RGBA), channels=4,
+        features="image uint8 ? ? 4"),
+    pic("gray is kept with 1 channel", picture(GRAY), picture(GRAY), channels=1,
+        features="image uint8 ? ? 1"),
+    pic("channels are kept", picture(RGBA), picture(RGBA), channels="keep", alpha="keep",
+        features="image uint8 ? ? ?"),
+    pic("a wrong suffix", ("a.png", jpeg(1)), jpeg(1), {"known by content": 1}),
+    *(pic(f"{suffix} becomes PNG", (f"a{suffix}", picture(RGB, suffix)), RGB, AGAIN) for suffix in (".bmp",
+        ".tif", ".ppm")),
+    pic("WebP becomes PNG", ("a.webp", picture(RGB, ".webp", lossless=True)), RGB, AGAIN),
+    pic("gray BMP stays gray", ("a.bmp", picture(GRAY, ".bmp")), GRAY, AGAIN),
+    pic("GIF of one frame", ("a.gif", picture(GRAY, ".gif")), np.dstack([GRAY] * 3),
+        AGAIN | {"palette to RGB": 1}),
+    pic("the first frame", ("a.gif", MOVING), GRAY, AGAIN | {"first frame": 1}, animation="first"),
+    pic("alpha over white", picture(RGBA), WHITE, AGAIN | {"alpha over white": 1}),
+    pic("color to gray", png(1), LUMA, AGAIN | {"colour to grey": 1}, channels=1),
+    pic("a palette", picture(palette(FEW)), np.array([[9, 9, 9], [200, 0, 0], [0, 200, 0], [5, 6, 7]],
+        np.uint8)[FEW], AGAIN | {"palette to RGB": 1}),
+    pic("one bit is kept", picture(GRAY > 127), picture(GRAY > 127)),
+    pic("CMYK of white", ("a.jpg", picture(Image.new("CMYK", (12, 8)), ".jpg")), np.full((8, 12, 3), 255,
+        np.uint8), AGAIN | {"CMYK to RGB": 1}),
+    pic("16 bits are reduced", picture(DEEP), GRAY, AGAIN | {"16 bits to 8": 1}),
+    pic("16 bits are kept", picture(DEEP), picture(DEEP), depth=16, channels=1,
+        features="image uint16 ? ? 1"),
+    pic("16 bits of TIFF are kept", ("a.tif", picture(DEEP, ".tif")), DEEP, AGAIN, depth=16, channels=1),
+    pic("8 bits become 16", picture(GRAY), GRAY.astype(np.uint16) * 257, AGAIN | {"8 bits to 16": 1},
+        depth=16, channels=1),
+    pic("short side", picture(FLAT), resized(FLAT, 6, 4), AGAIN | {"resized": 1}, resize="short=4"),
+    pic("long side", picture(FLAT), resized(FLAT, 6, 4), AGAIN | {"resized": 1}, resize="long=6"),
+    pic("a side that is short enough", png(1), png(1), resize="short=100"),
+    pic("height and width", png(1), resized(RGB, 9, 4), AGAIN | {"resized": 1}, resize="4x9",
+        features="image uint8 4 9 3"),
+    pic("JPEG becomes PNG", ("a.jpg", picture(FLAT, ".jpg")), FLAT, AGAIN, format="png"),
+    pic("PNG becomes JPEG", picture(FLAT), FLAT, AGAIN, format="jpeg"),
+    pic("pixels", png(1), b"P6 %05d %05d 255\n" % (WIDE, HIGH) + RGB.tobytes(), AGAIN, format="pixels"),
+    *(pic(f"PNG turned by {tag}", with_tag(tag, RGB), turned(RGB, tag), AGAIN | {"orientation applied": 1})
+        for tag in range(2, 9)),
+    pic("turned and resized", with_tag(6, RGB), resized(turned(RGB, 6), 4, 3),
+        AGAIN | {"orientation applied": 1, "resized": 1}, resize="3x4"),
+    rejected("an empty file", "a.png", b"", "empty"),
+    rejected("text", "a.jpg", b"no image", "unreadable"),
+    rejected("a cut PNG", "a.png", png(1)[:-30], "damaged"),
+    rejected("a cut JPEG", "a.jpg", jpeg(1)[:-20], "damaged"),
+    rejected("a changed PNG", "a.png", png(1)[:60] + b"\0\0\0" + png(1)[63:], "damaged"),
+    rejected("an animation", "a.gif", MOVING, "animated"),
+    rejected("too many pixels", "a.png", png(20), "too large",
+        max_pixels=pixels(9).shape[0] * pixels(9).shape[1]),
+    rejected("too many bytes", "a.png", picture(np.zeros((9, 9, 3), np.uint8)) + bytes(900), "too large",
+        max_bytes=900),
+    rejected("floats beyond white", "a.tif", picture(np.full((3, 4), 5, np.float32), ".tif"), "unsupported"),
+]  # fmt: skip
+
+# Masks
+
+MASK = FEW
+
+
+def number_of(name):
+    return int(name.rsplit(".", 1)[0][-1])
+
+
+def mask_of(number):
+    return pixels(number, 1) % 5
+
+
+def pairs(*names, suffix=".png", **more):
+    """Return pictures and masks below ``in``; names end with the number of what they show.
+
+    ``{}`` in a name is the folder of the images or that of the masks.
+    """
+    folders = more.pop("folders", ("images", "masks"))
+    files = {}
+    for name in names:
+        files[f"in/{name.format(folders[0])}.png"] = number_of(name + ".")
+        files[f"in/{name.format(folders[1])}{suffix}"] = picture(
+            mask_of(number_of(name + ".")), suffix.lower()
+        )
+    return files | {f"in/{name.replace('__', '/')}": content for name, content in more.items()}
+
+
+def paired(*names, label=None):
+    """Return the examples of such pictures."""
+    return {
+        f"{name.format('images')}.png": {
+            "image": number_of(name + "."), "mask": mask_of(number_of(name + ".")),
+            **({} if label is None else {"label": name.split("/")[label]}),
+        } for name in names
+    }  # fmt: skip
+
+
+def one_mask(
+    name, image, mask, wanted, suffix=".png", shown=None, features="mask uint8 ? ? 1", count=None, **options
+):
+    """Return a row of an image and its mask, by their encoded bytes."""
+    values = {"image": image if shown is None else shown, "mask": wanted}
+    return row(f"mask {name}", {"in/images/a.png": image, f"in/masks/a{suffix}": mask}, images(**options),
+               stored({"train": {"images/a.png": values}}, features={"mask": features},
+               conversions=count or {}))  # fmt: skip
+
+
+def no_mask(name, mask, reason, suffix=".png", image=None, **options):
+    files = {
+        "in/images/a.png": image or png(1),
+        f"in/masks/a{suffix}": mask,
+        "in/images/z.png": 9,
+        "in/masks/z.png": mask_of(9),
+    }
+    return row(f"mask rejected, {name}", files, images(max_rejected="50%", **options),
+               stored({"train": {"images/z.png": {"image": 9, "mask": mask_of(9)}}},
+               rejected={reason: 1}))  # fmt: skip
+
+
+def pgm(numbers, most):
+    head = b"P5 %d %d %d\n" % (*numbers.shape[::-1], most)
+    return head + numbers.astype(np.uint8 if most < 256 else ">u2").tobytes()
+
+
+LEFT = "{folders}/{stem:-_left}_gt.png"
+TURNED = {"orientation applied": 2, "re-encoded": 2}
+MASKS = [
+    row("images and masks", pairs("{}/a1", "{}/b2"), images(), stored({"train": paired("{}/a1", "{}/b2")},
+        warns=("'masks'",))),
+    row("masks in split folders", pairs("train/{}/a1", "train/{}/b2", "Val/{}/c3"), images(),
+        stored({"train": paired("train/{}/a1", "train/{}/b2"), "val": paired("Val/{}/c3")})),
+    row("splits in folders of masks", pairs("{}/train/a1", "{}/val/c3"), images(),
+        stored({"train": paired("{}/train/a1"), "val": paired("{}/val/c3")})),
+    row("masks with classes", pairs("{}/cat/a1", "{}/dog/a2"), images(), stored({"train": paired("{}/cat/a1",
+        "{}/dog/a2", label=1)}, "cat", "dog")),
+    row("another name of masks", pairs("{}/a1", "{}/a2", folders=("images", "labels")),
+        images(mask_dir="labels/"), stored({"train": paired("{}/a1", "{}/a2")})),
+    row("masks with declared splits", pairs("{}/Fold/a1", "{}/Rest/a2"),
+        images(split_folders={"train": "Fold", "test": "Rest"}), stored({"train": paired("{}/Fold/a1"),
+        "test": paired("{}/Rest/a2")})),
+    row("masks below images", {"in/cat/a1.png": 1, "in/dog/a2.png": 2, "in/seg/cat/a1.png": mask_of(1),
+        "in/seg/dog/a2.png": mask_of(2)}, images(mask_dir="seg"), stored({"train": paired("cat/a1", "dog/a2",
+        label=0)}, "cat", "dog")),
+    row("masks outside", {"in/a1.png": 1, "in/a2.png": 2, "seg/a1.png": mask_of(1), "seg/a2.png": mask_of(2)},
+        images(mask_dir="../seg"), stored({"train": paired("a1", "a2")})),
+    row("TIFF as masks", pairs("{}/a1", "{}/a2", suffix=".tif"), images(), stored({"train": paired("{}/a1",
+        "{}/a2")}, conversions={"re-encoded": 2})),
+    row("masks by a template",
+        {"in/left/x/a1_left.png": 1, "in/left/x/a2_left.png": 2, "in/gt/x/a1_gt.png": mask_of(1),
+        "in/gt/x/a2_gt.png": mask_of(2), "in/gt/x/a1_color.png": 7}, images("in/left", mask_dir="../gt",
+        mask_name=LEFT, as_is=True), stored({"train": {f"x/a{n}_left.png": {"image": n, "mask": mask_of(n),
+        "label": "x"} for n in (1, 2)}}, "x", skipped={"not named like a mask": 1})),
+    row("no pairs are wanted", pairs("{}/a1", "{}/a2"), images(split_folders={}),
+        stored({"train": {f"{folder}/a{n}.png": {"image": n if folder == "images" else mask_of(n),
+        "label": folder} for folder, n in itertools.product(("images", "masks"), (1, 2))}}, "images",
+        "masks")),
+    row("masks and images that are alone", pairs("{}/a1", "{}/b2") | {"in/images/lone3.png": 3,
+        "in/masks/lone4.png": mask_of(4)}, images(max_rejected="50%"), stored({"train": paired("{}/a1",
+        "{}/b2")}, rejected={"missing": 1}, skipped={"mask without an image": 1}, warns=("lone3", "lone4"))),
+    row("excluded images with their masks", pairs("{}/cat/a1", "{}/dog/a2"), images(exclude=["images/dog/"],
+        as_is=True), stored({"train": paired("{}/cat/a1", label=1)}, "cat", skipped={"excluded": 1,
+        "mask without an image": 1})),
+    row("masks of lists", pairs("{}/a1", "{}/b2", **{"v.txt": "images/b2.png\n"}),
+        images(split_list={"val": "v.txt"}), stored({"val": paired("{}/b2")}, skipped={"in no split list": 1,
+        "mask without an image": 1, "not an image": 1})),
+    *(one_mask(f"{suffix} of 8 bits", png(1), picture(MASK, suffix), MASK, suffix, count=AGAIN)
+        for suffix in (".bmp", ".tif")),
+    one_mask("of one bit", png(1), picture(GRAY > 127), (GRAY > 127).astype(np.uint8), count=AGAIN),
+    one_mask("of a palette", png(1), picture(palette(FEW)), FEW, count=AGAIN),
+    *(one_mask(f"PGM of {most}", png(1), pgm(FEW.astype(int) % (most + 1), most),
+        (FEW.astype(int) % (most + 1)).astype(np.uint8), ".pgm", count=AGAIN) for most in (1, 2, 6, 20, 254,
+        255)),
+    one_mask("of 16 bits", png(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1", mask_depth=16),
+    one_mask("of 8 bits as 16", png(1), picture(MASK), MASK.astype(np.uint16), features="mask uint16 ? ? 1",
+        mask_depth=16, count=AGAIN),
+    one_mask("PGM of 1023", png(1), pgm(DEEP % 1024, 1023), DEEP % 1024, ".pgm", features="mask uint16 ? ? 1",
+        mask_depth=16, count=AGAIN),
+    *(one_mask(f"turned by {tag}", with_tag(tag, RGB), picture(MASK), turned(MASK, tag), shown=turned(RGB,
+        tag), count=TURNED) for tag in (5, 6, 7, 8)),
+    one_mask("that is upright", with_tag(6, RGB), picture(turned(MASK, 6)), turned(MASK, 6), shown=turned(RGB,
+        6), count={"orientation applied": 1, "re-encoded": 1}),
+    one_mask("with a tag of its own", with_tag(3, RGB), with_tag(3, MASK), turned(MASK, 3), shown=turned(RGB,
+        3), count=TURNED),
+    one_mask("resized to the nearest", picture(np.repeat(np.repeat(RGB, 2, 0), 2, 1)),
+        picture(np.repeat(np.repeat(MASK, 2, 0), 2, 1)), MASK, shown=resized(np.repeat(np.repeat(RGB, 2, 0),
+        2, 1), WIDE, HIGH), features=f"mask uint8 {HIGH} {WIDE} 1", resize=f"{HIGH}x{WIDE}",
+        count={"resized": 2, "re-encoded": 2}),
+    no_mask("of 16 bits", picture(DEEP), "unsupported"),
+    no_mask("of colors", png(1), "unsupported"),
+    no_mask("of JPEG", picture(MASK, ".jpg"), "unsupported", ".jpg"),
+    no_mask("of another size", picture(MASK[1:]), "mismatch"),
+    no_mask("that may be turned or not", picture(MASK), "mismatch", image=with_tag(3, RGB)),
+    no_mask("that is damaged", picture(MASK)[:-30], "damaged"),
+]  # fmt: skip
+
+
+def in_table(pair):
+    """Return the row of an image and its mask as a row of a table."""
+    files, call, expected = pair.values
+    lines = "".join(["file_name,mask_file_name\n", ",".join(name[3:] for name in files), "\n"])
+    declared = table("in/in.csv", {"mask_file_name": "mask"}, **call.given)
+    return row(f"{pair.id} in a table", {**files, "in/in.csv": lines}, declared, expected)
+
+
+PAIRS = [in_table(pair) for pair in MASKS if pair.id.startswith("mask_") and len(pair.values[0]) == 2]
+
+WRONG = {
+    "depth 12": {"depth": 12}, "channels 2": {"channels": 2}, "another alpha": {"alpha": "black"},
+    "all frames": {"animation": "all"}, "another format": {"format": "tiff"},
+    "another check": {"check": "all"}, "a size of one number": {"resize": "256"},
+    "no pixels": {"resize": "short=0"}, "a side of JPEG": {"resize": "1x65501", "format": "jpeg"},
+    "quality 0": {"jpeg_quality": 0}, "quality 101": {"jpeg_quality": 101},
+    "no pixels allowed": {"max_pixels": 0}, "alpha without 4 channels": {"alpha": "keep"},
+    "JPEG of 4 channels": {"format": "jpeg", "channels": 4},
+    "quality of PNG": {"format": "png", "jpeg_quality": 90},
+    "quality of pixels": {"format": "pixels", "jpeg_quality": 90},
+    "16 bits of JPEG": {"depth": 16, "format": "jpeg"},
+    "16 bits of pixels": {"depth": 16, "format": "pixels"},
+    **{f"{name} of unchecked images": {"check": "none", name: value} for name, value in {"channels": 1,
+        "resize": "short=9", "format": "png", "depth": 16, "animation": "first", "max_pixels": 9}.items()},
+}  # fmt: skip
+REFUSALS = [
+    *(row(name, {"in/a.png": 1}, images(**options), refused(OptionsError)) for name,
+        options in WRONG.items()),
+    row("two images of a mask", pairs("{}/a1") | {"in/images/a1.bmp": picture(RGB, ".bmp")}, images(),
+        refused(InputError, None, "a1")),
+    row("two masks of an image", pairs("{}/a1") | {"in/masks/a1.bmp": picture(MASK, ".bmp")}, images(),
+        refused(InputError, None, "a1")),
+    row("masks of no image", {"in/images/a1.png": 1, "in/masks/b1.png": MASK}, images(), refused(InputError,
+        None, "masks")),
+    row("no folder of masks", pairs("{}/a1"), images(mask_dir="seg"), refused(InputError, None, "seg")),
+    row("the folder itself as masks", pairs("{}/a1"), images(mask_dir="."), refused(InputError)),
+    row("a template without masks", pairs("{}/a1"), images(mask_name=LEFT), refused(OptionsError)),
+    row("a template with another field", pairs("{}/a1"), images(mask_dir="masks", mask_name="{x}.png"),
+        refused(OptionsError, None, "{x}.png")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "call", "expected"), [*PIXELS, *MASKS, *PAIRS, *REFUSALS])
+def test_images_and_masks_become_what_they_show_or_are_refused(files, call, expected):
+    check(files, call, expected)

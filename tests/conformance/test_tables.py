@@ -1,0 +1,511 @@
+"""Tables: text and Parquet, types of columns, roles, classes, splits, and images by path or inside."""
+
+import datetime
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conformance.calls import table
+from tests.conformance.inputs import HF_IMAGE, Link, encoded, hf_table, jpeg, pixels, png
+from tests.conformance.rows import by_row, refused, row, stored
+from tests.conformance.runner import check
+from tfshards.schemas import BuildError, InputError, OptionsError
+
+PARQUET, JSONL, TSV = "in.parquet", "in.jsonl", "in.tsv"
+
+
+def f64(*numbers):
+    return np.array(numbers, np.float64)
+
+
+def columns(**values):
+    return {PARQUET: {name.replace("__", "/"): column for name, column in values.items()}}
+
+
+def lists_of(values, kind):
+    return pa.array(values, pa.list_(kind))
+
+
+# Text: the same rows in each format
+
+WORDS = ["plain", 'with "quotes", commas\nand lines', "", "Käse 猫\t"]
+NUMBERS = [1, -5, 2**63 - 1, 0]
+REALS = [0.1, math.inf, 1e-300, 2.0]
+RECORDS = [{"n": n, "x": x, "s": s} for n, x, s in zip(NUMBERS, REALS, WORDS, strict=True)]
+SAME = by_row(n=np.array(NUMBERS), x=f64(*REALS), s=WORDS)
+
+
+def quoted(separator):
+    lines = [["n", "x", "s"], *([str(v) for v in r.values()] for r in RECORDS)]
+    return "".join(separator.join(f'"{v}"'.replace('"', '""')[1:-1] for v in line) + "\n" for line in lines)
+
+
+TEXT = {
+    "byte order mark and line ends of Windows": (b"\xef\xbb\xbfa,b\r\nx,z\r\n\r\ny,z\r\n", ["x", "y"]),
+    "no newline at the end": (b"a,b\nx,z\ny,z", ["x", "y"]),
+    "a newline inside a value": (b'a,b\n"x\r\n",z\n"",z\n', ["x\r\n", ""]),
+    "a quote after a newline": (b'a,b\n"x\n""",z\n', ['x\n"']),
+    "words for missing values elsewhere": (b"a,b\nNA,z\nnull,z\nx,z\n", ["NA", "null", "x"]),
+    "dates": (b"a,b\n2020-01-01,z\n2021-12-31,z\n", ["2020-01-01", "2021-12-31"]),
+    "times": (b"a,b\n12:30,z\n", ["12:30"]), "leading zeros": (b"a,b\n007,z\n8,z\n", ["007", "8"]),
+    "hexadecimal numbers": (b"a,b\n0x10,z\n", ["0x10"]),
+    "beyond int64": (b"a,b\n18446744073709551615,z\n1,z\n", ["18446744073709551615", "1"]),
+    "a large integer among fractions": (b"a,b\n9007199254740993,z\n0.5,z\n", ["9007199254740993", "0.5"]),
+    "the smallest int64": (b"a,b\n-9223372036854775808,z\n0,z\n", np.array([-(2**63), 0])),
+    "fractions": (b"a,b\n0.5,z\n-2.25,z\n", f64(0.5, -2.25)),
+    "infinity": (b"a,b\n0.5,z\n-inf,z\n", f64(0.5, -math.inf)), "one value": (b"a,b\n5,z\n", np.array([5])),
+}  # fmt: skip
+FORMS = [
+    row("csv", {"in.csv": quoted(",")}, table(), stored(SAME)),
+    row("tsv", {TSV: quoted("\t")}, table(TSV), stored(SAME)),
+    row("jsonl", {JSONL: RECORDS}, table(JSONL), stored(SAME)),
+    row("ndjson", {"in.ndjson": "".join(f'{{"n": {n}}}\n' for n in NUMBERS)}, table("in.ndjson"),
+        stored(by_row(n=np.array(NUMBERS)))),
+    row("parquet", columns(n=NUMBERS, x=REALS, s=WORDS), table(PARQUET), stored(SAME)),
+    row("suffix in capitals", {"IN.CSV": b"a\nx\n"}, table("IN.CSV"), stored(by_row(a=["x"]))),
+    row("a folder with metadata", {"in/metadata.csv": "n,s\n1,x\n"}, table("in"),
+        stored(by_row(n=np.array([1]), s=["x"]))),
+    *(row(f"csv {name}", {"in.csv": content}, table(), stored(by_row(a=values, b=["z"] * len(values))))
+        for name, (content, values) in TEXT.items()),
+    row("a number that is kept as text is reported", {"in.csv": "id,x\n007,1\n8,2\n"}, table(),
+        stored(by_row(id=["007", "8"], x=np.array([1, 2])), warns=("'id'",))),
+    row("more rows than ten", {"in.csv": "x\n" + "".join(f"{n * n}\n" for n in range(12))}, table(),
+        stored(by_row(x=np.arange(12) ** 2))),
+    row("json of nested values", {JSONL: [{"x": 1, "meta": {"date": "2020-01-02", "place": {"lat": 0.5}},
+        "n": [2, 3]}, {"x": 2, "meta": {"date": "b", "place": {"lat": 1.5}}, "n": [4]}]}, table(JSONL),
+        stored(by_row(x=np.array([1, 2]), **{"meta/date": ["2020-01-02", "b"], "meta/place/lat": f64(0.5,
+        1.5), "n": [np.array([2, 3]), np.array([4])]}))),
+]  # fmt: skip
+
+# Columns of every type
+
+UTC2 = datetime.timezone(datetime.timedelta(hours=2))
+# by type: the column, its feature, and what is stored if it is not what Python shows
+TYPES = {
+    "int8": (pa.array([-128, 127], pa.int8()), "int int8", None),
+    "int64": (pa.array([-(2**63), 2**63 - 1]), "int int64", None),
+    "uint32": (pa.array([0, 2**32 - 1], pa.uint32()), "int uint32", None),
+    "uint64": (pa.array([0, 2**64 - 1], pa.uint64()), "raw uint64", [np.uint64(0), np.uint64(2**64 - 1)]),
+    "bool": (pa.array([True, False]), "int bool", None),
+    "float16": (pa.array(np.array([1.5, -2], np.float16)), "raw float16", None),
+    "float32": (pa.array([0.5, math.inf], pa.float32()), "raw float32", None),
+    "float64": (pa.array([0.1, math.nan]), "raw float64", None),
+    "text": (pa.array(["", "Käse\n猫"]), "bytes bytes", None),
+    "bytes": (pa.array([b"\xff\x00", b""]), "bytes bytes", None),
+    "bytes of one length": (pa.array([b"ab", b"cd"], pa.binary(2)), "bytes bytes", None),
+    "a dictionary": (pa.array(["a", "b"]).dictionary_encode(), "bytes bytes", None),
+    "decimals": (pa.array([Decimal("1.50"), Decimal("-3.00")]), "bytes bytes", ["1.50", "-3.00"]),
+    "dates": (pa.array([datetime.date(2020, 2, 29), datetime.date(1, 1, 1)]), "bytes bytes", ["2020-02-29",
+        "0001-01-01"]),
+    "times": (pa.array([datetime.datetime(2020, 7, 1, 12, tzinfo=UTC2)] * 2, pa.timestamp("s",
+        "Europe/Berlin")), "bytes bytes", ["2020-07-01 12:00:00.000+0200"] * 2),
+    "lists of one length": (pa.array([[1, 2], [3, 4]]), "int int64 2", None),
+    "lists that differ": (pa.array([[1], [2**40, 3]]), "int int64 ?", None),
+    "an empty list": (pa.array([[1], []]), "int int64 ?", [[1], np.array([], int)]),
+    "a missing list": (pa.array([None, [1, 2]]), "int int64 ?", [np.array([], int), [1, 2]]),
+    "only empty lists": (lists_of([[], []], pa.int32()), "int int32 ?", [np.array([], np.int32)] * 2),
+    "fixed lists": (pa.array([[0.1, 2], [3, 4]], pa.list_(pa.float64(), 2)), "raw float64 2", None),
+    "large lists of text": (pa.array([["a"], ["", "é"]], pa.large_list(pa.string())), "bytes bytes ?", None),
+    "lists of bool": (pa.array([[True], [False, True]]), "int bool ?", None),
+    "lists of float32": (lists_of([[1.5], [2.5, 3]], pa.float32()), "float float32 ?", None),
+    "lists of doubles": (pa.array([[0.5], [2, 3.5]]), "float float32 ?", None),
+    "lists of a dictionary": (lists_of([["a"], ["b", "a"]], pa.dictionary(pa.int8(), pa.string())),
+        "bytes bytes ?", None),
+    "rows": (lists_of([[[1, 2]], None], pa.list_(pa.int64())), "int int64 ? 2", [[[1, 2]], np.zeros((0, 2),
+        int)]),
+    "fixed rows": (lists_of([[[True, False]], [[False, False]] * 2], pa.list_(pa.bool_(), 2)), "int bool ? 2",
+        None), "rows of doubles": (pa.array([[[0.5, 2]], [[3, 4]] * 2]), "float float32 ? 2", None),
+}  # fmt: skip
+TYPE_ROWS = [
+    *(row(f"type {name}", columns(x=column, y=[1, 2]), table(PARQUET),
+        stored(by_row(x=expected or column.to_pylist(), y=np.array([1, 2])),
+        features={"x": feature})) for name, (column, feature, expected) in TYPES.items()),
+    row("struct", columns(m=pa.array([{"a": 1, "b": {"c": "x"}}, {"a": 2, "b": {"c": "y"}}])), table(PARQUET),
+        stored(by_row(**{"m/a": np.array([1, 2]), "m/b/c": ["x", "y"]}))),
+    row("list of structs", columns(o=pa.array([[{"a": 1, "b": "x"}], [{"a": 2, "b": "y"}, {"a": 3,
+        "b": "z"}]])), table(PARQUET), stored(by_row(**{"o/a": [np.array([1]), np.array([2, 3])],
+        "o/b": [["x"], ["y", "z"]]}))),
+    row("a dropped column", columns(x=[1, 2], y=["a", "b"]), table(PARQUET, {"y": "drop"}),
+        stored(by_row(x=np.array([1, 2])))),
+    row("a dropped struct", columns(x=[1, 2], m=pa.array([{"a": 1}, {"a": 2}])), table(PARQUET,
+        {"m": "drop"}), stored(by_row(x=np.array([1, 2])))),
+]  # fmt: skip
+
+# Classes and splits
+
+X = {"x": [7, 8, 9]}
+N = np.array([7, 8, 9])
+
+
+def label_row(name, values, expected, *names, roles=None, feature="label int64", warns=(), **given):
+    wanted = by_row(x=N[: len(expected)], label=expected)
+    files = columns(x=X["x"][: len(expected)], label=values)
+    more = {"features": {"label": feature}, "warns": warns}
+    return row(f"label {name}", files, table(PARQUET, roles, **given), stored(wanted, *names, **more))
+
+
+HALVES = {"a": "1/2", "b": "1/2"}
+NONE = np.array([], np.int64)
+NAMES = {"_type": "ClassLabel", "names": ["cat", "dog", "猫"]}
+LABELS = [
+    label_row("text", ["dog", "ant", "dog"], ["dog", "ant", "dog"], "ant", "dog"),
+    label_row("text sorted by bytes", ["ä", "B", "a"], ["ä", "B", "a"], "B", "a", "ä"),
+    label_row("not UTF-8", pa.array([b"\xff", b"a", b"a"]), ["\udcff", "a", "a"], "a", "\udcff"),
+    label_row("a dictionary", pa.array(["b", "a", "b"]).dictionary_encode(), ["b", "a", "b"], "a", "b"),
+    label_row("integers", [2, 0, 2], [2, 0, 2]),
+    label_row("small integers", pa.array([2, 0, 2], pa.uint8()), [2, 0, 2]),
+    label_row("uint64", pa.array([2, 0, 2], pa.uint64()), [2, 0, 2]),
+    label_row("truth values", [True, False, True], ["true", "false", "true"], "false", "true"),
+    label_row("lists of text", [["b", "a"], [], ["a"]], [["b", "a"], [], ["a"]], "a", "b",
+        feature="label int64 ?"),
+    label_row("lists of integers", [[3], [], [0, 3]], [[3], NONE, [0, 3]], feature="label int64 ?"),
+    label_row("two in each row", [["b", "a"], ["a", "b"], ["a", "a"]], [["b", "a"], ["a", "b"], ["a", "a"]],
+        "a", "b", feature="label int64 ?"),
+    label_row("a missing list", pa.array([["b"], None, ["a", "b"]]), [["b"], [], ["a", "b"]], "a", "b",
+        feature="label int64 ?"),
+    label_row("null text", pa.array(["b", None, "a"]), ["b", None, "a"], "a", "b", warns=("'label'", "-1")),
+    label_row("empty text", ["b", "", "a"], ["b", None, "a"], "a", "b", warns=("'label'", "-1")),
+    label_row("null integers", pa.array([3, None, 0]), [3, -1, 0], warns=("'label'", "-1")),
+    label_row("null truth", pa.array([True, None, False]), ["true", None, "false"], "false", "true",
+        warns=("-1",)),
+    label_row("fractions", [0.5, 1.5, 2.5], f64(0.5, 1.5, 2.5), feature="raw float64"),
+    label_row("whole fractions", [1.0, 0.0, 1.0], f64(1, 0, 1), feature="raw float64", warns=("'label'",)),
+    label_row("negative numbers", [-1, 1, 0], np.array([-1, 1, 0]), feature="int int64", warns=("'label'",)),
+    label_row("not wanted", ["b", "a", "b"], ["b", "a", "b"], roles={"": "label"}, feature="bytes bytes"),
+    label_row("given names", ["b", "a", "b"], ["b", "a", "b"], "b", "c", "a", class_names=["b", "c", "a"],
+        warns=("'label'",)),
+    label_row("given names of numbers", [0, 1, 0], ["b", "a", "b"], "b", "a", class_names=["b", "a"]),
+    label_row("given names in lists", [["a"], ["b", "a"], []], [["a"], ["b", "a"], []], "b", "a",
+        class_names=["b", "a"], feature="label int64 ?"),
+    label_row("given names of truth values", [True, False, True], ["true", "false", "true"], "true", "false",
+        class_names=["true", "false"]),
+    label_row("separated", ["dog|cat", "", "cat"], [["dog", "cat"], [], ["cat"]], "cat", "dog",
+        label_separator="|", feature="label int64 ?"),
+    label_row("separated by two characters", ["dog, cat", "bird", "cat"], [["dog", "cat"], ["bird"], ["cat"]],
+        "bird", "cat", "dog", label_separator=", ", feature="label int64 ?"),
+    label_row("with names that look alike", ["Cat", "cat", "dog"], ["Cat", "cat", "dog"], "Cat", "cat", "dog",
+        warns=("'Cat'",)),
+    row("another label", columns(y=["b", "a"], label=[1, 2]), table(PARQUET, {"y": "label"}),
+        stored(by_row(y=["b", "a"], label=np.array([1, 2])), "a", "b", features={"label": "int int64",
+        "y": "label int64"})),
+    row("class names of Hugging Face", {PARQUET: hf_table({"x": [1, 2], "fine": [2, 0]}, {"fine": NAMES})},
+        table(PARQUET), stored(by_row(x=np.array([1, 2]), fine=["猫", "cat"]), "cat", "dog", "猫")),
+    row("class names of objects",
+        {PARQUET: hf_table({"o": [{"c": [2]}, {"c": [0, 2]}]},
+        {"o": {"_type": "Sequence", "feature": {"c": NAMES}}})}, table(PARQUET),
+        stored(by_row(**{"o/c": [["猫"], ["cat", "猫"]]}), "cat", "dog", "猫",
+        features={"o/c": "label int64 ?"})),
+    row("a row of Hugging Face without a class", {PARQUET: hf_table({"label": [2, -1]}, {"label": NAMES})},
+        table(PARQUET), stored(by_row(label=["猫", None]), "cat", "dog", "猫", warns=("-1",))),
+    row("given names translate those of the file", {PARQUET: hf_table({"y": [0, 1, 2, -1]}, {"y": NAMES})},
+        table(PARQUET, class_names=["猫", "dog", "cat"]), stored(by_row(y=["cat", "dog", "猫", None]), "猫",
+        "dog", "cat")),
+    row("a column of splits", {"in.csv": "x,split\n7,test\n8,train\n9,odd\n10,validation\n"}, table(),
+        stored({"train": {"1": {"x": 8}}, "validation": {"3": {"x": 10}}, "test": {"0": {"x": 7}},
+        "odd": {"2": {"x": 9}}})),
+    row("split names that look alike", {"in.csv": "x,split\n7,Train\n8,train\n"}, table(),
+        stored({"train": {"1": {"x": 8}}, "Train": {"0": {"x": 7}}}, warns=("'Train'",))),
+    row("numbered splits", columns(x=[7, 8, 9], fold=[1, 0, 1]), table(PARQUET, {"fold": "split"}),
+        stored({"0": {"1": {"x": 8}}, "1": {"0": {"x": 7}, "2": {"x": 9}}})),
+    row("no splits are wanted", columns(x=[7, 8], split=["train", "test"]), table(PARQUET, {"": "split"}),
+        stored(by_row(x=np.array([7, 8]), split=["train", "test"]))),
+    row("labels of splits are numbered together", {"in.csv": "label,split\nb,train\nc,val\na,val\nb,train\n"},
+        table(), stored({"train": {"0": {"label": "b"}, "3": {"label": "b"}}, "val": {"1": {"label": "c"},
+        "2": {"label": "a"}}}, "a", "b", "c")),
+]  # fmt: skip
+
+
+def parts(*names, **given):
+    files = {f"in/{name}.parquet": {"x": [n * 10, n * 10 + 1]} for n, name in enumerate(names)}
+    return row(f"parts {names[0]}", files, table("in"), stored(**given))
+
+
+SHARDS = ("test-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002")
+PARTS = [
+    parts(*SHARDS, splits={**by_row("train", 2, x=np.array([10, 11, 20, 21])), **by_row("test",
+        x=np.array([0, 1]))}),
+    parts("test", "train", splits={**by_row("train", 2, x=np.array([10, 11])), **by_row("test",
+        x=np.array([0, 1]))}),
+    parts("part-0", "part-1", splits=by_row(x=np.array([0, 1, 10, 11]))),
+    parts("test/0000", "train/0000", splits={**by_row("train", 2, x=np.array([10, 11])), **by_row("test",
+        x=np.array([0, 1]))}),
+    row("a column of splits before the names of files", {"in/train.parquet": {"x": [1], "split": ["val"]},
+        "in/test.parquet": {"x": [2], "split": ["val"]}}, table("in"), stored(by_row("val", x=np.array([2,
+        1])))),
+]  # fmt: skip
+
+# Images
+
+ODD = (
+    "007",
+    "a b.png",
+    "deep/er/c.png",
+    "Käse.png",
+    'quo"te,.png',
+    "line\nend.png",
+    "100%25.png",
+    "a+b%20.png",
+)
+
+
+# a file without a suffix, or bytes without a path
+BY_CONTENT = {"known by content": 1}
+
+
+def pictures(*names, **more):
+    return {f"in/{name}": number for number, name in enumerate(names)} | more
+
+
+def named(*names, feature="image"):
+    return {"train": {name: {feature: number} for number, name in enumerate(names)}}
+
+
+def listed(*lines, files=("a.png", "b.png"), head="file_name"):
+    return pictures(*files) | {"in/metadata.csv": "".join(f"{line}\n" for line in (head, *lines))}
+
+
+def text_of(names):
+    return "\n".join(["file_name", *('"' + name.replace('"', '""') + '"' for name in names)]) + "\n"
+
+
+INSIDE = pa.array([{"bytes": png(3), "path": "x/3.png"}, {"bytes": jpeg(4), "path": "x/4.jpg"}], HF_IMAGE)
+BARE = pa.array([{"bytes": png(3), "path": None}, {"bytes": jpeg(4), "path": None}], HF_IMAGE)
+MASK = np.arange(30, dtype=np.uint8).reshape(5, 6) % 4
+TAKEN = {"in/a.png": 0, "in/m.png": MASK, "in/in.csv": "file_name,seg\na.png,m.png\n"}
+IMAGES = [
+    row("paths of csv", pictures(*ODD, **{"in/metadata.csv": text_of(ODD)}), table("in"), stored(named(*ODD),
+        conversions=BY_CONTENT)),
+    row("paths of jsonl", pictures(*ODD, **{"in/metadata.jsonl": [{"file_name": n} for n in ODD]}),
+        table("in"), stored(named(*ODD), conversions=BY_CONTENT)),
+    row("paths of parquet", pictures(*ODD, **{"in/metadata.parquet": {"file_name": [*ODD]}}), table("in"),
+        stored(named(*ODD), conversions=BY_CONTENT)),
+    row("paths that are not UTF-8",
+        pictures("caf\udce9.png", **{"in/metadata.csv": text_of(["caf\udce9.png"])}), table("in"),
+        stored(named("caf\udce9.png"))),
+    row("rows in another order than keys", listed("b.png,5", "a.png,6", head="file_name,x"), table("in"),
+        stored({"train": {"a.png": {"image": 0, "x": 6}, "b.png": {"image": 1, "x": 5}}})),
+    row("images without a row", listed("b.png"), table("in"), stored({"train": {"b.png": {"image": 1}}},
+        warns=("a.png",))),
+    row("label and image", listed("b.png,cat", "a.png,dog", head="file_name,label"), table("in"),
+        stored({"train": {"a.png": {"image": 0, "label": "dog"}, "b.png": {"image": 1, "label": "cat"}}},
+        "cat", "dog")),
+    row("a root elsewhere", pictures("a.png", "b.png", **{"t/in.csv": "file_name\nb.png\na.png\n"}),
+        table("t/in.csv", root="in"), stored(named("a.png", "b.png"))),
+    row("an image column by its role",
+        pictures("a.png", "b.png", **{"in/in.csv": "photo,x\nb.png,1\na.png,2\n"}), table("in/in.csv",
+        {"photo": "image"}), stored({"train": {"a.png": {"photo": 0, "x": 2}, "b.png": {"photo": 1,
+        "x": 1}}})),
+    row("two images",
+        pictures("a.png", "b.png", **{"in/in.csv": "file_name,left_file_name\na.png,b.png\nb.png,a.png\n"}),
+        table("in/in.csv"), stored({"train": {"a.png": {"image": 0, "left": 1}, "b.png": {"image": 1,
+        "left": 0}}})),
+    row("rows of one image", listed("b.png,0", "a.png,1", "b.png,2", head="file_name,x"), table("in"),
+        stored({"train": {"0": {"image": 1, "x": 0}, "1": {"image": 0, "x": 1}, "2": {"image": 1, "x": 2}}},
+        warns=("b.png",))),
+    row("a template",
+        {"in/train/0007.png": 7, "in/train/0003.png": 3, "in/in.csv": "id,label\n7,cat\n3,dog\n"},
+        table("in/in.csv", {"train/{id:04d}.png": "image"}), stored({"train": {"train/0007.png": {"image": 7,
+        "label": "cat", "id": 7}, "train/0003.png": {"image": 3, "label": "dog", "id": 3}}}, "cat", "dog")),
+    row("a template of text", {"in/a_x.png": 1, "in/b_y.png": 2, "in/in.csv": "s,t\na,x\nb,y\n"},
+        table("in/in.csv", {"{s}_{t}.png": "image", "t": "drop"}), stored({"train": {"a_x.png": {"image": 1,
+        "s": "a"}, "b_y.png": {"image": 2, "s": "b"}}})),
+    row("folders as splits",
+        pictures("train/a.png", "val/b.png", **{"in/in.csv": "file_name\nval/b.png\ntrain/a.png\n"}),
+        table("in/in.csv", {"file_name": "split"}), stored({"train": {"train/a.png": {"image": 0}},
+        "val": {"val/b.png": {"image": 1}}})),
+    row("lists of splits",
+        pictures("a.png", "b.png", "c.png", **{"in/in.csv": "file_name,x\na.png,1\nb.png,2\nc.png,3\n",
+        "in/tr.txt": "c.png\n", "in/va.txt": "a.png\n"}), table("in/in.csv", split_list={"train": "tr.txt",
+        "val": "va.txt"}), stored({"train": {"c.png": {"image": 2, "x": 3}}, "val": {"a.png": {"image": 0,
+        "x": 1}}}, skipped={"in no split list": 1})),
+    row("a link inside",
+        pictures("a.png", **{"in/l.png": Link("a.png"), "in/in.csv": "file_name\nl.png\na.png\n"}),
+        table("in/in.csv"), stored({"train": {"a.png": {"image": 0}, "l.png": {"image": 0}}})),
+    row("a link outside that is followed",
+        {"in/l.png": Link("../b.png"), "b.png": 5, "in/in.csv": "file_name\nl.png\n"}, table("in/in.csv",
+        follow_links=True), stored({"train": {"l.png": {"image": 5}}})),
+    row("missing files are counted", listed("b.png", "none.png", "a.png"), table("in", max_rejected="50%"),
+        stored(named("a.png", "b.png"), rejected={"missing": 1})),
+    row("a row without a path is counted",
+        pictures("a.png", "b.png", **{"in/in.parquet": {"file_name": ["a.png", None, "b.png"]}}),
+        table("in/in.parquet", max_rejected="50%"), stored({"train": {"0": {"image": 0}, "2": {"image": 1}}},
+        rejected={"missing": 1})),
+    row("a damaged file is counted",
+        pictures("a.png", "b.png", **{"in/c.png": "text", "in/in.csv": text_of(["a.png", "c.png", "b.png"])}),
+        table("in/in.csv", max_rejected="50%"), stored(named("a.png", "b.png"), rejected={"unreadable": 1})),
+    row("images inside", {PARQUET: {"image": INSIDE, "n": [1, 2]}}, table(PARQUET),
+        stored({"train": {"x/3.png": {"image": png(3), "n": 1}, "x/4.jpg": {"image": jpeg(4), "n": 2}}})),
+    row("images inside without paths", {PARQUET: {"image": BARE}}, table(PARQUET),
+        stored(by_row(image=[png(3), jpeg(4)]), conversions={"known by content": 2})),
+    row("images inside under another name", {PARQUET: {"view": BARE}}, table(PARQUET),
+        stored(by_row(view=[png(3), jpeg(4)]), conversions={"known by content": 2})),
+    row("images as bytes", {PARQUET: {"p": [png(3), jpeg(4)]}}, table(PARQUET, {"p": "image"}),
+        stored(by_row(p=[png(3), jpeg(4)]), conversions={"known by content": 2})),
+    row("a missing image inside is counted", {PARQUET: {"image": pa.array([{"bytes": png(3), "path": None},
+        None], HF_IMAGE)}}, table(PARQUET, max_rejected="50%"), stored({"train": {"0": {"image": 3}}},
+        rejected={"missing": 1}, conversions=BY_CONTENT)),
+    row("paths in structs", pictures("a.png", "b.png", **{"in/in.parquet": {"image": pa.array([{"bytes": None,
+        "path": "b.png"}, {"bytes": None, "path": "a.png"}], HF_IMAGE)}}), table("in/in.parquet"),
+        stored(named("a.png", "b.png"))),
+    row("images that differ are converted",
+        {"in/a.bmp": encoded(".bmp", pixels(1)), "in/in.csv": "file_name\na.bmp\n"}, table("in/in.csv"),
+        stored({"train": {"a.bmp": {"image": pixels(1)}}}, conversions={"re-encoded": 1})),
+    row("a mask", TAKEN, table("in/in.csv", {"seg": "mask"}), stored({"train": {"a.png": {"image": 0,
+        "seg": MASK}}}, features={"seg": "mask uint8 ? ? 1"})),
+    row("a mask by its name",
+        {"in/a.png": 0, "in/m.png": MASK, "in/in.csv": "file_name,mask_file_name\na.png,m.png\n"},
+        table("in/in.csv", {"mask_file_name": "mask"}), stored({"train": {"a.png": {"image": 0,
+        "mask": MASK}}}, features={"mask": "mask uint8 ? ? 1"})),
+    row("a mask inside", {PARQUET: {"image": INSIDE[:1], "m": pa.array([{"bytes": encoded(".png",
+        np.ones((8, 6), np.uint8)), "path": None}], HF_IMAGE)}}, table(PARQUET, {"m": "mask"}),
+        stored({"train": {"x/3.png": {"image": 3, "m": np.ones((8, 6), np.uint8)}}}, conversions=BY_CONTENT)),
+]  # fmt: skip
+
+# What is refused
+
+BAD_TEXT = {
+    "empty": ("in.csv", b""), "empty json": (JSONL, b""), "a row too long": ("in.csv", b"a,b\n1,2,3\n"),
+    "a row too short": ("in.csv", b"a,b\n1,2\n1\n"), "a key twice": (JSONL, b'{"a":1,"a":2}\n'),
+    "an open quote": ("in.csv", b'a,b\n1,"x\n2,y\n3,z\n'), "UTF-16": ("in.csv", b"\xff\xfea\x00\n"),
+    "a list": (JSONL, b'[{"a": 1}]'), "two types": (JSONL, b'{"a":1}\n{"a":"x"}\n'),
+    "half a line": (JSONL, b'{"a":1}\n{"a":'), "not Parquet": (PARQUET, b"PAR1 this is not a table"),
+    "a header only": ("in.csv", b"a,b\n"), "a deep list": (JSONL, b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"),
+}  # fmt: skip
+BAD_COLUMNS = {
+    "a missing integer": pa.array([1, None, 2]), "missing text": pa.array([None, "a", "b"]),
+    "a missing truth value": pa.array([True, None, True]),
+    "a missing integer in a list": pa.array([[1], [None], [2]]),
+    "missing text in a list": pa.array([["a"], [None], ["b"]]), "nothing at all": pa.nulls(3),
+    "nothing in lists": pa.array([[], [], []]),
+    "a map": pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64())),
+    "lists of uint64 that differ": lists_of([[1], [1, 2], []], pa.uint64()),
+    "rows of text": pa.array([[["a"]], [], []]), "three levels": pa.array([[[[1]]], [], []]),
+    "what float32 cannot hold": pa.array([[1.0], [1e300, 2.0], []]),
+    "rows of other lengths": pa.array([[[1, 2, 3]], [[1, 2]], []]),
+    "empty rows": lists_of([[[]], [], []], pa.list_(pa.int64())),
+    "a missing row": pa.array([[[1], None], [], []]),
+}  # fmt: skip
+BAD_LABELS = {
+    "beyond int64": pa.array([2**63, 1], pa.uint64()), "missing in a list": pa.array([["a"], ["a", None]]),
+    "empty in a list": pa.array([["a"], ["a", ""]]), "fractions": pa.array([0.5, 1.0]),
+    "less than -1": pa.array([0, -2]), "lists of lists": pa.array([[[1, 2]], [[3, 4]]]),
+}  # fmt: skip
+BAD_SPLITS = {"no name": ["train", "a/b"], "empty": ["train", ""], "missing": ["train", None],
+"fractions": [0.5, 1.0],
+              "lists": [["train"], ["val"]]}  # fmt: skip
+OUTSIDE = {"absolute": "/etc/passwd", "above": "../o.png", "around": "sub/../../o.png", "a link": "l.png",
+           "through a link": "d/o.png", "above a link": "d/../o.png", "the folder above": ".."}  # fmt: skip
+AROUND = {
+    "in/a.png": 1, "in/sub": None, "o.png": 2, "e/o.png": 3, "in/l.png": Link("../o.png"),
+    "in/d": Link("../e"),
+}  # fmt: skip
+TEMPLATES = {"no column": "{x}.png", "digits of text": "{name:04d}.png", "an attribute": "{id.__class__}.png",
+             "a format": "{id:>9}.png", "a conversion": "{id!r}.png", "a brace": "{id.png"}  # fmt: skip
+ROLES = {
+    "of no column": {"z": "image"}, "label of no column": {"z": "label"}, "drop of no column": {"z": "drop"},
+    "split of no column": {"z": "split"},
+}  # fmt: skip
+REFUSALS = [
+    *(row(f"text {name}", {file: content}, table(file), refused(InputError, None, "" if "deep" in name
+        else file)) for name, (file, content) in BAD_TEXT.items()),
+    row("a column twice", {"in.csv": "a,a\n1,2\n"}, table(), refused(InputError, None, "'a'")),
+    *(row(f"text that is not UTF-8 in {name}", {"in.csv": f"n,{name}\n1,caf\udce9\n"}, table(),
+        refused(InputError, None, name)) for name in ("note", "label", "split")),
+    row("text of json that is not UTF-8", {JSONL: '{"n": 1, "note": "th\udce9"}\n'}, table(JSONL),
+        refused(InputError, None, "note")),
+    row("a large integer of json", {JSONL: '{"a":[1]}\n{"a":[18446744073709551615]}\n'}, table(JSONL),
+        refused(InputError, None, "'a'", "18446744073709551615")),
+    row("a large integer among fractions of json", {JSONL: '{"a":0.5}\n{"a":9007199254740993}\n'},
+        table(JSONL), refused(InputError, None, "'a'", "9007199254740993")),
+    row("no file", {}, table("gone.csv"), refused(InputError, None, "gone.csv")),
+    row("another suffix", {"in.xlsx": ""}, table("in.xlsx"), refused(OptionsError, None, "in.xlsx")),
+    row("a folder without a table", {"in/a.txt": ""}, table("in"), refused(InputError, None, "in")),
+    row("two tables in a folder", {"in/metadata.csv": "a\n1\n", "in/metadata.jsonl": "{}"}, table("in"),
+        refused(InputError, None, "in")),
+    *(row(f"column with {name}", columns(x=column, y=[1, 2, 3]), table(PARQUET), refused(InputError, None,
+        "'x'")) for name, column in BAD_COLUMNS.items()),
+    row("the row of a missing value", {"in.csv": "x,y\n0.5,1\n,2\n"}, table(), refused(InputError, None,
+        "'x'", "2", "dropna")),
+    *(row(f"label {name}", columns(x=[1, 2], y=values), table(PARQUET, {"y": "label"}), refused(InputError,
+        None, "'y'")) for name, values in BAD_LABELS.items()),
+    row("too many classes", {"in.csv": "label\n" + "".join(f"t{n}\n" for n in range(10_001))}, table(),
+        refused(InputError, None, "'label'")),
+    row("a class that is not in the names", columns(label=["a", "b", "c"]), table(PARQUET, class_names=["a",
+        "b"]), refused(InputError, "classes-differ", "'c'")),
+    row("a number beyond the names", columns(label=[0, 2]), table(PARQUET, class_names=["a", "b"]),
+        refused(InputError, None, "2")),
+    row("a number beyond the names of the file", {PARQUET: hf_table({"label": [0, 3]}, {"label": NAMES})},
+        table(PARQUET), refused(InputError, None, "3")),
+    row("names of the file twice", {PARQUET: hf_table({"y": [0, 1]}, {"y": {"_type": "ClassLabel",
+        "names": ["a", "a"]}})}, table(PARQUET), refused(InputError, None, "'a'")),
+    row("names without a label", columns(x=[1]), table(PARQUET, class_names=["a"]), refused(InputError)),
+    row("a list as text", columns(label=["['dog', 'cat']", '["cat"]']), table(PARQUET), refused(InputError,
+        None, "['dog'")),
+    row("a separator of numbers", columns(label=[1, 2]), table(PARQUET, label_separator="|"),
+        refused(InputError, None, "label")),
+    *(row(f"split {name}", columns(x=[1, 2], split=values), table(PARQUET), refused(InputError, None,
+        "split")) for name, values in BAD_SPLITS.items()),
+    row("ratios and a column of splits", columns(x=[1, 2], split=["train", "val"]), table(PARQUET,
+        splits=HALVES), refused(InputError, None, "train", "val")),
+    *(row(f"a role {name}", columns(x=[1]), table(PARQUET, roles), refused(InputError, "column-unknown",
+        "z")) for name, roles in ROLES.items()),
+    row("a role that does not exist", columns(x=[1]), table(PARQUET, {"x": "picture"}), refused(OptionsError,
+        None, "picture")),
+    row("two columns of one feature", {"in.csv": "image,file_name\n1,a.png\n"}, table(), refused(InputError,
+        None, "image")),
+    row("the name of the key", columns(key=[1]), table(PARQUET), refused(InputError, None, "key")),
+    row("a name with an escape", {PARQUET: {"a\x1b": [1]}}, table(PARQUET), refused(InputError, None,
+        r"a\x1b")),
+    row("an empty name", {"in.csv": ",x\n0,5\n"}, table(), refused(InputError, None, "''")),
+    row("nothing to store", columns(x=[1]), table(PARQUET, {"x": "drop"}), refused(InputError)),
+    row("only splits", columns(split=["train"]), table(PARQUET), refused(InputError)),
+    *(row(f"columns between {name}", {"in.csv": f"file_name{sign}caption\na{sign}b\n"}, table(),
+        refused(InputError, None, "in.csv")) for name, sign in {"semicolons": ";", "bars": "|",
+        "tabs": "\t"}.items()),
+    row("numbers as paths", columns(file_name=[1, 2]), table(PARQUET), refused(InputError, None,
+        "file_name")),
+    *(row(f"a path {name}", AROUND | {"in/in.parquet": {"file_name": ["a.png", path]}},
+        table("in/in.parquet"), refused(InputError, None, path)) for name, path in OUTSIDE.items()),
+    *(row(f"a template with {name}", {"in/a.png": 1, "in/in.csv": "id,name\n7,x\n3,y\n"}, table("in/in.csv",
+        {template: "image"}), refused(InputError)) for name, template in TEMPLATES.items()),
+    row("a template of a missing value", {"in/x.png": 1, "in/in.csv": "id,name\n7,x\n3,\n"},
+        table("in/in.csv", {"{name}.png": "image"}), refused(InputError, None, "'name'")),
+    row("too many missing files", listed("a.png", "none.png"), table("in"), refused(BuildError, None,
+        "none.png")),
+    row("a root that is no folder", listed("a.png"), table("in/metadata.csv", root="none"),
+        refused(InputError, None, "none")),
+    row("options of images without images", columns(x=[1, 2]), table(PARQUET, resize="8x8"),
+        refused(OptionsError, None, "resize")),
+    row("lists of images", columns(v=[[png(1), png(2)], [png(3)]], n=[0, 1]), table(PARQUET, {"v": "image"}),
+        refused(InputError, None, "'v'")),
+    row("lists of paths of images", pictures("a.png", "b.png", **{"in/in.parquet": {"v": [["a.png", "b.png"],
+        ["a.png"]]}}), table("in/in.parquet", {"v": "image"}), refused(InputError, None, "'v'")),
+    row("parts of other columns", {"in/a.parquet": {"a": [1]}, "in/b.parquet": {"b": [1]}}, table("in"),
+        refused(InputError, None, "b")),
+    row("a part without a split",
+        {"in/train-00000-of-00001.parquet": {"x": [1]}, "in/extra.parquet": {"x": [1]}}, table("in"),
+        refused(InputError, None, "extra")),
+    row("parts that are missing",
+        {"in/train-00000-of-00003.parquet": {"x": [1]}, "in/test-00000-of-00001.parquet": {"x": [1]}},
+        table("in"), refused(InputError, None, "train")),
+    row("parts of other class names", {"in/train.parquet": hf_table({"y": [0]}, {"y": NAMES}),
+        "in/test.parquet": hf_table({"y": [0]}, {"y": {"_type": "ClassLabel", "names": ["dog", "cat"]}})},
+        table("in"), refused(InputError)),
+    row("lists of splits without images", columns(x=[1]) | {"tr.txt": "a\n"},
+        table(PARQUET, split_list={"train": "tr.txt"}), refused(InputError)),
+    row("lists of splits with labels", listed("a.png") | {"in/tr.txt": "a.png 1\n"}, table("in",
+        split_list={"train": "tr.txt"}), refused(InputError, None, "split_list")),
+    *(row(f"group by {name}", columns(x=[1, 2, 3], g=values), table(PARQUET, splits=HALVES, group_by=by),
+        refused(InputError, None, by)) for name, by, values in [("missing text", "g", ["a", "", "b"]),
+        ("lists", "g", [["a"], ["b"], ["c"]]), ("no column", "h", [1, 2, 3])]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "call", "expected"), [*FORMS, *TYPE_ROWS, *LABELS, *PARTS, *IMAGES, *REFUSALS]
+)
+def test_a_table_becomes_what_it_holds_or_is_refused(files, call, expected):
+    check(files, call, expected)
