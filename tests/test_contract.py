@@ -1,14 +1,13 @@
 """Three readers return what prep writes: the loader, TensorFlow, and a reader written from docs/format.md."""
 
-import importlib.util
 import math
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.format_reader import read_dataset
 from tfshards import loader
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import read_manifest
@@ -88,11 +87,7 @@ def test_the_loader_returns_every_dtype_and_shape_bit_for_bit(dataset, columns):
 
 
 def test_a_reader_written_from_the_format_page_returns_the_same(dataset, columns):
-    path = Path(__file__).with_name("test_format_reader.py")
-    spec = importlib.util.spec_from_file_location("format_reader", path)
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    (examples,) = reader.read_dataset(dataset).values()
+    (examples,) = read_dataset(dataset).values()
     found = {name: np.stack([example[name] for example in examples]) for name in examples[0]}
     assert_same(found, expected(columns, found["key"]))
 
