@@ -34,6 +34,9 @@ FOREIGN = {
 # and in a folder beside it
 BESIDE = {"notes.txt": b"beside", "index/photo.idx": b"0 1\n"}
 
+# a flipped bit, a missing end, a missing file
+DAMAGE = ("flip", "cut", "delete")
+
 Splits = Mapping[str, Mapping[str, object]]
 Sizes = Mapping[str, list[int]]
 
@@ -104,6 +107,7 @@ class Verbs(RuleBasedStateMachine):
         self.models: dict[str, Model] = {}
         self.texts: dict[str, bytes] = {}
         self.current = ""
+        self.is_moved = self.is_repaired = self.is_damaged = False
 
     # What the rules share
 
@@ -122,10 +126,10 @@ class Verbs(RuleBasedStateMachine):
         """The place that is judged."""
         return self.all_places[0]
 
-    def new_rows(self, count: int, label: str | None = None) -> list[Row]:
-        """Return rows that follow the others; their class is a cat or a dog."""
+    def new_rows(self, count: int) -> list[Row]:
+        """Return rows that follow the others."""
         start = len(self.rows)
-        return [Row(number, label or ("cat", "dog")[number % 2]) for number in range(start, start + count)]
+        return [Row(number, ("cat", "dog")[number % 2]) for number in range(start, start + count)]
 
     def call(self, verb: Callable[..., object], *, writes: bool = True) -> object:
         """Call a verb in each place, and return what it returned in all of them."""
@@ -157,7 +161,7 @@ class Verbs(RuleBasedStateMachine):
         sizes = {name: [shard["num_examples"] for shard in split["shards"]] for name, split in splits.items()}
         for name, found in sizes.items():
             assert fits(model.sizes.get(name, []), found, name), (name, found)
-        self.current = json.loads(text)["build_id"]
+        self.current, self.is_repaired = json.loads(text)["build_id"], False
         self.models[self.current], self.texts[self.current] = replace(model, sizes=sizes), text
 
     def unchanged(self, verb: Callable[..., object]) -> None:
@@ -195,16 +199,16 @@ class Verbs(RuleBasedStateMachine):
         call = self.build_call(*arguments, **more)
         manifest = self.call(call).to_json()
         splits = self.examples(self.rows, manifest["split_cuts"])
-        if self.of.ratios:
-            for name, share in self.of.ratios.items():
-                assert abs(len(splits[name]) - float(share) * len(self.rows)) <= 1
-        classes = sorted({row.label for row in self.rows})
-        model = Model(splits, tuple(classes), self.of.rejected(self.rows), build=arguments)
+        classes, rejected = sorted({row.label for row in self.rows}), self.of.rejected(self.rows)
+        for name, share in self.of.ratios.items():
+            # of all inputs, also those that are rejected
+            assert abs(len(splits[name]) - float(share) * len(self.rows)) <= 1 + len(rejected)
+        model = Model(splits, tuple(classes), rejected, build=arguments)
         self.committed(model, lambda _, new, __: len(new) == shards and is_balanced(new))
         self.unchanged(call)
 
     @initialize(
-        count=st.integers(10, 14), shards=st.integers(1, 3), compression=st.sampled_from(["none", "gzip"])
+        count=st.integers(12, 15), shards=st.integers(1, 3), compression=st.sampled_from(["none", "gzip"])
     )
     def begin(self, count, shards, compression):
         for place in self.all_places:
@@ -222,18 +226,24 @@ class Verbs(RuleBasedStateMachine):
         self.refused(self.build_call(shards, seed, compression, len(self.rows)))
         self.build(shards, seed, compression, overwrite=True)
 
-    @rule(
-        count=st.integers(1, 6),
-        of_new_class=st.booleans(),
-        only_new=st.booleans(),
-        by_paths=st.booleans(),
-        wants_two=st.booleans(),
-    )
-    def append(self, count, of_new_class, only_new, by_paths, wants_two):
-        """Append rows, and those that an earlier generation lacks."""
-        new_rows = self.new_rows(count, f"owl-{len(self.rows)}" if of_new_class else None)
+    @rule(count=st.integers(1, 6), new=st.booleans(), by_paths=st.booleans(), wants_two=st.booleans())
+    def append_grown_source(self, count, new, by_paths, wants_two):
+        """Append new rows from a source of all, with those that an earlier generation lacks."""
+        self.append(count, new, by_paths, wants_two, only_new=False)
+
+    @rule(count=st.integers(1, 6), new=st.booleans(), by_paths=st.booleans(), wants_two=st.booleans())
+    def append_source_of_new(self, count, new, by_paths, wants_two):
+        """Append new rows from a source that has no others."""
+        self.append(count, new, by_paths, wants_two, only_new=not self.of.keys_follow_rows)
+
+    def append(self, count: int, of_new_class: bool, by_paths: bool, wants_two: bool, only_new: bool) -> None:
+        """Add rows to the source, and append them."""
+        new_rows = self.new_rows(count)
+        if of_new_class:
+            # beside others, since a single folder of photos may be anything
+            new_rows += [Row(len(self.rows) + count, f"bee-{len(self.rows)}")]
         self.rows += new_rows
-        rows = new_rows if only_new and not self.of.keys_follow_rows else self.rows
+        rows = new_rows if only_new else self.rows
         model = self.model
         known = {*model.keys, *model.removed}
         new = [row for row in rows if self.of.key(row) not in known]
@@ -318,7 +328,8 @@ class Verbs(RuleBasedStateMachine):
         """Give examples other classes; each stays where it is."""
         model = self.model
         keys = data.draw(st.sets(st.sampled_from(model.keys), min_size=1, max_size=4))
-        new_class = f"emu-{len(self.models)}"
+        # which a sorted list of all classes would have first
+        new_class = f"ant-{len(self.models)}"
         label = data.draw(st.sampled_from([*model.classes, *([new_class] if has_new else [])]))
         splits = {
             name: {
@@ -383,7 +394,7 @@ class Verbs(RuleBasedStateMachine):
                 place.remove(name)
         self.add_foreign_files()
 
-    @rule(count=st.integers(7, 9), shards=st.one_of(st.none(), st.integers(1, 3)))
+    @rule(count=st.integers(9, 12), shards=st.one_of(st.none(), st.integers(1, 3)))
     def merge(self, count, shards):
         """Merge the dataset with another one, whose keys differ."""
         model, compression = self.model, self.manifest["compression"]
@@ -459,6 +470,7 @@ class Verbs(RuleBasedStateMachine):
         self.current = build_id
         self.unchanged(call)
 
+    @precondition(lambda self: len(self.models) > 1)
     @rule()
     def prune(self):
         """Remove the earlier generations."""
@@ -485,35 +497,45 @@ class Verbs(RuleBasedStateMachine):
             for place in self.all_places:
                 place.remove("once")
 
+    @precondition(lambda self: not self.is_moved)
     @rule()
     def move(self):
         """Rename the folder of the dataset."""
-        new = self.new_name()
+        new, self.is_moved = self.new_name(), True
         for place in self.all_places:
             place.move(self.name, new)
         self.name = new
         self.add_foreign_files()
 
-    @rule(
-        data=st.data(),
-        how=st.sampled_from(["flip", "cut", "delete"]),
-        at=st.floats(0, 1),
-        twice=st.booleans(),
-    )
-    def damage_and_repair(self, data, how, at, twice):
-        """Damage files, which ``verify`` names, and repair them."""
-        manifest = self.manifest
+    # once after each change, so that there is time for others
+    @precondition(lambda self: not self.is_repaired)
+    @rule(data=st.data(), how=st.sampled_from(DAMAGE), at=st.floats(0, 1), number=st.integers(1, 2))
+    def damage_shards(self, data, how, at, number):
+        """Damage shards, and repair them."""
+        self.damage_and_repair("shard", data, how, at, number)
+
+    @precondition(lambda self: not self.is_repaired)
+    @rule(data=st.data(), how=st.sampled_from(DAMAGE), at=st.floats(0, 1), number=st.integers(1, 2))
+    def damage_others(self, data, how, at, number):
+        """Damage other files, and repair them."""
+        kinds = ["index", "labels", "view", *(["rejects"] if self.model.rejected else [])]
+        self.damage_and_repair(data.draw(st.sampled_from(kinds)), data, how, at, number)
+
+    def damage_and_repair(self, kind: str, data: st.DataObject, how: str, at: float, number: int) -> None:
+        """Damage files of a kind, which ``verify`` names, and repair them."""
+        self.is_repaired, manifest = True, self.manifest
         shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
-        kinds = {
+        paths = {
             "shard": [shard["path"] for shard in shards],
             "index": [companion(shard["path"], "idx") for shard in shards],
             "labels": [companion(shard["path"], "labels") for shard in shards],
-            "view": sorted(manifest.get("views", {})),
-            "rejects": [f"rejected-{manifest['build_id']}.jsonl"] if self.model.rejected else [],
-        }
-        kind = data.draw(st.sampled_from(sorted(kind for kind, paths in kinds.items() if paths)))
-        paths = data.draw(st.permutations(kinds[kind]))[: 1 + twice]
+            # to dataset_info.json other programs may add
+            "view": sorted({*manifest.get("views", {})} - {"dataset_info.json"}),
+            "rejects": [f"rejected-{manifest['build_id']}.jsonl"],
+        }[kind]
+        paths = data.draw(st.permutations(paths))[:number]
         before = [place.files(self.name) for place in self.all_places]
+        self.is_damaged = True
         for place in self.all_places:
             for path in paths:
                 place.write(self.name, path, damaged(before[0][path], how, at))
@@ -529,33 +551,27 @@ class Verbs(RuleBasedStateMachine):
                 assert "dataset.json" not in place.files("from")
                 if place.files("from"):
                     place.remove("from")
-        by_source, by_build = data.draw(st.booleans()), data.draw(st.booleans())
+        way = data.draw(st.sampled_from(["source", "paths", "build"]))
         for place, files in zip(self.all_places, before, strict=True):
-            self.repair(place, kind, by_source=by_source, by_build=by_build)
-            if place.files(self.name) != files:
-                # nothing can rebuild it: the user has a copy
-                assert not self.can_repair(place, kind)
-                for path in paths:
-                    place.write(self.name, path, files[path])
+            others = {path: place.identity(self.name, path) for path in {*files} - {*paths}}
+            self.repair(place, kind, way, {path: files[path] for path in paths})
             assert place.files(self.name) == files
+            if way != "build":
+                assert {path: place.identity(self.name, path) for path in others} == others
+        self.is_damaged = False
 
-    def can_repair(self, place: Place, kind: str) -> bool:
-        """Return whether the files of a kind can be rebuilt."""
-        is_of_builds = self.model.made in ("build", "append")
-        return not place.is_remote and (kind in ("index", "labels", "view") or is_of_builds)
-
-    def repair(self, place: Place, kind: str, *, by_source: bool, by_build: bool) -> None:
-        """Run the command that repairs files of a kind, if there is one."""
-        if not self.can_repair(place, kind):
-            return
-        build = self.model.build
-        if by_build and build and build[3] == len(self.rows):
-            self.build_call(*build, overwrite=True)(place, **place.options, log=quiet)
-            return
-        inputs = self.of.source(self.rows) if by_source else self.of.paths(self.rows)
-        needs_inputs = kind in ("shard", "rejects")
-        report = prep.repair(place.path(self.name), inputs if needs_inputs else None)
-        assert report, report.left
+    def repair(self, place: Place, kind: str, way: str, copies: Mapping[str, bytes]) -> None:
+        """Repair files of a kind, by a verb or, if none can rebuild them, from a user's copies."""
+        model, needs_inputs = self.model, kind in ("shard", "rejects")
+        if place.is_remote or (needs_inputs and model.made == "derive"):
+            for path, content in copies.items():
+                place.write(self.name, path, content)
+        elif way == "build" and kind != "view" and model.build and model.build[3] == len(self.rows):
+            self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
+        else:
+            inputs = self.of.paths(self.rows) if way == "paths" else self.of.source(self.rows)
+            report = prep.repair(place.path(self.name), inputs if needs_inputs else None)
+            assert report, report.left
 
     # The invariants
 
@@ -601,7 +617,7 @@ class Verbs(RuleBasedStateMachine):
     def teardown(self):
         """Restore each generation."""
         with self.stack:
-            if not self.models:
+            if not self.models or self.is_damaged:
                 return
             for build_id in sorted({*self.models} - {self.current}):
                 self.restored(build_id)
