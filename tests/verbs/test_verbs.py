@@ -32,7 +32,7 @@ def run(kind, few, nightly, places=None):
 @pytest.mark.campaign
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dataset_holds_what_its_verbs_have_made(kind):
-    run(kind, 6, 100)
+    run(kind, 5, 100)
 
 
 @pytest.mark.parametrize("kind", ["photos", pytest.param("table", marks=pytest.mark.nightly)])
