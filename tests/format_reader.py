@@ -88,9 +88,13 @@ def digest_of(data):
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def rejects_path(manifest):
+    return f"rejected-{manifest['build_id']}.jsonl"
+
+
 def read_rejects(files, manifest):
     """Return the keys of the rejected inputs."""
-    path, keys, reasons = f"rejected-{manifest['build_id']}.jsonl", [], {}
+    path, keys, reasons = rejects_path(manifest), [], {}
     if manifest["totals"]["rejected"] and digest_of(files[path]) != manifest["rejects_digest"]:
         raise ValueError(f"{path}: the digest differs")
     for line in files[path].decode("ascii").splitlines() if manifest["totals"]["rejected"] else ():

@@ -35,7 +35,8 @@ def test_a_dataset_holds_what_its_verbs_have_made(kind):
     run(kind, 5, 100)
 
 
-@pytest.mark.parametrize("kind", ["photos", pytest.param("table", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["photos", "table"])
 def test_a_dataset_in_a_bucket_has_the_bytes_of_one_on_a_disk(kind, running_servers, monkeypatch):
     server = running_servers.get("moto")
     lead_to(server, monkeypatch)
