@@ -17,11 +17,11 @@ PROCESSES = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", 
 
 
 def run(kind, few, nightly, places=None):
-    """Run the verbs on inputs of a kind, in some places."""
+    """Run the verbs on inputs of a kind, in some places; each example has twelve verbs."""
     attributes = {"inputs": staticmethod(KINDS[kind])}
     if places:
         attributes["places"] = staticmethod(places)
-    # which rules failed is visible without the least example, and that takes minutes
+    # to find the least example takes minutes
     phases = [Phase.generate, Phase.shrink] if SCALE else [Phase.generate]
     run_state_machine_as_test(
         type(f"VerbsOf{kind.title()}", (Verbs,), attributes),
@@ -36,6 +36,7 @@ def test_a_dataset_holds_what_its_verbs_have_made(kind):
 
 
 @pytest.mark.nightly
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", ["photos", "table"])
 def test_a_dataset_in_a_bucket_has_the_bytes_of_one_on_a_disk(kind, running_servers, monkeypatch):
     server = running_servers.get("moto")
@@ -44,14 +45,14 @@ def test_a_dataset_in_a_bucket_has_the_bytes_of_one_on_a_disk(kind, running_serv
 
 
 @pytest.mark.processes
+@pytest.mark.campaign
 def test_worker_processes_of_beam_write_the_bytes_of_the_local_engine():
     beam = {"beam_args": PROCESSES}
-    run("photos", 2, 10, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", beam)])
+    run("photos", 1, 10, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", beam)])
 
 
 @pytest.mark.engines
-@pytest.mark.flink
 @pytest.mark.parametrize("engine", ["flink"], indirect=True)
 def test_workers_of_flink_write_the_bytes_of_the_local_engine(engine):  # noqa: F811
     flink = {"beam_args": engine.options}
-    run("photos", 2, 5, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", flink)])
+    run("photos", 1, 5, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", flink)])
