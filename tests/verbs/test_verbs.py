@@ -16,8 +16,8 @@ LOCAL = {"engine": "local"}
 PROCESSES = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
-def run(kind, few, nightly, places=None):
-    """Run the verbs on inputs of a kind, in some places; each example has twelve verbs."""
+def run(kind, few, nightly, places=None, steps=12):
+    """Run some verbs on inputs of a kind, in some places."""
     attributes = {"inputs": staticmethod(KINDS[kind])}
     if places:
         attributes["places"] = staticmethod(places)
@@ -25,7 +25,7 @@ def run(kind, few, nightly, places=None):
     phases = [Phase.generate, Phase.shrink] if SCALE else [Phase.generate]
     run_state_machine_as_test(
         type(f"VerbsOf{kind.title()}", (Verbs,), attributes),
-        settings=settings(max_examples=cases(few, nightly), stateful_step_count=12, phases=phases),
+        settings=settings(max_examples=cases(few, nightly), stateful_step_count=steps, phases=phases),
     )
 
 
@@ -55,4 +55,5 @@ def test_worker_processes_of_beam_write_the_bytes_of_the_local_engine():
 @pytest.mark.parametrize("engine", ["flink"], indirect=True)
 def test_workers_of_flink_write_the_bytes_of_the_local_engine(engine):  # noqa: F811
     flink = {"beam_args": engine.options}
-    run("photos", 1, 5, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", flink)])
+    # a job takes ten seconds and more
+    run("photos", 1, 5, lambda home: [Disk(home / "a", LOCAL), Disk(home / "b", flink)], steps=4)
