@@ -1,12 +1,11 @@
 """Datasets of every kind for the tests of derivation, and their records as values."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.pictures import image_file
 from tfshards.prep import Arrays, ImageFolder, Options, Table, build
@@ -62,21 +61,6 @@ def build_table(folder: Path, compression: Compression = "none") -> Manifest:
     rows = [f"{'a' * (number * 7 % 50)},{('train', 'val')[number % 5 == 0]}" for number in range(40)]
     write(folder / "t.csv", "\n".join(["text,split", *rows]).encode())
     return _build(Table(folder / "t.csv"), folder, Options(compression=compression))
-
-
-BUILDS: Mapping[str, Callable[[Path, Compression], Manifest]] = {
-    "images": build_images,
-    "arrays": build_arrays,
-    "table": build_table,
-}
-
-
-def build_each(factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
-    """Return a folder with a dataset ``old`` and its inputs, of each kind and compression."""
-    found = {(kind, of): factory.mktemp(f"{kind}-{of}") for kind in BUILDS for of in ("none", "gzip")}
-    for (kind, compression), folder in found.items():
-        BUILDS[kind](folder, compression)
-    return found
 
 
 def _build(source: ImageFolder | Arrays | Table, folder: Path, options: Options) -> Manifest:

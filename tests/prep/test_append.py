@@ -1,9 +1,8 @@
-"""append: new examples go to new shards; existing examples keep their split, shard and bytes."""
+"""append: which inputs are new, what is reported of the others, and what is refused; see tests/verbs."""
 
 import json
 import os
 import shutil
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,30 +16,24 @@ from PIL import Image
 from tests.errors import fault, raises
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, Table, merge, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, Table, merge, verify
 from tfshards.prep import append as append_by_any_engine
 from tfshards.prep import build as build_by_any_engine
 from tfshards.prep.cli.main import main
-from tfshards.prep.planning.splits import split_by_cuts
 from tfshards.prep.rewriting import keys as known
 from tfshards.prep.sources.base import Source
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
-from tfshards.schemas.example import decode_example, decode_key
+from tfshards.schemas.example import decode_key
 from tfshards.schemas.manifest_file import write_manifest
 
 from .derived import quiet, records, write, write_images
 
 # The tests of the command run Apache Beam.
 append = partial(append_by_any_engine, engine="local")
+
 build = partial(build_by_any_engine, engine="local")
 
 SPLIT = Options(splits={"train": "0.7", "val": "0.3"}, max_rejected=1)
-
-
-def files(root: Path, manifest: Manifest) -> dict[str, tuple[int, bytes]]:
-    """Return inode and bytes of each shard that a manifest names."""
-    paths = [shard.path for shard in manifest.shards]
-    return {path: ((root / path).stat().st_ino, (root / path).read_bytes()) for path in paths}
 
 
 def keys(root: Path) -> dict[str, set[bytes]]:
@@ -55,102 +48,6 @@ def grown(tmp_path) -> tuple[ImageFolder, Path, Manifest]:
     write_images(photos, range(30, 50), ["dog/new.png"])
     write(photos / ".hidden", b"")
     return ImageFolder(photos), tmp_path / "out", old
-
-
-def test_new_examples_go_to_new_shards_and_existing_shards_stay_as_they_are(grown, log):
-    source, out, old = grown
-    shards, where = files(out, old), keys(out)
-    made = append(source, out, shards=3, max_rejected=1, log=log.append)
-    assert read_manifest(out) == made
-    assert verify(out, deep=True)
-    assert files(out, old) == shards
-    assert [len(split.shards) for split in made.splits.values()] == [5, 5]
-    assert made.num_examples == 50
-    for split in ("train", "val"):
-        assert made.splits[split].shards[:2] == old.splits[split].shards
-        assert where[split] < keys(out)[split]
-    assert log[:2] == [
-        "21 new inputs, 31 known",
-        f"starting build: 21 examples, {log[1].split(', ')[1]}, 6 shards",
-    ]
-    assert made.build_id != old.build_id
-    # the build area is gone
-    left = {path.name for path in out.iterdir()}
-    assert left == {
-        *(shard.path for shard in made.shards),
-        "dataset.json",
-        "generations",
-        "index",
-        "labels.txt",
-        "tfds",
-        f"rejected-{made.build_id}.jsonl",
-        # of the previous generation
-        f"rejected-{old.build_id}.jsonl",
-        # those of both parts
-        f"inputs-{old.build_id}.npz",
-        f"inputs-{made.build_id}.npz",
-    }
-
-
-def test_the_manifest_adds_up(grown):
-    source, out, old = grown
-    made = append(source, out, shards=1, max_rejected=1, log=quiet)
-    assert (made.totals.accepted, made.totals.rejected, made.totals.skipped) == (50, 2, 1)
-    assert made.totals.entries == 53
-    assert made.totals.reasons == {"rejected": {"unreadable": 2}, "skipped": {"hidden": 1}}
-    counted = [sum(split.label_counts[name] for split in made.splits.values()) for name in ("cat", "dog")]
-    assert counted == [25, 25]
-    lines = (out / f"rejected-{made.build_id}.jsonl").read_text().splitlines()
-    assert [json.loads(line)["key"] for line in lines] == ["cat/old.png", "dog/new.png"]
-    assert made.split_cuts == old.split_cuts
-    assert {name: made.options[name] for name in old.options} == old.options
-    (entry,) = made.options["appended"]
-    assert (entry["build_id"], entry["examples"]) == (made.build_id, 20)
-    assert entry["options"]["shards"] == {"train": 1, "val": 1}
-
-
-def test_examples_go_where_the_build_would_have_sent_them(grown, tmp_path):
-    source, out, old = grown
-    append(source, out, max_rejected=1, log=quiet)
-    listing = source.listing()
-    membership = split_by_cuts(listing.keys, old.split_cuts, {})
-    expected = {split: {listing.keys[n] for n in numbers} for split, numbers in membership.examples.items()}
-    assert {split: held | {b"cat/old.png", b"dog/new.png"} for split, held in keys(out).items()} == {
-        split: held | {b"cat/old.png", b"dog/new.png"} for split, held in expected.items()
-    }
-
-
-def test_a_source_without_new_inputs_changes_nothing(grown, contents, log):
-    source, out, _ = grown
-    append(source, out, max_rejected=1, log=quiet)
-    before = contents(out)
-    (out / "labels.txt").unlink()
-    assert append(source, out, log=log.append) == read_manifest(out)
-    # it also restores the views, as after a killed call
-    assert contents(out) == before
-    assert log[-1] == f"{out} is up to date: none of the 52 inputs is new, and none has changed"
-
-
-def test_an_appended_dataset_can_be_appended_to_resharded_and_merged(grown, tmp_path):
-    source, out, _ = grown
-    append(source, out, max_rejected=1, log=quiet)
-    write_images(Path(source.root), range(50, 60))
-    made = append(source, out, shards=1, max_rejected=1, log=quiet)
-    assert [entry["examples"] for entry in made.options["appended"]] == [20, 10]
-    assert verify(out, deep=True)
-    reshard(out, tmp_path / "four", shards=4, log=quiet)
-    assert verify(tmp_path / "four", deep=True)
-    # a resharded dataset still has the options and the splits of the build
-    write_images(Path(source.root), range(60, 70))
-    again = append(source, tmp_path / "four", shards=1, max_rejected=1, log=quiet)
-    assert again.num_examples == 70
-    other = write_images(tmp_path / "other", range(80, 90))
-    build(ImageFolder(other), tmp_path / "more", shards=1, options=SPLIT, log=quiet)
-    merged = merge([tmp_path / "four", tmp_path / "more"], tmp_path / "all", log=quiet)
-    assert merged.num_examples == 80
-    assert verify(tmp_path / "all", deep=True)
-    with raises(InputError, "splits-undetermined"):
-        append(ImageFolder(write_images(tmp_path / "p", range(90, 92))), tmp_path / "all", log=quiet)
 
 
 def test_a_rejected_image_that_was_fixed_is_a_new_example(grown, log):
@@ -311,39 +208,6 @@ def test_links_out_of_the_folder_are_followed_only_on_request(tmp_path):
     assert read_manifest(out).num_examples == 5
 
 
-def test_rows_appended_to_a_table_are_new_examples(tmp_path):
-    x = np.random.default_rng(0).integers(0, 99, (100, 3))
-    build(Arrays({"x": x[:80], "label": x[:80, 0]}), tmp_path / "out", shards=3, log=quiet)
-    made = append(Arrays({"x": x, "label": x[:, 0]}), tmp_path / "out", shards=2, log=quiet)
-    assert [shard.num_examples for shard in made.shards] == [27, 27, 26, 10, 10]
-    assert verify(tmp_path / "out", deep=True)
-    assert keys(tmp_path / "out")["train"] == {str(row).encode() for row in range(100)}
-    assert list(made.splits["train"].label_counts) == sorted(made.splits["train"].label_counts, key=int)
-    with raises(InputError, "append-row-differs", row="0"):
-        append(Arrays({"x": x + 1, "label": x[:, 0]}), tmp_path / "out", log=quiet)
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_column_of_the_table_names_the_splits(compression, tmp_path):
-    def table(count: int, *more: str) -> Table:
-        rows = [f"{'a' * number},{('train', 'val')[number % 4 == 0]}" for number in range(count)]
-        write(tmp_path / "t.csv", "\n".join(["text,split", *rows, *more]).encode())
-        return Table(tmp_path / "t.csv")
-
-    build(table(20), tmp_path / "out", shards=2, options=Options(compression=compression), log=quiet)
-    before = files(tmp_path / "out", read_manifest(tmp_path / "out"))
-    made = append(table(31), tmp_path / "out", log=quiet)
-    assert {split: len(held) for split, held in keys(tmp_path / "out").items()} == {"train": 23, "val": 8}
-    assert made.compression == compression
-    assert before.items() <= files(tmp_path / "out", made).items()
-    assert verify(tmp_path / "out", deep=True)
-    # a split without new examples does not change
-    made = append(table(31, "b,train"), tmp_path / "out", shards=1, log=quiet)
-    assert {split: len(held) for split, held in keys(tmp_path / "out").items()} == {"train": 24, "val": 8}
-    with raises(InputError, "split-not-in-dataset", unknown="test"):
-        append(table(31, "b,train", "c,test"), tmp_path / "out", log=quiet)
-
-
 def test_links_cannot_be_followed_without_images(tmp_path, array_files):
     given, out = array_files(x=np.arange(4)), str(tmp_path / "out")
     build(Arrays.open(given), out, shards=1, log=quiet)
@@ -446,6 +310,7 @@ def lines_of_append(photos: Path, **arguments) -> list[str]:
 
 
 UNCHANGED = "out is up to date: none of the 20 inputs is new, and none has changed"
+
 OVERWRITE = (
     "the dataset keeps the old content: a new input needs another name, and to replace an old one, build "
     "again with --overwrite"
@@ -526,57 +391,6 @@ def test_rows_with_another_class_or_split_have_changed(tmp_path, log):
     (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
     append([table, tmp_path / "images"], out, log=log.append)
     assert log[-2] == f"warning: 1 input has changed, such as '003.png'; {OVERWRITE}"
-
-
-def with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
-    """Return a folder of cats and dogs that grows by an ant and an eel."""
-    photos = write_images(folder / "photos", range(count))
-    if count > 20:
-        for name in ("ant", "eel"):
-            write(photos / name / "1.png", (photos / "cat" / "000.png").read_bytes())
-    return ImageFolder(photos), [photos]
-
-
-def table_with_new_classes(folder: Path, count: int) -> tuple[Source, list[Path | str]]:
-    names = [("dog", "cat")[n % 2] for n in range(count)]
-    names[20:22] = ["eel", "ant"][: max(0, count - 20)]
-    rows = [f"{n},{name},{('train', 'val')[n % 3 == 0]}" for n, name in enumerate(names)]
-    write(folder / "t.csv", "\n".join(["x,label,split", *rows]).encode())
-    return Table(folder / "t.csv"), [folder / "t.csv"]
-
-
-@pytest.mark.parametrize("make", [with_new_classes, table_with_new_classes])
-def test_new_classes_are_added_after_the_others(make, tmp_path, contents, log):
-    source, paths = make(tmp_path, 20)
-    out = tmp_path / "out"
-    old = build(source, out, shards=2, log=quiet)
-    before = files(out, old)
-    source, paths = make(tmp_path, 24)
-    shutil.copytree(out, tmp_path / "by_source" / "out")
-    with raises(InputError, "classes-new", classes="classes 'ant', 'eel'"):
-        append(paths, out, log=quiet)
-    with raises(InputError, "classes-new", classes="classes 'ant', 'eel'"):
-        append(source, out, log=quiet)
-    made = append(paths, out, new_classes=True, log=log.append)
-    assert log[:1] == ["new classes: 'ant', 'eel'"]
-    assert made.schema.class_names == ("cat", "dog", "ant", "eel")
-    assert made.options["appended"][0]["new_classes"] == ["ant", "eel"]
-    assert [*made.splits["train"].label_counts] == ["cat", "dog", "ant", "eel"]
-    total = sum((Counter(split.label_counts) for split in made.splits.values()), Counter())
-    assert (total["ant"], total["eel"]) == (1, 1)
-    assert files(out, old) == before
-    assert verify(out, deep=True)
-    assert (out / "labels.txt").read_text() == "cat\ndog\nant\neel\n"
-    assert (out / "tfds" / "00000" / "label.labels.txt").read_text() == "cat\ndog\nant\neel\n"
-    append(source, tmp_path / "by_source" / "out", new_classes=True, log=quiet)
-    assert contents(tmp_path / "by_source" / "out") == contents(out)
-    # known now
-    assert append(paths, out, log=quiet) == made
-    # and every record has the number of its class
-    examples = [decode_example(data) for held in records(out).values() for data in held]
-    assert Counter(example["label"][0] for example in examples) == {
-        number: total[name] for number, name in enumerate(made.schema.class_names)
-    }
 
 
 def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_path, log):
@@ -689,3 +503,14 @@ def test_new_inputs_that_are_all_rejected_are_counted(tmp_path, contents):
     assert (made.num_examples, made.totals.rejected) == (10, 1)
     assert verify(tmp_path / "out", deep=True)
     assert not any(made.build_id in path and "tfrecord" in path for path in contents(tmp_path / "out"))
+
+
+def test_known_rows_with_another_content_and_new_ones_of_another_split_are_refused(tmp_path):
+    build(Arrays({"x": np.arange(4)}), tmp_path / "x", log=quiet)
+    with raises(InputError, "append-row-differs", row="0"):
+        append(Arrays({"x": np.arange(5) + 1}), tmp_path / "x", log=quiet)
+    write(tmp_path / "t.csv", b"text,split\na,train\nb,val\n")
+    build(Table(tmp_path / "t.csv"), tmp_path / "t", log=quiet)
+    write(tmp_path / "t.csv", b"text,split\na,train\nb,val\nc,test\n")
+    with raises(InputError, "split-not-in-dataset", unknown="test"):
+        append(Table(tmp_path / "t.csv"), tmp_path / "t", log=quiet)

@@ -1,9 +1,8 @@
-"""Derivations and exports on Apache Beam: the bytes of the local engine, and its errors."""
+"""Derivations and exports on Apache Beam: what workers do, and errors; see tests/verbs for the bytes."""
 
 import json
 import pickle
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards import prep
-from tfshards.prep import ShardOptions, append, merge, relabel, remove, reshard
+from tfshards.prep import merge, relabel, remove, reshard
 from tfshards.prep.building.planned_build import run_work
 from tfshards.prep.cli.main import main
 from tfshards.prep.engines import local
@@ -47,51 +46,12 @@ def folder(tmp_path_factory) -> Path:
     return root
 
 
-# each writes into the folder ``out`` of a copy of the datasets, or edits a dataset there
-CALLS: dict[str, Callable[..., object]] = {
-    "reshard": lambda root, **on: reshard(root / "old", root / "out", shards=4, log=quiet, **on),
-    "reshard, compressed": lambda root, **on: reshard(
-        root / "old",
-        root / "out",
-        shards=4,
-        options=ShardOptions(compression="gzip"),
-        log=quiet,
-        **on,
-    ),
-    "reshard in place": lambda root, **on: reshard(
-        root / "old", root / "old", shards=2, overwrite=True, log=quiet, **on
-    ),
-    "merge, links": lambda root, **on: merge([root / "one", root / "two"], root / "out", log=quiet, **on),
-    "merge, mixed": lambda root, **on: merge(
-        [root / "one", root / "two"], root / "out", shards=3, log=quiet, **on
-    ),
-    "merge, as splits": lambda root, **on: merge(
-        {"train": root / "one", "test": root / "two"}, root / "out", log=quiet, **on
-    ),
-    "remove": lambda root, **on: remove(root / "old", ["cat/000.png", "dog/007.png"], log=quiet, **on),
-    "relabel": lambda root, **on: relabel(
-        root / "old", {"cat/000.png": "dog", "dog/007.png": "cat"}, log=quiet, **on
-    ),
-    **{
-        f"export, {to}": lambda root, to=to, **on: prep.export(
-            root / "every", root / "out", to=to, log=quiet, **on
-        )
-        for to in FORMATS
-    },
-}
-OFTEN = ["reshard", "remove"]
-
-
-@pytest.mark.parametrize("name", mostly_nightly(CALLS, OFTEN))
-def test_worker_processes_of_beam_write_the_bytes_of_the_local_engine(name, folder, tmp_path, contents):
-    (tmp_path / "a").mkdir()
-    for engine in ("a", "b"):
-        shutil.copytree(folder, tmp_path / engine, dirs_exist_ok=True)
-    CALLS[name](tmp_path / "a", engine="local")
-    CALLS[name](tmp_path / "b", beam_args=PROCESSES)
+@pytest.mark.parametrize("to", mostly_nightly(FORMATS, ["webdataset"]))
+def test_worker_processes_of_beam_export_the_bytes_of_the_local_engine(to, folder, tmp_path, contents):
+    prep.export(folder / "every", tmp_path / "a", to=to, log=quiet, engine="local")
+    prep.export(folder / "every", tmp_path / "b", to=to, log=quiet, beam_args=PROCESSES)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    # which is more than what was there before
-    assert contents(tmp_path / "a") != contents(folder)
+    assert contents(tmp_path / "a")
 
 
 def test_a_damaged_record_that_a_worker_process_finds_is_named_and_the_same_call_resumes(
@@ -202,35 +162,6 @@ def test_a_shard_that_no_worker_has_written_ends_the_call(folder, tmp_path, monk
     monkeypatch.setattr(rewrite, "run_work", lambda run, work: work.progress.end() or work.progress.follow())
     with raises(BuildError, "shard-unfinished", where="shard 0 of split 'train'"):
         reshard(folder / "one", tmp_path / "out", shards=2, log=quiet)
-
-
-# each reads the keys of all records before it writes
-READING = {
-    "merge": lambda root, **on: merge([root / "one", root / "two"], root / "out", log=quiet, **on),
-    "append": lambda root, **on: append(root / "of-two", root / "one", log=quiet, **on),
-    "remove": CALLS["remove"],
-    "relabel": CALLS["relabel"],
-}
-
-
-@pytest.mark.parametrize("verb", READING)
-def test_workers_read_the_keys_and_leave_nothing_in_the_dataset(verb, folder, tmp_path, monkeypatch):
-    root, read, found = Path(shutil.copytree(folder, tmp_path / "a")), scan._read_shard, []
-
-    def take(*arguments):
-        found.append(read(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr(scan, "_read_shard", take)
-    READING[verb](root, beam_args=["--direct_num_workers=2"])
-    assert sum(map(len, found)) == 24 * {"merge": 40, "append": 20}.get(verb, 60)
-    assert not [*root.rglob(AREA_NAME)]
-    # worker processes of Beam have another module, without the change
-    found.clear()
-    shutil.rmtree(root)
-    shutil.copytree(folder, root)
-    READING[verb](root, beam_args=PROCESSES)
-    assert not found
 
 
 def test_keys_that_workers_cannot_read_are_named_and_the_same_call_reads_only_the_others(

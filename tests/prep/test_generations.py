@@ -8,7 +8,7 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.derived import quiet
-from tfshards.prep import Arrays, append, build, generations, prune, relabel, remove, restore, verify
+from tfshards.prep import Arrays, append, build, generations, relabel, remove, restore, verify
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.generations import kept_manifests, made_by
@@ -32,43 +32,6 @@ def out(tmp_path):
     relabel(out, {"4": "owl"}, log=quiet)
     built(out, arrays(names=("a", "b")), overwrite=True)
     return out
-
-
-def test_each_generation_is_kept_until_prune(out, contents):
-    found = generations(out)
-    assert [(e.made_by, e.num_examples, e.num_damaged) for e in found] == [
-        ("arrays", 24, 0),
-        ("relabel", 28, 0),
-        ("remove", 28, 0),
-        ("append", 30, 0),
-        ("arrays", 24, 0),
-    ]
-    assert [one.is_current for one in found] == [True, False, False, False, False]
-    assert [one.committed_at for one in found] == sorted((one.committed_at for one in found), reverse=True)
-    current = read_manifest(out)
-    prune(out)
-    assert [one.build_id for one in generations(out)] == [current.build_id]
-    whole = contents(out)
-    built(out.parent / "once" / "data", arrays(names=("a", "b")))
-    assert whole == contents(out.parent / "once" / "data")
-
-
-def test_any_generation_can_be_restored_with_its_views(out, tmp_path, contents):
-    built(tmp_path / "first" / "data")
-    first = contents(tmp_path / "first" / "data")
-    states = {}
-    for one in generations(out):
-        restore(out, one.build_id, log=quiet)
-        assert verify(out, deep=True)
-        now = read_manifest(out)
-        assert now.build_id == one.build_id
-        assert (out / "labels.txt").read_text() == "".join(f"{name}\n" for name in now.schema.class_names)
-        states[one.build_id] = {path: data for path, data in contents(out).items() if path in now.views}
-        assert len(kept_manifests(out)) == 4
-    # the last one is the first build, as if nothing else had been
-    prune(out)
-    assert contents(out) == first
-    assert len({json.dumps(sorted(map(str, state.items()))) for state in states.values()}) == 5
 
 
 def test_the_verbs_list_and_restore_generations(out, capsys):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards import prep
-from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, repair, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, Options, append, build, repair, reshard, verify
 from tfshards.prep.sources.base import Source
 from tfshards.prep.writing.shard_names import build_of
 from tfshards.schemas import InputError, Manifest, read_manifest
@@ -43,16 +42,9 @@ def arrays(folder: Path, count: int) -> tuple[Source, list[str]]:
     return Arrays.open(paths), paths
 
 
-def split_table(folder: Path, count: int) -> tuple[Source, list[str]]:
-    rows = [f"{'a' * n},{('train', 'val')[n % 3 == 0]}" for n in range(count)]
-    write(folder / "t.csv", "\n".join(["text,part", *rows]).encode())
-    return Table(folder / "t.csv", columns=prep.ColumnRoles(split="part")), [str(folder / "t.csv")]
-
-
 KINDS = {
     "images": (images, Options(splits=SPLIT, stratify=True, max_rejected=1)),
     "arrays in groups": (arrays, Options(splits=SPLIT, group_by="who", compression="gzip")),
-    "a table with splits": (split_table, Options()),
 }
 
 
@@ -112,16 +104,6 @@ def test_damage_in_two_parts_is_repaired_from_each_part(tmp_path, contents):
     report = repair(out, first)
     assert (report.repaired, bool(report)) == ((old.shards[0].path,), False)
     assert repair(out, more)
-    assert contents(out) == before
-
-
-def test_inputs_that_were_added_since_do_not_matter(tmp_path, contents):
-    out, paths, _, manifest = grown("images", tmp_path)
-    before = contents(out)
-    for shard in manifest.shards:
-        damage(out, shard.path)
-    write_images(Path(paths[0]), range(60, 62))
-    assert repair(out, paths)
     assert contents(out) == before
 
 

@@ -71,20 +71,6 @@ def test_an_interrupted_verb_reports_whether_it_can_be_resumed(run, tmp_path):
     assert run("again", dataset, "--", "stop") == (130, "", resumes)
 
 
-@pytest.mark.parametrize("order", [["numbers", "--repair", "x.npy"], ["--repair", "x.npy", "numbers"]])
-def test_the_source_of_a_repair_may_precede_or_follow_the_dataset(order, tmp_path, monkeypatch, array_files):
-    monkeypatch.chdir(tmp_path)
-    array_files(x=list(range(5)), y=list(range(5)))
-    assert main(["build", "arrays", "x.npy", "y.npy", "numbers"]) == 0
-    (shard,) = read_manifest("numbers").shards
-    path = tmp_path / "numbers" / shard.path
-    before = path.read_bytes()
-    path.write_bytes(before[:-1] + b"?")
-    assert main(["verify", "numbers"]) == 1
-    assert main(["verify", *order, "--repair", "y.npy"]) == 0
-    assert path.read_bytes() == before
-
-
 def test_status_lines_name_flags(tmp_path, capsys):
     upside_down = Image.Exif()
     upside_down[0x0112] = 3

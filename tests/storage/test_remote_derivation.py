@@ -1,7 +1,5 @@
-"""Datasets that are derived in an object store have the bytes of those that are derived on a disk."""
+"""Verbs in an object store: failures, other runs, and origins on a disk; see tests/verbs for the bytes."""
 
-import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,17 +7,15 @@ import pytest
 from tests.durability.inputs import image, write
 from tests.errors import raises
 from tests.prep.derived import first_shard, flip, quiet
-from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.prep import Options, append, build, diff, merge, prune, relabel, remove, reshard, verify
 from tfshards.prep.rewriting import append as append_module
 from tfshards.prep.rewriting import commit as commit_module
 from tfshards.prep.writing.area import BuildArea
-from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas import BuildError
 from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.storage import RemotePath, any_path
 
-from .conftest import lead_to, new_bucket
 from .output_campaigns import objects, uploads
 
 
@@ -45,50 +41,13 @@ def built(folder, out: object, numbers: range, **options: object) -> str:
 RANGES = {"a": range(6), "b": range(10, 16)}
 
 
-@pytest.fixture(scope="module")
-def datasets(running_servers, tmp_path_factory) -> dict[str, list[str]]:
-    """The datasets ``a`` and ``b`` in a folder and in a bucket of moto, which tests only read."""
-    folder = tmp_path_factory.mktemp("datasets")
-    with pytest.MonkeyPatch.context() as patch:
-        lead_to(running_servers.get("moto"), patch)
-        places = {"a folder": str(folder), "the bucket": new_bucket(running_servers.get("moto")).url}
-        return {
-            place: [built(folder / f"{name}s", f"{root}/{name}", of) for name, of in RANGES.items()]
-            for place, root in places.items()
-        }
-
-
-Derive = Callable[[str, str, str], object]
-# of the datasets a and b in the given folder, and the new dataset
-DERIVED: dict[str, Derive] = {
-    "resharded": lambda a, b, out: reshard(a, out, shards=3, log=quiet),
-    "resharded and compressed": lambda a, b, out: reshard(
-        a, out, shards=3, options=prep.ShardOptions(compression="gzip"), log=quiet
-    ),
-    "merged by links": lambda a, b, out: merge([a, b], out, log=quiet),
-    "merged into new shards": lambda a, b, out: merge([a, b], out, shards=3, log=quiet),
-    "merged as splits": lambda a, b, out: merge({"train": a, "test": b}, out, log=quiet),
-}
-
-
-# what reads or links shards of a bucket and of a folder
-OFTEN = [("merged as splits", "the bucket"), ("resharded", "a folder"), ("merged by links", "a folder")]
-
-
-@pytest.mark.parametrize(
-    ("name", "origins_in"), mostly_nightly(itertools.product(DERIVED, ["the bucket", "a folder"]), OFTEN)
-)
-def test_a_derived_dataset_in_a_bucket_is_that_on_a_disk(name, origins_in, datasets, bucket, tmp_path):
-    derive, origins = DERIVED[name], datasets[origins_in]
-    derive(*datasets["a folder"], str(tmp_path / "whole" / "data"))
+def test_datasets_of_a_folder_are_merged_in_a_bucket(bucket, tmp_path):
+    origins = [built(tmp_path / f"{name}s", tmp_path / name, of) for name, of in RANGES.items()]
+    merge(origins, str(tmp_path / "whole" / "data"), log=quiet)
     out = f"{bucket.url}/some/data"
-    derive(*origins, out)
+    merge(origins, out, log=quiet)
     assert objects(out) == files(tmp_path / "whole" / "data")
     assert uploads(bucket) == []
-    assert verify(out, deep=True)
-    before = dict(any_path(out).walk())
-    derive(*origins, out)
-    assert dict(any_path(out).walk()) == before
 
 
 def test_a_dataset_is_edited_and_compared_in_a_bucket(bucket, tmp_path):
@@ -144,30 +103,6 @@ def test_keys_that_cannot_be_read_are_named_in_a_bucket_and_the_same_call_resume
     merge(roots, out, overwrite=True, log=quiet)
     assert not (any_path(out) / AREA_NAME).exists()
     assert prep.info(out).num_examples == 12
-
-
-def test_a_dataset_is_resharded_in_place(bucket, tmp_path):
-    out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
-    with raises(OptionsError, "reshard-onto-itself"):
-        reshard(out, out, shards=3, log=quiet)
-    made = reshard(out, out, shards=3, overwrite=True, log=quiet)
-    assert reshard(out, out, shards=3, overwrite=True, log=quiet) == made
-    assert verify(out, deep=True)
-    with raises(OptionsError, "output-in-input"):
-        reshard(out, f"{out}/inside", log=quiet)
-
-
-def test_new_examples_are_appended(bucket, tmp_path):
-    folder = tmp_path / "photos"
-    outs = [built(folder, out, range(8)) for out in (tmp_path / "data", f"{bucket.url}/data")]
-    photos(folder, range(20, 25))
-    first, second = (append(str(folder), out, shards=2, max_rejected="50%", log=quiet) for out in outs)
-    assert first == second
-    assert objects(outs[1]) == files(tmp_path / "data")
-    assert verify(outs[1], deep=True)
-    before = dict(any_path(outs[1]).walk())
-    assert append(str(folder), outs[1], max_rejected="50%", log=quiet) == first
-    assert dict(any_path(outs[1]).walk()) == before
 
 
 @pytest.mark.processes
