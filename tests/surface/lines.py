@@ -21,6 +21,8 @@ class Flag(NamedTuple):
     """One of the choices, which a hint names when it is misspelled."""
 
 
+# a path that does not exist
+GONE = "gone.txt"
 SWITCH = Flag(("x",))
 # any text, or checked by a row of its own in test_refusals.py
 TEXT = Flag()
@@ -34,7 +36,7 @@ def choice(right: str) -> Flag:
 
 def file(status: int = 1) -> Flag:
     """Return a flag whose value is a path, which must exist."""
-    return Flag(("gone.txt",), status, "gone.txt")
+    return Flag((GONE,), status, GONE)
 
 
 OUTPUT = {"--json": SWITCH, "--quiet": SWITCH, "--verbose": SWITCH}
@@ -50,7 +52,7 @@ SHARDS = {
 PLAN = {
     **SHARDS,
     "--class-names": file(),
-    "--class-names-from": Flag(("gone.txt",), 1, "gone.txt"),
+    "--class-names-from": Flag((GONE,), 1, GONE),
     "--seed": Flag(("x", "1.5")),
     "--split": Flag(("train", "train=x", "train=0"), named="train"),
     "--stratify": SWITCH,
@@ -82,9 +84,9 @@ IMAGES = {
     "--splits": Flag(("train", "=x")),
     "--include": TEXT,
     "--exclude": TEXT,
-    "--mask-dir": Flag(("gone.txt",), 1, "gone.txt"),
+    "--mask-dir": Flag((GONE,), 1, GONE),
     "--mask-name": Flag(("{x}",)),
-    "--split-list": Flag(("train=gone.txt",), 1, "gone.txt"),
+    "--split-list": Flag((f"train={GONE}",), 1, GONE),
     "--as-is": SWITCH,
 }
 ARRAYS = {
@@ -97,10 +99,10 @@ ARRAYS = {
 TABLE = {
     **PIXELS,
     **REJECTED,
-    "--root": Flag(("gone.txt",), 1, "gone.txt"),
+    "--root": Flag((GONE,), 1, GONE),
     "--follow-links": SWITCH,
     "--from": choice("coco"),
-    "--split-list": Flag(("train=gone.txt",), 1),
+    "--split-list": Flag((f"train={GONE}",), 1),
     "--image": Flag(("z",), 1, "z"),
     "--mask": Flag(("z",), 1, "z"),
     "--label": Flag(("z",), 1, "z"),
@@ -126,7 +128,7 @@ RUN = {
     "--remainder": choice("drop"),
     "--take": Flag(("x", "1/x", "x/2")),
     "--classes": Flag(("cat=x",)),
-    "--from": file(),
+    "--from": Flag(("nowhere/x",), 1, "nowhere/x"),
     "--numbers": SWITCH,
 }
 MANIFEST = ("format_version", "name", "build_id", "schema", "compression", "splits", "totals", "options")
@@ -153,9 +155,12 @@ class Line:
     makes: str = ""
     """A file that the right line makes or changes; "" if it changes nothing."""
 
-    def text(self, options: str | None = None) -> str:
-        """Return the command line."""
-        return f"{self.verb} {self.paths} {self.options if options is None else options}"
+    def own_flags(self) -> dict[str, Flag]:
+        """Return the flags, but without those of another verb or kind that the same code adds to both."""
+        shared = PIXELS if self.verb == "build table" else {}
+        if self.verb.startswith("plan "):
+            shared = {**PLAN, **IMAGES, **ARRAYS, **TABLE, **OUTPUT}
+        return {name: flag for name, flag in self.flags.items() if name not in shared}
 
     def with_path(self, index: int, path: str) -> list[str]:
         """Return the words of the command line with another positional argument."""
@@ -213,7 +218,7 @@ LINES = [
             "--audit": SWITCH,
             "--no-audit": SWITCH,
             "--seed": Flag(("x",)),
-            "--source": Flag(("gone.txt",), 1, "gone.txt"),
+            "--source": Flag((GONE,), 1, GONE),
             "--boxes": choice("xyxy"),
         },
         ("page",),

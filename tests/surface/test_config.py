@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.surface.command import refused, run, run_json
-from tests.surface.lines import CONFIG, LINES, SWITCH
+from tests.surface.lines import LINES, SWITCH
 from tfshards.schemas import read_manifest
 
 CONFIGURED = [line for line in LINES if "--config" in line.flags]
@@ -21,7 +21,7 @@ def config(text, name="c.toml"):
 @pytest.mark.parametrize("line", CONFIGURED, ids=[line.verb for line in CONFIGURED])
 def test_every_flag_of_a_verb_is_a_key_and_a_wrong_value_names_file_and_flag(line, own):
     words = [*line.verb.split(), *line.paths.replace("BUILD", "x").split(), *line.options.split()]
-    for name, flag in line.flags.items():
+    for name, flag in line.own_flags().items():
         key = name.removeprefix("--")
         if name == "--config" or not flag.wrong or name in line.options or key == "json":
             continue
@@ -45,6 +45,9 @@ def test_a_build_takes_everything_from_the_file_and_plan_reads_the_same(own):
         exclude = ["**/7.png", "**/6.png"]
         checksum = true
         batch-size = 2
+        channels = 1
+        name = "cats"
+        max-rejected = "50%"
         [shards]
         train = 3
         val = 2
@@ -57,6 +60,7 @@ def test_a_build_takes_everything_from_the_file_and_plan_reads_the_same(own):
     assert made.options["splits"] == {"train": "1/2", "val": "1/2"}
     assert made.options["exclude"] == ["**/6.png", "**/7.png"]
     assert (made.options["seed"], made.options["stratify"], made.num_examples) == (7, True, 6)
+    assert (made.name, made.options["channels"], made.schema.features[0].shape[-1]) == ("cats", 1, 1)
     # flags and paths on the command line replace those of the file
     assert (
         run(f"build {given} photos sets/more --seed 8 --shards 1 --split train=1 --exclude **/5.png").status
@@ -86,6 +90,22 @@ def test_a_flag_replaces_what_the_file_says_of_the_same(text, line, options, own
         ended = run(f"build images photos new {before} {after}")
         assert ended.status == 0, ended
         assert options.items() <= read_manifest("new").options.items()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("source = 'photos'\ndataset = 'new'", "build images FILE"),
+        ("source = 'gone'\ndataset = 'other'", "build images photos new FILE"),
+        ("source = 'photos'", "build images FILE new"),
+        ("dataset = 'new'", "build images photos FILE"),
+        ("source = ['x.npy', 'more=x.npy']", "build arrays FILE new"),
+        ("list = 'x'\nkind = 'arrays'\nsource = 'x.npy'", "build FILE new"),
+    ],
+)
+def test_paths_come_from_the_file_where_the_command_line_lacks_them(text, line, own):
+    assert run(line.replace("FILE", config(text))).status == 0
+    assert read_manifest("new").num_examples == (12 if "x.npy" in text else 8)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ REFUSALS = [
     ("remove data --keys x.npy", 1, "keys-unknown", r"\x00"),
     ("relabel numbers --labels labels.csv", 1, "relabel-no-label", "numbers"),
     ("export data new", 2, "usage", "--to"),
+    ("show torn", 1, "record-damaged", "torn/data-train"),
     ("adopt data", 1, "adopt-is-dataset", "data"),
     ("bench data --size none --crop center", 2, "bench-option-no-size", "--crop center"),
     ("bench numbers --size 5x5", 2, "bench-size-no-images", "--size 5x5"),
@@ -123,10 +124,10 @@ def test_nothing_is_written_into_a_folder_of_somebody_else_or_an_input(line, her
 
 
 READING = [
-    "info", "show", "audit", "report", "generations", "prune", "remove --keys keys", "relabel --labels labels.csv",
-    "export new --to parquet", "bench --batch-size 2", "which --step 0 --batch-size 2", "diff data", "append photos",
-    "reshard new --shards 1", "adopt",
-]  # fmt: skip
+    *("info", "show", "audit", "report", "generations", "prune", "adopt", "diff data", "append photos"),
+    *("remove --keys keys", "relabel --labels labels.csv", "reshard new --shards 1"),
+    *("export new --to parquet", "bench --batch-size 2", "which --step 0 --batch-size 2"),
+]
 
 
 @pytest.mark.parametrize("line", READING)
@@ -154,7 +155,9 @@ def test_verify_reports_damage_on_standard_output_with_status_1(own):
     ended, document = run_json("verify broken")
     assert (ended.status, ended.err) == (1, "")
     assert document[0]["place"].startswith("dataset.json")
-    assert "repaired" in run_json("verify data --repair photos")[1]
+    # the source may be given before or after the dataset
+    assert "repaired" in run_json("verify --repair photos data")[1]
+    assert run("verify data --repair photos").status == 0
     assert verify("data", deep=True)
 
 
@@ -181,7 +184,16 @@ def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(
     (listed,) = Path("new").glob(".build/*/rejected.jsonl")
     assert str(listed) in err
     assert run_json("build images photos new")[1]["kind"] == "build"
-    assert run("build images photos new --max-rejected 50%").status == 0
+    write("photos/cat/notes.txt", "text")
+    _ended, document = run_json("plan images photos new")
+    assert document["skipped"] == {"not an image": 1}
+    status, out, err = run("build images photos new --max-rejected 50%")
+    rows = [line.split() for line in out.splitlines()]
+    assert (status, rows[1][:2], rows[2][:3]) == (0, ["split", "examples"], ["train", "8", "1"])
+    assert rows[4:7] == [["class", "train"], ["cat", "4"], ["dog", "4"]]
+    counts = ["10", "8", "1", "1"]
+    assert [word for word in rows[7] if word.isdecimal()] == counts
+    assert any("rejected-" in word for row in rows for word in row)
     # with the reason, as long as the list of rejects exists
     error = refused(["show", "new", "cat/bad\n.png"], [r"'cat/bad\n.png'", "unreadable"], status=1)
     next(Path("new").glob("rejected-*")).unlink()
@@ -199,6 +211,19 @@ def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
         assert (status, "train" in out, err.count("\n")) == (0, True, 1), err
         assert named in err
         assert snapshot(".") == before
+
+
+def test_links_lead_out_of_a_folder_only_on_request(own):
+    write("outside/8.png", Path("photos/cat/0.png").read_bytes())
+    Path("photos/cat/8.png").symlink_to("../../outside/8.png")
+    Path("photos/owl").symlink_to("../outside")
+    Path("photos/cat/9.png").symlink_to("gone")
+    plan = run_json("plan images photos new")[1]
+    assert plan["skipped"] == {"broken link": 1, "link out of the root": 1, "link to a folder": 1}
+    assert plan["splits"]["train"]["label_counts"] == {"cat": 4, "dog": 4}
+    plan = run_json("plan images photos new --follow-links")[1]
+    assert plan["skipped"] == {"broken link": 1}
+    assert plan["splits"]["train"]["label_counts"] == {"cat": 5, "dog": 4, "owl": 1}
 
 
 def test_repeated_builds_are_up_to_date_and_print_the_same(own):
