@@ -146,13 +146,6 @@ FAULTS = [
         f"{STREAMS}::test_a_full_disk_at_standard_output_is_an_error",
     ),
     (
-        "a closed standard error is not opened again",
-        "src/tfshards/__init__.py",
-        "            opened = os.open(os.devnull, os.O_RDWR)",
-        "            continue",
-        f"{STREAMS}::test_closed_streams_harm_nothing",
-    ),
-    (
         "a plan shows shards in the wrong order",
         "prep/planning/plan.py",
         '"examples_per_shard": [*map(len, layout)],',
