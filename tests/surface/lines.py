@@ -157,7 +157,7 @@ class Line:
 
     def own_flags(self) -> dict[str, Flag]:
         """Return the flags, but without those of another verb or kind that the same code adds to both."""
-        shared = PIXELS if self.verb == "build table" else {}
+        shared = {**PIXELS, **PLAN, **BUILD, **OUTPUT} if self.verb == "build table" else {}
         if self.verb.startswith("plan "):
             shared = {**PLAN, **IMAGES, **ARRAYS, **TABLE, **OUTPUT}
         return {name: flag for name, flag in self.flags.items() if name not in shared}

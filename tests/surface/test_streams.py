@@ -29,7 +29,7 @@ ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 def test_the_installed_command_and_the_module_are_the_same(here):
     installed = Path(sys.executable).with_name("tfshards")
-    for line in ("info gone", "--version", "info data --json"):
+    for line in ("info gone", "info data --json"):
         done = subprocess.run([installed, *line.split()], capture_output=True, text=True)
         alone = run_alone(line)
         assert alone == run(line) == (done.returncode, done.stdout, done.stderr)
@@ -50,6 +50,7 @@ def test_quiet_leaves_warnings_and_verbose_adds_details(own):
     assert err.endswith(run("info gone").err)
 
 
+@pytest.mark.processes
 def test_the_log_of_beam_is_a_detail(own):
     # in a process of its own, since an interrupted build silences Beam for the rest of the program
     beam = "-- --runner=DirectRunner --direct_num_workers=1"
