@@ -2,12 +2,14 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.pictures import image_file
+from tests.surface.command import snapshot
 from tfshards import prep
 
 STAMP = 1_600_000_000 * 10**9
@@ -57,10 +59,12 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def here(made, monkeypatch) -> Path:
+def here(made, monkeypatch) -> Iterator[Path]:
     """The working directory: the folder that no test changes."""
     monkeypatch.chdir(made)
-    return made
+    before = snapshot(".")
+    yield made
+    assert snapshot(".") == before
 
 
 @pytest.fixture
