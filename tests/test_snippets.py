@@ -82,7 +82,7 @@ NOT_RUN = {
     "How do I run a model over a dataset on a cluster?": "a model of the reader; examples/embed_shards.py",
     "How do I build from or into a bucket?": "a bucket; tests/storage builds into local ones",
     "How do I undo a build, an append or an edit?": "a build id; tests/prep/test_generations.py",
-    "How do I complete commands with the Tab key?": "writes to the home; tests/prep/test_completion.py",
+    "How do I complete commands with the Tab key?": "writes to the home; tests/surface/test_config.py",
     "How do I run my own code on each example?": "parts of a program; tests/loader/test_map_fn.py",
     "How do I get dense tensors from lists?": "parts of a program; tests/loader/test_lists.py",
     "How do I train with PyTorch Lightning?": "a model of the reader; tests/loader/test_lightning.py",

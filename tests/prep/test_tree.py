@@ -14,18 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
+from tests.surface.command import run, run_json
 from tfshards.prep import ImageFolder, Options, build, verify
-from tfshards.prep.building.commit import read_rejects
-from tfshards.prep.building.output import output_folder
-from tfshards.prep.cli import main as cli
 from tfshards.prep.sources.keys import to_text
 from tfshards.prep.sources.remote_tree import tree_of
-from tfshards.prep.verification.show import find
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import OptionsError, read_manifest
 from tfshards.schemas.manifest import with_digest
 
 ANY = Options(max_rejected=1)
-COMMAND = [sys.executable, "-m", "tfshards"]
 
 
 def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str, int]]:
@@ -134,7 +130,7 @@ def test_following_links_changes_the_build_id(image_folder, tmp_path, quiet_buil
     root = image_folder({"cat/1.png": 1})
     os.symlink("../outside", root / "dog")
     out = tmp_path / "out"
-    assert cli.main(["build", "images", str(root), str(out), "--follow-links"]) == 0
+    assert run(["build", "images", root, out, "--follow-links"]).status == 0
     manifest = read_manifest(out)
     assert manifest.options["follow_links"] is True
     assert manifest.schema.class_names == ("cat", "dog")
@@ -184,16 +180,13 @@ ROOT = Path(__file__).parents[2]
 
 BUILD_EACH = """
 import json, sys
-from contextlib import redirect_stderr
-from io import StringIO
 from tests.permissions import obey_permissions
-from tfshards.prep.cli import main as cli
+from tests.surface.command import run
 obey_permissions()
 ended = {}
 for place in sys.argv[1:]:
-    with redirect_stderr(StringIO()) as printed:
-        status = cli.main(["build", "images", f"{place}/photos", f"{place}/data/out"])
-    ended[place] = [status, printed.getvalue()]
+    status, _, printed = run(["build", "images", f"{place}/photos", f"{place}/data/out"])
+    ended[place] = [status, printed]
 print(json.dumps(ended))
 """
 
@@ -263,13 +256,13 @@ def test_hostile_names_pass_through_plan_record_rejects_show_and_loader(hostile,
     manifest = quiet_build(ImageFolder(os.fsencode(hostile)), out, shards=3, options=ANY)
     assert set(manifest.schema.class_names) == good
     assert manifest.num_examples == len(good)
-    rejects = read_rejects(out / f"rejected-{manifest.build_id}.jsonl")
-    assert {reject.key for reject in rejects} == {f"{name.lstrip('.')}/bad {name}.jpg" for name in HOSTILE}
-    for key in keys:
-        assert find(out, os.fsdecode(key)).values["key"] == [key]
-    for reject in rejects:
-        with raises(InputError, "key-rejected", reason="unreadable"):
-            find(out, reject.key)
+    # a word that begins with a dash is a flag
+    for key in (key for key in map(os.fsdecode, keys) if key[0] != "-"):
+        (example,) = run_json(["show", out, key])[1]["examples"]
+        assert example["features"]["key"] == key
+    for name in (name for name in HOSTILE if name[0] != "-"):
+        error = run_json(["show", out, f"{name.lstrip('.')}/bad {name}.jpg"])[1]
+        assert (error["code"], "unreadable" in error["message"]) == ("key-rejected", True)
     from tfshards import loader
 
     loaded = loader.load(out, batch_size=1, select=("key", "label"))
@@ -281,18 +274,15 @@ def test_hostile_names_pass_through_plan_record_rejects_show_and_loader(hostile,
 
 @pytest.fixture
 def printed(capfdbinary):
-    """Return a function that runs a command and returns all that it printed."""
+    """Return a function that runs a command and returns all that it, or a library, printed."""
 
-    def run(*arguments: object, expected: int) -> str:
-        try:
-            status = cli.main([os.fsdecode(argument) for argument in arguments])
-        except SystemExit as ended:
-            status = ended.code
-        text = b"".join(capfdbinary.readouterr()).decode()
+    def printed(*arguments: object, expected: int) -> str:
+        status, out, err = run([os.fsdecode(argument) for argument in arguments])
+        text = out + err + b"".join(capfdbinary.readouterr()).decode()
         assert status == expected, text
         return text
 
-    return run
+    return printed
 
 
 def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
@@ -343,15 +333,15 @@ def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp
     assert manifest.totals.reasons["rejected"] == {"duplicate": 1}
 
 
-def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path, quiet_build, capsys):
+def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path, quiet_build):
     out = tmp_path / "out"
     quiet_build(ImageFolder(image_folder({"cat/1.png": 1, "dog/2.png": 2, "notes\x1b.txt": b""})), out)
     document = json.loads((out / "dataset.json").read_text())
     document["totals"]["reasons"]["skipped"] = {"\x1b[31m\nred": 1}
     document["totals"]["conversions"] = {"\u202edone": 1}
     (out / "dataset.json").write_text(with_digest(json.dumps(document)))
-    assert cli.main(["info", str(out)]) == 0
-    text = capsys.readouterr().out
+    status, text, _ = run(["info", out])
+    assert status == 0
     assert r"  skipped: 1 \x1b[31m\nred" in text
     assert r"  accepted: \u202edone: 1" in text
     assert all(line.isprintable() for line in text.split("\n"))
@@ -368,10 +358,9 @@ def test_a_folder_may_be_given_as_bytes(image_folder, tmp_path, quiet_build, con
 
 
 @pytest.mark.parametrize("empty", ["", b""])
-def test_an_empty_name_is_not_the_working_directory(empty, tmp_path, quiet_build, small_folder, monkeypatch):
+def test_an_empty_name_is_not_the_working_directory(empty, quiet_build, small_folder, monkeypatch):
     monkeypatch.chdir(small_folder)
     with raises(OptionsError, "root-empty"):
         ImageFolder(empty)
     with raises(OptionsError, "output-empty"):
         quiet_build(ImageFolder("."), empty)
-    assert output_folder(os.fsencode(tmp_path)) == tmp_path

@@ -1,0 +1,75 @@
+"""Fixtures for the tests of the command line: a folder with a source and a dataset of each kind."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pictures import image_file
+from tests.surface.command import snapshot
+from tfshards import prep
+
+STAMP = 1_600_000_000 * 10**9
+QUIET = {"log": lambda _: None, "engine": "local"}
+
+
+def picture(number: int) -> bytes:
+    """Return a small PNG."""
+    return image_file(np.random.default_rng(number).integers(0, 256, (4 + number, 6, 3), dtype=np.uint8))
+
+
+def write(path: str | Path, data: bytes | str) -> Path:
+    """Write a file with a fixed time, and the folders above it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    os.utime(path, ns=(STAMP, STAMP))
+    return path
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> Path:
+    """A folder with inputs, datasets and files of somebody else, for tests that change nothing."""
+    root = tmp_path_factory.mktemp("made")
+    for number in range(8):
+        write(root / "photos" / ("cat", "dog")[number % 2] / f"{number}.png", picture(number))
+    np.save(root / "x.npy", np.arange(12))
+    rows = "".join(f"{number}.5,{number % 3}\n" for number in range(9))
+    write(root / "t.csv", f"size,label\n{rows}")
+    write(root / "keys", "cat/0.png\n")
+    write(root / "labels.csv", "key,label\ncat/2.png,dog\n")
+    write(root / "other" / "mine", "mine")
+    write(root / "broken" / "dataset.json", "{")
+    photos = prep.ImageFolder(root / "photos")
+    first = prep.build(photos, root / "data", shards=2, seed=1, **QUIET)
+    prep.build(photos, root / "data", shards=2, overwrite=True, **QUIET)
+    write(root / "old", first.build_id)
+    shutil.copytree(root / "data", root / "more")
+    shutil.copytree(root / "data", root / "torn")
+    for shard in (root / "torn").glob("*.tfrecord-*"):
+        shard.write_bytes(shard.read_bytes()[:20] + b"?" + shard.read_bytes()[21:])
+    numbers = prep.build(prep.Arrays({"x": np.arange(12)}), root / "numbers", shards=2, **QUIET)
+    for number, shard in enumerate(numbers.shards):
+        (root / "found").mkdir(exist_ok=True)
+        shutil.copy(root / "numbers" / shard.path, root / "found" / f"x.tfrecord-{number:05d}-of-00002")
+    return root
+
+
+@pytest.fixture
+def here(made, monkeypatch) -> Iterator[Path]:
+    """The working directory: the folder that no test changes."""
+    monkeypatch.chdir(made)
+    before = snapshot(".")
+    yield made
+    assert snapshot(".") == before
+
+
+@pytest.fixture
+def own(made, tmp_path, monkeypatch) -> Path:
+    """The working directory: a copy of the folder, which a test may change."""
+    root = Path(shutil.copytree(made, tmp_path / "own", symlinks=True))
+    monkeypatch.chdir(root)
+    return root

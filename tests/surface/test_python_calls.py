@@ -1,0 +1,114 @@
+"""Calls from Python with a value of a wrong type raise OptionsError, which names the argument."""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.errors import raises
+from tfshards import loader, prep
+from tfshards.prep import Arrays, ColumnRoles, ImageFolder, Options, Table, append, build, info, plan
+from tfshards.schemas import InputError, OptionsError
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    out = tmp_path_factory.mktemp("mistakes") / "numbers"
+    build(Arrays({"x": np.arange(8)}), out, shards=2, log=lambda _: None)
+    return out
+
+
+def load(data, **options):
+    return loader.load(data, **{"batch_size": 2, **options})
+
+
+ARRAYS = Arrays({"x": np.arange(8)})
+# calls with the dataset, and what their errors say
+MISTAKES = [
+    (lambda data: load(data, worker=(0, 2)), "worker="),
+    (lambda data: load(data, shuffle=True), "shuffle="),
+    (lambda data: load(data, shuffle=loader.Shuffle), "shuffle="),
+    (lambda data: load(data, image=(64, 64)), "image="),
+    (lambda data: load(data, start=3), "start="),
+    (lambda data: load(data, epochs=1.5), "epochs="),
+    (lambda data: load(data, select="x, y"), "select="),
+    (lambda data: load(data, select={"x"}), "select="),
+    (lambda data: load(data, split=["train"]), "split="),
+    (lambda data: load(data, batch_size="8"), "batch_size="),
+    (lambda data: load(data, batch_size=True), "batch_size="),
+    (lambda data: loader.distribute("mirrored", data, global_batch_size=2), "'mirrored'"),
+    (lambda _: loader.Image(size=64), "size="),
+    (lambda _: loader.Image(size=(64.5, 64)), "size="),
+    (lambda _: loader.Shuffle(seed="a"), "seed="),
+    (lambda _: loader.Worker(0, 2.0), "count="),
+    (lambda _: loader.Position(0, None), "step="),
+    (lambda _: ColumnRoles(drop="maybe"), "drop="),
+    (lambda _: ColumnRoles(masks=[1]), "masks="),
+    (lambda _: prep.FeatureRoles(drop="maybe"), "drop="),
+    (lambda _: Arrays({"x": np.arange(3)}, lists="x"), "lists="),
+    (lambda _: ImageFolder("flat", "short=20"), "images="),
+    (lambda _: Table("t.csv", "short=20"), "images="),
+    (lambda _: Table("t.csv", columns=["a"]), "columns="),
+    (lambda _: Options(splits=["train"]), "splits="),
+    (lambda _: ImageFolder(3), "root="),
+    (lambda _: Table(3), "path="),
+    (lambda _: build(ARRAYS, 5), "dataset="),
+    (lambda _: append("flat", 5), "dataset="),
+    (lambda _: info(5), "path="),
+    (lambda _: load(5), "path="),
+    (lambda _: loader.Resume(5), "folder="),
+    (lambda _: build(ARRAYS, "out", beam_args="--runner"), "beam_args="),
+    (lambda _: build("photos", "out"), "source="),
+    (lambda _: plan("photos", "out"), "source="),
+]
+WRONG_OPTIONS = [
+    ({"options": {}}, "options="),
+    ({"shards": [2]}, "shards="),
+    ({"shards": {"val": "2"}}, "shards="),
+    ({"seed": 1.5}, "seed="),
+]
+MISTAKES += [
+    (partial(lambda call, options, _: call(ARRAYS, "out", **options), call, options), message)
+    for call in (build, plan)
+    for options, message in WRONG_OPTIONS
+]
+
+
+@pytest.mark.parametrize(("make", "message"), MISTAKES)
+def test_a_wrong_type_is_named_with_its_argument(make, message, dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionsError, match=re.escape(message)):
+        make(dataset)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numpy_integers_are_integers(dataset):
+    assert len(loader.load(dataset, batch_size=np.int64(2), epochs=np.int32(2))) == 8
+
+
+def test_a_second_build_into_one_output_is_refused_while_the_first_one_runs(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    arrays = Arrays({"x": np.arange(8)})
+    # The lock belongs to another process, which is killed; this releases the lock.
+    code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print(1, flush=True); input()"
+    command = [sys.executable, "-c", code, str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with raises(InputError, "build-running"):
+            build(arrays, out, shards=2)
+        other.kill()
+    assert build(arrays, out, shards=2).num_examples == 8
+    descriptor = os.open(out, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+
+
+def test_the_error_for_ratios_that_nearly_sum_to_one_has_a_remedy():
+    with raises(OptionsError, "ratios-sum"):
+        Options(splits={"train": 1 / 3, "val": 2 / 3})

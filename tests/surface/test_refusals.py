@@ -1,0 +1,250 @@
+"""Refusals that a program can tell apart by their code, and findings, which are results with status 1."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.surface.command import refused, run, run_json, snapshot
+from tests.surface.conftest import write
+from tfshards.prep import verify
+from tfshards.schemas import read_manifest
+
+IMAGES = "build images photos new"
+SPLITS = "--split=a=0.5 --split=b=0.5"
+# the command line, its exit status, its code, and what the message names
+REFUSALS = [
+    ("", 2, "usage", "COMMAND"),
+    ("build", 2, "usage", "KIND"),
+    ("build imagse photos new", 2, "usage", "images meant?"),
+    (f"{IMAGES} --runner=DirectRunner", 2, "usage", ["--runner=DirectRunner", "bare --"]),
+    (f"{IMAGES} -- --workers=2", 2, "beam-option-unknown", "--workers=2"),
+    (f"{IMAGES} --jobs 2 -- --direct_num_workers=2", 2, "jobs-with-beam", "--jobs 2"),
+    ("info data -- --runner=X", 2, "beam-options-useless", ["build", "export"]),
+    ("info data -q -v", 2, "usage", ["--quiet", "--verbose"]),
+    (f"{IMAGES} --shards 1 --shards 2", 2, "shards-repeated", "--shards 2"),
+    (f"{IMAGES} --shards a=1 --shards a=2", 2, "shards-repeated", ["--shards a=2", "'a'"]),
+    (f"{IMAGES} --shards 2 --shard-size 1MB", 2, "shards-and-size", ["--shards", "--shard-size"]),
+    (f"{IMAGES} --shards 64", 1, "shards-too-many", ["--shards 64", "8"]),
+    (
+        f"{IMAGES} --shards 6 {SPLITS}",
+        1,
+        "shards-too-many-of-splits",
+        ["6", "4", "--shards a=4 --shards b=4"],
+    ),
+    (f"{IMAGES} --split a=0.5", 2, "ratios-sum", "0.5"),
+    (f"{IMAGES} --class-names a --class-names-from b", 2, "usage", ["--class-names", "--class-names-from"]),
+    (f"{IMAGES} --class-names-from photos", 1, "dataset-missing", ["photos", "dataset.json"]),
+    (f"{IMAGES} --class-names keys", 1, None, ["'cat'", "'dog'", "'cat/0.png'"]),
+    ("build images photos/cat/0.png new", 1, None, "photos/cat/0.png"),
+    ("build images data new", 1, None, "data"),
+    ("plan images photos broken", 1, "foreign-file", "broken/dataset.json"),
+    ("build images photos data --seed 5", 1, "dataset-differs", ["data", "--seed", "--overwrite"]),
+    ("build arrays x.txt new", 2, "array-argument", ["x.txt", ".npz"]),
+    ("build arrays gone.npy new", 1, "unreadable", "gone.npy"),
+    ("build arrays t=t.csv new", 2, None, "t.csv"),
+    ("build table keys new", 2, "table-suffix", ["keys", ".csv"]),
+    ("info x.npy", 1, "dataset-no-folder", ["x.npy", "dataset.json"]),
+    ("info data --all", 2, "all-with-json", "--all"),
+    ("show data --first 2 --save x.png", 2, "save-with-first", ["--save", "--first 2"]),
+    ("show data cat/0.png --save nowhere/1.png", 1, "output-file-invalid", ["nowhere/1.png", "folder"]),
+    ("show data cat/0.png --save x.npy", 1, "output-of-another-kind", "x.npy"),
+    ("show numbers 0 --save x.png", 2, "save-without-images", "--save"),
+    ("show data cat/9.png", 1, "key-unknown", "'cat/9.png'"),
+    ("show data 99", 1, "number-unknown", ["99", "8"]),
+    (["show", "data", "a\x1b[31m\nb"], 1, "key-unknown", r"a\x1b[31m\nb"),
+    (["info", "data", "--\x1b[31m"], 2, "usage", r"--\x1b[31m"),
+    ("verify data --deep --repair", 2, "repair-with-check", ["--repair", "--deep"]),
+    ("verify photos", 1, "dataset-missing", "photos"),
+    ("audit data --keys-of leak", 2, "keys-of-useless", ["--keys-of", "--keys"]),
+    ("audit data --keys other/mine", 1, "output-of-another-kind", "other/mine"),
+    ("report data --output other/mine", 1, "output-of-another-kind", "other/mine"),
+    ("report data --output nowhere/x.html", 1, "output-file-invalid", "nowhere/x.html"),
+    ("restore data 01234567", 1, "generation-unknown", "'01234567'"),
+    ("prune photos", 1, "nothing-to-prune", "photos"),
+    ("reshard data data", 2, "reshard-onto-itself", ["data", "--overwrite"]),
+    ("reshard data more", 1, "dataset-differs", ["more", "--overwrite"]),
+    ("merge data new", 2, "merge-too-few", "SOURCE"),
+    ("merge data data new", 2, "merge-repeated", "data"),
+    ("merge data more new", 1, "keys-overlap", ["'cat/0.png'", "data", "more", "--as-splits"]),
+    ("merge data numbers new", 1, "merge-features-differ", ["'image'", "data", "numbers"]),
+    ("build images photos ~/new", 2, "home-not-expanded", "~/new"),
+    ("merge train=~/more test=data new --as-splits", 2, "home-not-expanded", "~/more"),
+    ("append x.npy data", 1, "folder-problem", "x.npy"),
+    ("remove data --keys labels.csv", 1, "keys-unknown", ["'key,label'", "2"]),
+    ("remove data --keys x.npy", 1, "keys-unknown", r"\x00"),
+    ("relabel numbers --labels labels.csv", 1, "relabel-no-label", "numbers"),
+    ("export data new", 2, "usage", "--to"),
+    ("show torn", 1, "record-damaged", "torn/data-train"),
+    ("adopt data", 1, "adopt-is-dataset", "data"),
+    ("bench data --size none --crop center", 2, "bench-option-no-size", "--crop center"),
+    ("bench numbers --size 5x5", 2, "bench-size-no-images", "--size 5x5"),
+    ("bench numbers", 2, None, ["--batch-size 32", "12"]),
+    ("which data --step 0", 2, "usage", "--batch-size"),
+    ("which data --step 0 --from keys", 1, "position-file", "keys"),
+    ("when data gone --batch-size 2", 1, "when-key", "'gone'"),
+    ("when data cat/0.png --numbers --batch-size 2", 2, "number-form", ["'cat/0.png'", "--numbers"]),
+    ("completion csh", 2, "usage", ["csh", "bash"]),
+]
+# command lines whose output OUT belongs to somebody else, or is within an input
+WRITING = {
+    "build images photos OUT": "photos/new",
+    "build arrays x.npy OUT": "",
+    "build table t.csv OUT": "",
+    "plan images photos OUT": "photos/new",
+    "reshard data OUT --shards 1": "data/new",
+    "merge a=data b=more OUT --as-splits": "data/new",
+    "export data OUT --to webdataset": "data/new",
+    "append photos OUT": "",
+    "remove OUT --keys keys": "",
+    "relabel OUT --labels labels.csv": "",
+    "restore OUT 01234567": "",
+    "adopt OUT": "",
+    "prune OUT": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "code", "names"),
+    REFUSALS,
+    ids=[str(row[0]).encode("unicode_escape").decode() for row in REFUSALS],
+)
+def test_a_refusal_has_a_code_and_names_what_is_wrong(line, status, code, names, here):
+    if code != "all-with-json":
+        refused(line, names, status=status)
+    if code:
+        refused(line, names, status=status, code=code)
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_nothing_is_written_into_a_folder_of_somebody_else_or_an_input(line, here):
+    refused(line.replace("OUT", "other"), "other", status=1)
+    refused(line.replace("OUT", "x.npy"), "x.npy", status=1)
+    if inside := WRITING[line]:
+        refused(line.replace("OUT", inside), inside, status=1 if line.startswith("export") else 2)
+
+
+READING = [
+    *("info", "show", "audit", "report", "generations", "prune", "adopt", "diff data", "append photos"),
+    *("remove --keys keys", "relabel --labels labels.csv", "reshard new --shards 1"),
+    *("export new --to parquet", "bench --batch-size 2", "which --step 0 --batch-size 2"),
+]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_damaged_manifest_is_named_with_its_path(line, here):
+    verb, *rest = line.split()
+    words = [verb, *rest, "broken"] if verb == "append" else [verb, "broken", *rest]
+    message = refused(words, "broken/dataset.json", status=1, code="format")
+    assert json.loads(run_json(words)[0].out)["path"] == "broken/dataset.json", message
+
+
+def test_verify_reports_damage_on_standard_output_with_status_1(own):
+    shard = read_manifest("data").shards[1].path
+    for options, problems in ((["--deep"], 0), ([], 1), (["--deep"], 2)):
+        ended, document = run_json(["verify", "data", *options])
+        assert (ended.status, ended.err) == (int(problems > 0), "")
+        assert [found["place"].split(":")[0].split(" ")[0] for found in document] == [shard] * problems
+        if not problems:
+            content = bytearray(Path("data", shard).read_bytes())
+            content[40] ^= 1
+            Path("data", shard).write_bytes(content)
+    status, out, err = run("verify data")
+    assert (status, err) == (1, "")
+    assert out.startswith(f"{shard}: ")
+    assert out.splitlines()[-1].startswith("data: 1 ")
+    ended, document = run_json("verify broken")
+    assert (ended.status, ended.err) == (1, "")
+    assert document[0]["place"].startswith("dataset.json")
+    # the source may be given before or after the dataset
+    assert "repaired" in run_json("verify --repair photos data")[1]
+    assert run("verify data --repair photos").status == 0
+    assert verify("data", deep=True)
+
+
+def test_differences_and_findings_are_results_with_status_1(own):
+    status, out, err = run("diff data numbers")
+    assert (status, bool(out), err) == (1, True, "")
+    assert run("diff data more")[::2] == (0, "")
+    (Path("photos") / "dog" / "0.png").write_bytes(Path("photos/cat/0.png").read_bytes())
+    assert run("build images photos twice").status == 0
+    assert run("audit twice").status == 0
+    ended, document = run_json("audit twice --fail-on conflict --fail-on size")
+    assert (ended.status, ended.err.count("\n")) == (1, 1)
+    assert "--fail-on" in ended.err
+    assert {found["kind"] for found in document["findings"]} >= {"conflict"}
+
+
+def test_a_build_that_rejects_too_much_names_the_files_and_where_all_are_listed(own):
+    write("photos/cat/bad\n.png", "text")
+    status, out, err = run("build images photos new")
+    assert (status, out) == (1, "")
+    assert [line for line in err.splitlines() if not line.isprintable()] == []
+    assert r"'cat/bad\n.png' (unreadable)" in err
+    assert "--max-rejected" in err
+    (listed,) = Path("new").glob(".build/*/rejected.jsonl")
+    assert str(listed) in err
+    assert run_json("build images photos new")[1]["kind"] == "build"
+    write("photos/cat/notes.txt", "text")
+    _ended, document = run_json("plan images photos new")
+    assert document["skipped"] == {"not an image": 1}
+    status, out, err = run("build images photos new --max-rejected 50%")
+    rows = [line.split() for line in out.splitlines()]
+    assert (status, rows[1][:2], rows[2][:3]) == (0, ["split", "examples"], ["train", "8", "1"])
+    assert rows[4:7] == [["class", "train"], ["cat", "4"], ["dog", "4"]]
+    counts = ["10", "8", "1", "1"]
+    assert [word for word in rows[7] if word.isdecimal()] == counts
+    assert any("rejected-" in word for row in rows for word in row)
+    # with the reason, as long as the list of rejects exists
+    error = refused(["show", "new", "cat/bad\n.png"], [r"'cat/bad\n.png'", "unreadable"], status=1)
+    next(Path("new").glob("rejected-*")).unlink()
+    assert "unreadable" not in refused(["show", "new", "cat/bad\n.png"], status=1, code="key-unknown")
+    assert "key-rejected" not in error
+
+
+def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
+    for line, named in (
+        ("plan images photos data", "--shards"),
+        ("plan images photos data --shards 2", "data"),
+    ):
+        before = snapshot(".")
+        status, out, err = run(line)
+        assert (status, "train" in out, err.count("\n")) == (0, True, 1), err
+        assert named in err
+        assert snapshot(".") == before
+
+
+def test_links_lead_out_of_a_folder_only_on_request(own):
+    write("outside/8.png", Path("photos/cat/0.png").read_bytes())
+    Path("photos/cat/8.png").symlink_to("../../outside/8.png")
+    Path("photos/owl").symlink_to("../outside")
+    Path("photos/cat/9.png").symlink_to("gone")
+    plan = run_json("plan images photos new")[1]
+    assert plan["skipped"] == {"broken link": 1, "link out of the root": 1, "link to a folder": 1}
+    assert plan["splits"]["train"]["label_counts"] == {"cat": 4, "dog": 4}
+    plan = run_json("plan images photos new --follow-links")[1]
+    assert plan["skipped"] == {"broken link": 1}
+    assert plan["splits"]["train"]["label_counts"] == {"cat": 5, "dog": 4, "owl": 1}
+
+
+def test_repeated_builds_are_up_to_date_and_print_the_same(own):
+    first = run("build images photos new")
+    again = run("build images photos new")
+    assert (first.status, again.status, first.out) == (0, 0, again.out)
+    assert "up to date" in again.err
+    assert run("info new") == (0, first.out, "")
+
+
+def test_classes_beyond_the_largest_are_listed_on_demand(own):
+    np.save("label.npy", np.repeat(np.arange(50), np.arange(1, 51)))
+    assert run("build arrays label.npy many").status == 0
+    assert "--all" in run("info many").out
+
+    def listed(line):
+        rows = map(str.split, run(line).out.splitlines())
+        return [row for row in rows if len(row) == 2 and row[0].isdecimal()]
+
+    classes = [[f"{number}", f"{number + 1}"] for number in range(50)]
+    assert listed("info many --all") == classes
+    assert 0 < len(listed("info many")) < 50
