@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.programs import Programs
+from tfshards import loader, prep
 from tfshards.command import VERBS
 from tfshards.prep.cli.main import main
 from tfshards.schemas import read_manifest
@@ -124,10 +125,9 @@ class Runner:
     """Runs blocks in the working directory, and keeps what each printed."""
 
     def __init__(self, names: dict[str, object], programs: Programs | None = None) -> None:
-        self.names = names
+        self.names = {"__name__": "page", "loader": loader, "prep": prep} | names
         # text of the page -> what replaces it here
-        self.replaced: dict[str, str] = names.pop("replaced", {})
-        names.setdefault("__name__", "page")
+        self._replaced: dict[str, str] = self.names.pop("replaced", {})
         self.printed: list[str] = []
         self._programs = programs
         self._builds = 0
@@ -143,7 +143,7 @@ class Runner:
     def run(self, block: Block) -> None:
         """Run a block, or compare what it states."""
         code = block.code
-        for old, new in self.replaced.items():
+        for old, new in self._replaced.items():
             code = code.replace(old, new)
         if block.language == "check":
             dataset = code.split()[0]

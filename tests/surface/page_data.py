@@ -1,7 +1,7 @@
 """What the sections of the documentation find in their folder, by the name in their comment ``run``.
 
 A function returns names for the Python of the section, or yields them: then it goes on after the last block,
-with what each block printed, to check the result. Its keyword-only parameters are fixtures of pytest.
+with the runner, to check the result. Its keyword-only parameters are fixtures of pytest.
 """
 
 import glob
@@ -68,7 +68,6 @@ def classes(folder="photos", count=20, start=0, suffix=".png"):
 def dataset(count=20, folder="photos"):
     classes(folder, count)
     run(f"build images {folder} data/{folder} --split train=0.9 --split val=0.1")
-    return {"loader": loader}
 
 
 # images
@@ -91,9 +90,8 @@ def masks():
     picture("VOC2012/SegmentationClass/3.png", CLASSES)
     picture("leftImg8bit/train/ulm/a_leftImg8bit.png", photo)
     picture("gtFine/train/ulm/a_gtFine_labelIds.png", CLASSES)
-    names = {"loader": loader}
-    yield names
-    for image, mask in names["train"].as_numpy_iterator():
+    page = yield
+    for image, mask in page.names["train"].as_numpy_iterator():
         assert (image.dtype, mask.dtype) == (np.float32, np.uint8)
         assert {*np.unique(mask)} <= {0, 1, 2}
 
@@ -111,20 +109,14 @@ def deep_images():
         path = Path("tiles", ("forest", "urban")[number % 2], f"{number}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(tf.io.encode_png(tile).numpy())
-    names = {"loader": loader}
-    yield names
-    (batch,) = names["scans"]
+    page = yield
+    (batch,) = page.names["scans"]
     assert np.array_equal(batch["image"][0], tf.image.resize(DEEP[..., None], (512, 512)))
     # by class
     wanted = {"elevation": np.float32(DEEP), "tiles": [*tiles[::2], *tiles[1::2]]}
     for name, images in wanted.items():
         for row in loader.Records(f"data/{name}"):
             assert np.array_equal(row["image"], images[int(row["key"])])
-
-
-def crops():
-    classes("scans", 4)
-    return {"loader": loader}
 
 
 # arrays
@@ -142,9 +134,8 @@ def image_arrays():
     }
     for name, values in batches.items():
         Path("cifar-10-batches-py", name).write_bytes(pickle.dumps(values))
-    names = {"loader": loader}
-    yield names
-    assert names["train"].element_spec[0].shape == (256, 32, 32, 3)
+    page = yield
+    assert page.names["train"].element_spec[0].shape == (256, 32, 32, 3)
     assert read_manifest("data/cifar10").schema.class_names == ("airplane", "automobile")
     for row in loader.Records("data/cifar10", "test"):
         # by the channel, as the page of the dataset describes it
@@ -152,14 +143,14 @@ def image_arrays():
 
 
 def chunks():
-    return {"prep": prep, "read_my_data": lambda: [(np.zeros((64, 2, 2)), np.arange(64))]}
+    return {"read_my_data": lambda: [(np.zeros((64, 2, 2)), np.arange(64))]}
 
 
 def parts():
     for number in range(12):
         np.save(f"image-{number}.npy", np.full((2, 8, 8), number, np.uint8))
         np.save(f"label-{number}.npy", np.array([number, number]))
-    yield {}
+    yield
     for row in loader.Records("data/parts"):
         assert row["label"] == int(row["key"]) // 2
         assert (row["image"] == row["label"]).all()
@@ -168,7 +159,7 @@ def parts():
 def fields():
     stored = [(1, 0.5), (0, 2.0)]
     np.save("rows.npy", np.array(stored, [("label", "u1"), ("weight", "f4")]))
-    yield {}
+    yield
     assert sorted((row["label"], row["weight"]) for row in loader.Records("data/rows")) == sorted(stored)
 
 
@@ -220,7 +211,6 @@ def coco_and_yolo():
     for number in range(10):
         for kind, suffix in (("images", ".jpg"), ("labels", ".txt")):
             shutil.copy(f"coco8/{kind}/train/000000000000{suffix}", f"photos/{number}{suffix}")
-    return {"loader": loader}
 
 
 def other_formats():
@@ -270,11 +260,10 @@ def bucket(kind="photos", *, running_servers, monkeypatch):
             any_path(f"s3://{name}/{path}").write_bytes(path.read_bytes())
     Path("nvme").mkdir()
     here = {"s3://pets/": f"s3://{name}/", "disk:/nvme": f"disk:{Path('nvme').absolute()}"}
-    names = {"loader": loader, "tf": tf, "options": {}, "replaced": here}
-    yield names
+    page = yield {"tf": tf, "options": {}, "replaced": here}
     assert read_manifest(f"s3://{name}/data/photos").num_examples == 1200
-    if "train" in names:
-        assert next(iter(names["train"]))
+    if "train" in page.names:
+        assert next(iter(page.names["train"]))
 
 
 def home(*, monkeypatch):
@@ -288,18 +277,17 @@ def embeddings():
     from apache_beam.options.pipeline_options import PipelineOptions
 
     dataset(90)
-    names = {"beam": beam, "prep": prep, "PipelineOptions": PipelineOptions, "load_model": lambda: len}
-    return names | {"beam_args": ["--runner=FnApiRunner"]}
+    names = {"beam": beam, "PipelineOptions": PipelineOptions, "beam_args": ["--runner=FnApiRunner"]}
+    return names | {"load_model": lambda: len}
 
 
 def gray_pipeline():
-    names = {}
-    printed = yield names
+    page = yield
     gray = read_manifest("data/gray")
-    assert f"written: {gray.build_id}\n" in "".join(printed)
+    assert f"written: {gray.build_id}\n" in page.printed[0]
     assert sorted(shard.num_examples for shard in gray.shards) == [12] * 4 + [13] * 4
     assert gray.schema.class_names == ("bright", "dark")
-    assert names["counts"] == {"accepted": 100, "rejected": 0}
+    assert page.names["counts"] == {"accepted": 100, "rejected": 0}
 
 
 def dark_and_bright():
@@ -333,10 +321,9 @@ def additions():
         np.save(f"{name}.npy", np.arange(6))
     run("build arrays image=IMAGES.npy label=LABELS.npy data/arrays")
     classes(count=4, start=200)
-    names = {"glob": glob, "tfds": tfds}
-    yield names
+    page = yield {"glob": glob, "tfds": tfds}
     assert read_manifest("data/photos").num_examples == 24
-    assert sum(split.num_examples for split in names["builder"].info.splits.values()) == 24
+    assert sum(split.num_examples for split in page.names["builder"].info.splits.values()) == 24
 
 
 def two_datasets():
@@ -359,7 +346,7 @@ def edited(*keys):
     if keys:
         text("keys.txt", *keys)
     run("build images photos data/photos")
-    yield {}
+    yield
     left = {row["key"].decode(): row["label"] for row in loader.Records("data/photos")}
     # the section that corrects labels removes nothing
     assert left["cat/001.jpg"] == left["cat/007.jpg"] == (len(left) == 11)
@@ -373,8 +360,6 @@ def two_equal_datasets():
 
 
 def records():
-    import tensorflow_datasets as tfds  # noqa: F401
-
     np.save("digit.npy", np.arange(6) % 2)
     np.save("debug.npy", np.arange(6))
     run("build arrays digit.npy debug.npy data/digits --shards 2 --label ''")
@@ -385,7 +370,7 @@ def records():
     for path in Path("photos").rglob("*.png"):
         picture(f"masks/{path.relative_to('photos')}", np.zeros((8, 12), np.uint8))
     run("build images photos elsewhere --mask-dir ../masks --split train=0.9 --split val=0.1")
-    yield {}
+    yield
     kinds = {feature.name: feature.kind for feature in read_manifest("data/copied").schema.features}
     assert kinds == {"image": "image", "key": "bytes", "label": "label", "mask": "mask"}
 
@@ -394,7 +379,8 @@ def many_classes():
     names = ["cat", *(f"class{number:02}" for number in range(24))]
     files(*(f"photos/{name}/{number:04}.jpg" for name in names for number in range(4)))
     run("build images photos data/photos --split train=0.9 --split val=0.1")
-    (printed,) = yield {}
+    page = yield
+    (printed,) = page.printed
     few, every = printed.split("\nand 5 more classes\n")
     assert "class23" not in few
     assert all(f"\n{name} " in every for name in names)
@@ -408,9 +394,8 @@ def audited():
     dataset()
     classes("photos/again", 2)
     shutil.copytree("data/photos", "DATASET")
-    names = {}
-    yield names
-    assert names["leaks"] == []
+    page = yield
+    assert page.names["leaks"] == []
 
 
 def reference():
@@ -423,9 +408,9 @@ def reference():
     run("build arrays digit.npy data/digits --label ''")
     Path("elsewhere").mkdir()
     shutil.copy(next(Path("data/digits").glob("*.tfrecord-*")), "elsewhere/part-00.tfrecord")
-    names = {}
-    (printed,) = yield names
-    assert (bool(names["report"]), names["manifest"].num_examples) == (True, 92)
+    page = yield
+    (printed,) = page.printed
+    assert (bool(page.names["report"]), page.names["manifest"].num_examples) == (True, 92)
     assert "removed: 1 example\n" in printed
     assert "relabeled: 1 example\n    cat/001.jpg: cat -> dog\n" in printed
     assert all(prep.verify(path) for path in ("data/photos", "data/photos16", "data/all", "elsewhere"))
@@ -438,7 +423,7 @@ def exported():
 
     dataset()
     Path("exported").mkdir()
-    yield {}
+    yield
     stored = [*loader.Records("data/photos", "train")]
     files = sorted(Path("exported/folder/train").rglob("*.jpg"), key=lambda path: path.name)
     assert [path.read_bytes() for path in files] == [row["image"] for row in stored]
@@ -463,13 +448,13 @@ def training():
     model = keras.Sequential([keras.Input((8, 8, 3)), *flat])
     losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", losses, weighted_metrics=["accuracy"])
-    names = {"itertools": itertools, "tf": tf, "keras": keras, "loader": loader, "path": "data/photos"}
+    names = {"itertools": itertools, "tf": tf, "keras": keras, "path": "data/photos"}
     names |= {"model": model, "image": image, "options": options, "strategy": tf.distribute.get_strategy()}
     names |= {"labels": tf.constant([0, 1]), "logits": tf.zeros([2, 2]), "sample_weight": tf.ones(2)}
     names |= {"train": loader.load("data/photos", "train", batch_size=64, **options), "step": lambda *_: None}
     names["replaced"] = {"disk:/local": f"disk:{Path('local').absolute()}", "epochs=90": "epochs=2"}
-    yield names
-    assert next(iter(names["train"]))
+    page = yield names
+    assert next(iter(page.names["train"]))
 
 
 def boxes():
@@ -481,9 +466,8 @@ def boxes():
     build, declared = "build table photos/boxes.jsonl data", "--boxes objects/bbox=xywh --drop objects"
     run(f"{build}/photos {declared}/category --drop objects/keypoints")
     run(f"{build}/pose {declared}/categories --keypoints objects/keypoints=xyv")
-    names = {"loader": loader}
-    yield names
-    (batch,) = names["train"]
+    page = yield
+    (batch,) = page.names["train"]
     assert batch["image"].shape == (32, 224, 224, 3)
     # each box is the whole image, unless the crop shows little of it
     found = {str(each) for each in batch["objects/bbox"].to_list()}
@@ -495,15 +479,11 @@ def lists():
     import tensorflow as tf
 
     images, tags = tf.zeros([2, 1, 1, 3]), tf.ragged.constant([[3, 0, 3], []], dtype=tf.int64)
-    names = {
-        "tf": tf,
-        "train": tf.data.Dataset.from_tensors((images, [9, 0])),
-        "tagged": tf.data.Dataset.from_tensors((images, tags)),
-    }
-    yield names
-    ((_, labels),) = names["train"].as_numpy_iterator()
+    train = tf.data.Dataset.from_tensors((images, [9, 0]))
+    page = yield {"tf": tf, "train": train, "tagged": tf.data.Dataset.from_tensors((images, tags))}
+    ((_, labels),) = page.names["train"].as_numpy_iterator()
     assert labels.argmax(axis=1).tolist() == [9, 0]
-    ((_, vectors),) = names["tagged"].as_numpy_iterator()
+    ((_, vectors),) = page.names["tagged"].as_numpy_iterator()
     assert vectors.shape == (2, 40)
     assert [np.flatnonzero(row).tolist() for row in vectors] == [[0, 3], []]
 
@@ -511,10 +491,9 @@ def lists():
 def ragged():
     import tensorflow as tf
 
-    batch = {"tags": tf.ragged.constant([[3, 1], [2]])}
-    names = {"train": tf.data.Dataset.from_tensors(batch)}
-    yield names
-    assert next(iter(names["train"]))["tags"].numpy().tolist() == [[3, 1], [2, 0]]
+    page = yield {"train": tf.data.Dataset.from_tensors({"tags": tf.ragged.constant([[3, 1], [2]])})}
+    (batch,) = page.names["train"]
+    assert batch["tags"].numpy().tolist() == [[3, 1], [2, 0]]
 
 
 def receipts():
@@ -524,12 +503,12 @@ def receipts():
     trained = loader.batches("data/photos", "train", batch_size=256, shuffle=shuffle, epochs=90)
     for _ in itertools.islice(trained, 3):
         pass
-    names = {"loader": loader, "json": json, "progress": trained, "path": "data/photos"}
-    names["replaced"] = {"cat/0001.jpg": "cat/000.jpg"}
-    printed = yield names
-    assert len(names["seen"]) == len({(each.epoch, each.number) for each in names["seen"]}) > 256
-    # which and when, from options and from a position; when ends with the same line from both
-    options, _, position, _ = printed
+    here = {"cat/0001.jpg": "cat/000.jpg"}
+    page = yield {"json": json, "progress": trained, "path": "data/photos", "replaced": here}
+    seen = page.names["seen"]
+    assert len(seen) == len({(each.epoch, each.number) for each in seen}) > 256
+    # which and when, from options and from a position, in another order
+    options, _, position, _ = page.printed
     assert sorted(options.splitlines()) == sorted(position.splitlines())
     assert len(options.splitlines()) > 257
 
@@ -539,8 +518,8 @@ def receipts():
 
 def clone():
     Path("examples").symlink_to(ROOT / "examples")
-    printed = yield {}
-    *_, trained, damaged, repaired = printed
+    page = yield
+    *_, trained, damaged, repaired = page.printed
     assert float(re.search(r"accuracy: (0\.\d+) on", trained)[1]) > 0.8
     assert re.search(r"test-\w+\.tfrecord-00000-of-00002: record \d+ at byte \d+, its key reads '", damaged)
     assert "data/digits: sound" in repaired
@@ -556,12 +535,14 @@ def readme():
     # the input that the build rejects
     complete = Path("photos/cat/0000.jpg").read_bytes()
     Path("photos/dog/cut.jpg").write_bytes(complete[: len(complete) // 2])
-    printed = yield {}
-    accuracies = re.findall(r" val_accuracy: ([\d.]+)", "".join(printed))
+    picture("new.jpg", np.full((64, 64, 3), colors["cat"], np.uint8))
+    append = "tfshards append photos"
+    page = yield {"replaced": {append: f"mv new.jpg photos/cat/ && {append}"}}
+    accuracies = re.findall(r" val_accuracy: ([\d.]+)", "".join(page.printed))
     assert len(accuracies) == 10
-    assert float(accuracies[-1]) > 0.8, printed
+    assert float(accuracies[-1]) > 0.8, accuracies
     assert Path("report.html").exists()
     manifests = [read_manifest(f"data/{name}") for name in ("photos", "photos4", "beam")]
-    assert [manifest.num_examples for manifest in manifests] == [120] * 3
+    assert [manifest.num_examples for manifest in manifests] == [121] * 3
     assert {manifest.schema.class_names for manifest in manifests} == {tuple(colors)}
     assert [len(split.shards) for split in manifests[1].splits.values()] == [4, 4]
