@@ -70,6 +70,8 @@ class Section:
 def sections_of(page: Path) -> list[Section]:
     """Return the sections of a page that run, and last what does not, with its reason as ``info``."""
     text = page.read_text()
+    unknown = re.sub(_PART, "", text).partition("<!--")[2]
+    assert not unknown, f"{page.name}: a comment that nothing reads: {unknown[:80]}"
     found, rest = [], Section(page, "")
     section, heading, level, reason, end = rest, "", 0, "", 0
     for part in _PART.finditer(text):
@@ -96,12 +98,6 @@ def sections_of(page: Path) -> list[Section]:
                 )
             end = part.end()
     return [*found, rest]
-
-
-def section_of(page: str, heading: str) -> Section:
-    """Return the section of a page in docs/ that has a heading."""
-    [section] = [each for each in sections_of(ROOT / "docs" / page) if each.heading == heading]
-    return section
 
 
 def commands(code: str) -> Iterator[list[str]]:
