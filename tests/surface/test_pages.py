@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.pages import PAGES, Runner, commands, sections_of
+from tests.pages import PAGES, ROOT, Runner, commands, sections_of
 from tests.surface import page_data
 from tfshards.command import VERBS
 from tfshards.prep.cli.parser import make_parser
@@ -48,6 +48,8 @@ def test_every_block_of_a_page_is_run_or_says_why_not(page):
     parser = make_parser(VERBS)
     for block in sections_of(page)[-1].blocks:
         assert block.info or block.language not in ("sh", "python", "check"), block.code
+        for path in re.findall(r"(?:tests|examples)/[\w/.]*\w", block.info):
+            assert (ROOT / path).exists(), path
         if block.language == "python":
             ast.parse(block.code)
         for program, *words in commands(block.code) if block.language == "sh" else ():
