@@ -2,56 +2,20 @@
 
 import io
 import re
-from pathlib import Path
 
-import datasets
-import h5py
 import numpy as np
-import pandas
 import pytest
 from PIL import Image
 
 from tests import format_reader, imitations
 from tests.conformance.runner import compare_records
-from tests.test_recipes import HOW_TO, commands, sections
+from tests.pages import ROOT, Runner, sections_of
 from tfshards.command import VERBS
 from tfshards.prep import build, verify
 from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
 
-PAGE = sections((Path(__file__).parents[1] / "docs" / "datasets.md").read_text())
-# section -> what writes its layout
-LAYOUTS = {
-    "ImageNet": imitations.imagenet,
-    "Tiny ImageNet": imitations.tiny_imagenet,
-    "CUB-200-2011": imitations.cub,
-    "CelebA": imitations.celeba,
-    "Oxford-IIIT Pet": imitations.pets,
-    "Food-101": imitations.food,
-    "Oxford Flowers-102": imitations.flowers,
-    "iNaturalist": imitations.inaturalist,
-    "Market-1501": imitations.market,
-    "Nested folders": imitations.nested,
-    "FGVC-Aircraft": imitations.aircraft,
-    "Kaggle": imitations.kaggle,
-    "Pascal VOC": imitations.voc,
-    "COCO": imitations.coco,
-    "Open Images": imitations.open_images,
-    "YOLO": imitations.yolo,
-    "Boxes in JSON Lines": imitations.json_lines,
-    "Cityscapes": imitations.cityscapes,
-    "MVTec AD": imitations.mvtec,
-    "Images and masks": imitations.masks,
-    "Pairs of images": imitations.pairs,
-    "MNIST": imitations.mnist,
-    "CIFAR-10": imitations.cifar,
-    "SVHN": imitations.svhn,
-    "WebDataset": imitations.webdataset,
-    "Hugging Face": imitations.hugging_face,
-    "Masks of Hugging Face": imitations.scenes,
-    "RLDS": imitations.rlds,
-    "Other layouts": imitations.years,
-}
+SECTIONS = sections_of(ROOT / "docs" / "datasets.md")[:-1]
 
 
 @pytest.fixture
@@ -62,15 +26,14 @@ def run(tmp_path, monkeypatch):
     return lambda words: cli.main([*words, "--quiet"], VERBS)
 
 
-def test_each_section_has_a_layout():
-    assert {*PAGE} == {*LAYOUTS}
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_section_builds_exactly_what_its_layout_holds(name, run, capsys):
-    source, expected = LAYOUTS[name]()
-    lists = follow(PAGE[name], run, {})
-    # alternatives of ImageNet
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.heading)
+def test_a_section_builds_exactly_what_its_layout_holds(section, run, capsys):
+    source, expected = getattr(imitations, section.name)()
+    runner, lists = Runner({}), set()
+    for block in section.blocks:
+        runner.run(block)
+        # alternatives of ImageNet
+        lists |= {tuple(runner.names.get("synsets", ()))} - {()}
     assert len(lists) <= 1
     for dataset, splits in expected.items():
         check(dataset, splits)
@@ -80,20 +43,8 @@ def test_a_section_builds_exactly_what_its_layout_holds(name, run, capsys):
     capsys.readouterr()
     assert run(["build", "images", source, "data/tried"]) == 1
     message = capsys.readouterr().err
-    anchor = name.lower().replace(" ", "-")
+    anchor = section.heading.lower().replace(" ", "-")
     assert re.search(rf"docs/datasets.md#{anchor}(?= shows|$)", message, re.MULTILINE), message
-
-
-def follow(section: str, run, names: dict[str, object]) -> set[tuple[str, ...]]:
-    """Run the blocks of Python and the commands of a section in their order; return each list ``synsets``."""
-    lists = set()
-    for part in re.split(r"(^```python\n.*?^```$)", section, flags=re.M | re.S):
-        if part.startswith("```python"):
-            exec(part.removeprefix("```python\n").removesuffix("```"), names)
-            lists |= {tuple(names["synsets"])} if "synsets" in names else set()
-        for words in [] if part.startswith("```") else commands(part):
-            assert run(words) == 0, words
-    return lists
 
 
 def check(dataset, expected) -> None:
@@ -131,23 +82,3 @@ def compare(feature, class_names, found: object, value: object, where: str) -> N
 
 def decoded(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)))
-
-
-def test_the_recipe_to_build_from_files_of_other_formats_runs(run):
-    kinds = datasets.Features({"number": datasets.Value("int64"), "image": datasets.Image()})
-    numbers, saved, expected = [3, 1, 2], {}, {}
-    for split in ("train", "test"):
-        names = [f"{split}{number}.png" for number in numbers]
-        images = [imitations.picture(name, len(name)) for name in names]
-        saved[split] = datasets.Dataset.from_dict({"number": numbers, "image": names}, kinds)
-        rows = zip(names, images, numbers, strict=True)
-        expected[split] = {name: {"image": image, "number": number} for name, image, number in rows}
-    datasets.DatasetDict(saved).save_to_disk("saved")
-    with h5py.File("arrays.h5", "w") as file:
-        file["x"], file["label"] = np.arange(6).reshape(3, 2), [1, 0, 1]
-    Path("parquet").mkdir()
-    frame = pandas.DataFrame({"number": numbers})
-    follow(sections(HOW_TO)["How do I build from files of other formats?"], run, {"frame": frame})
-    check("data/saved", expected)
-    check("data/frame", {"train": {str(row): {"number": number} for row, number in enumerate(numbers)}})
-    check("data/arrays", {"train": {str(n): {"x": [2 * n, 2 * n + 1], "label": 1 - n % 2} for n in range(3)}})

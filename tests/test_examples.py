@@ -82,7 +82,7 @@ def test_larger_than_memory_learns_from_the_copies(run, digits, tmp_path):
     assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 
-# test_write_shards.py and test_recipes.py write from pipelines more often
+# test_write_shards.py and test_pages.py write from pipelines more often
 @pytest.mark.nightly
 def test_write_shards_writes_balanced_shards_from_a_pipeline(run, digits, tmp_path):
     output = run("write_shards.py", digits.parent / "all", tmp_path / "quarters")

@@ -54,6 +54,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Redirect links out of ``docs/``, add charts, and separate lists from what precedes them."""
+    # what tests/pages.py reads
+    markdown = re.sub(r"^<!-- (?:run|check|no-run)\b.*? -->$", "", markdown, flags=re.M | re.S)
+    markdown = re.sub(r"^( *```\w+) no-run$", r"\1", markdown, flags=re.M)
     if page.file.src_uri == "benchmarks.md":
         markdown = add_charts(markdown, ROOT / "docs" / "benchmarks.charts.json")
     markdown = re.sub(

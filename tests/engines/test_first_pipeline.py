@@ -1,7 +1,6 @@
 """The pipelines of the README and of docs/engines.md run: from a bucket, on Flink, into shards."""
 
 import re
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +22,8 @@ ROOT = Path(__file__).parents[2]
 def program_of_engines() -> str:
     """Return the pipeline of docs/engines.md, with a training."""
     text = (ROOT / "docs" / "engines.md").read_text()
-    program = re.search(r"^    import apache_beam as beam\n(?:    .*\n|\n)*", text, re.M)
-    assert program is not None
-    return textwrap.dedent(program[0])
+    [program] = re.findall(r"^```python.*\n(import apache_beam as beam\n.*?)^```$", text, re.M | re.S)
+    return program
 
 
 def program_of_readme() -> str:

@@ -7,9 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.errors import raises
-from tests.test_recipes import HOW_TO, python, sections
 from tfshards import loader
-from tfshards.loader import Image
 from tfshards.loader.options.load_options import LoadOptions
 from tfshards.loader.order.source import open_source
 from tfshards.schemas import Feature, FormatError, OptionsError, Schema
@@ -38,22 +36,6 @@ def tagged(write_dataset, tmp_path_factory):
     rows = [{"number": n, "tags": tags_of(n), "image": PIXEL} for n in range(21)]
     root = tmp_path_factory.mktemp("tagged")
     return write_dataset(root, SCHEMA, {"train": [rows[:9], rows[9:]]})
-
-
-def test_the_recipe_makes_vectors_of_lists(tagged):
-    images = tf.zeros([2, 1, 1, 3])
-    names = {
-        "tf": tf,
-        "train": tf.data.Dataset.from_tensors((images, [9, 0])),
-        "tagged": loader.load(tagged, batch_size=21, select=("image", "tags"), image=Image()),
-    }
-    exec(python(sections(HOW_TO)["How do I get one-hot labels?"]), names)
-    ((_, labels),) = names["train"].as_numpy_iterator()
-    assert labels.argmax(axis=1).tolist() == [9, 0]
-    assert names["tagged"].element_spec[1] == tf.TensorSpec([21, 40], tf.float32)
-    ((_, vectors),) = names["tagged"].as_numpy_iterator()
-    assert vectors[:, :3].tolist() == expected(range(21))
-    assert vectors[:, 3:].sum() == 0
 
 
 @pytest.mark.parametrize(("classes", "wanted"), [(["cat"], {0}), (["eel", "dog"], {1, 2})])

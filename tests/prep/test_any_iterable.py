@@ -452,32 +452,6 @@ def test_other_sources_name_this_one(make, code, tmp_path):
     assert "prep.Examples(...)" in str(caught.value)
 
 
-def test_the_recipe_runs_as_printed(tmp_path, monkeypatch):
-    """How do I build from a generator, a DataFrame or any other iterable?"""
-    monkeypatch.chdir(tmp_path)
-    Path("scans").mkdir()
-    for number in range(COUNT):
-        Path(f"scans/{'ab'[number % 2]}-{number}.png").write_bytes(encoded(number))
-    page = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text()
-    section = page.partition("\n### How do I build from a generator, a DataFrame or any other iterable?\n")[2]
-    section = section.partition("\n### ")[0]
-    pixels = np.zeros((9, 8), np.uint8)
-    names = {
-        "__name__": "recipe",
-        "frame": pd.DataFrame({"path": [*map(str, Path("scans").iterdir())]}),
-        "pairs": [(Image.fromarray(pixels), 1)] * 3,
-        "rows": [{"pixels": np.stack([pixels] * 3, 2), "seg": pixels, "fold": "a"}],
-        "train_rows": [{"x": 1}],
-        "val_rows": [{"x": 2}],
-    }
-    exec(re.search("```python\n(.+?)```", section, re.S)[1], names)
-    exec("\n".join(re.findall("^ {4}(prep.+)$", section, re.M)), names)
-    assert read_manifest("data/scans").schema.class_names == ("a", "b")
-    found = {out: read_manifest(f"data/{out}") for out in ("frame", "pairs", "rows", "folds")}
-    assert [each.num_examples for each in found.values()] == [COUNT, 3, 2, 1]
-    assert [found["folds"].schema[name].kind for name in ("pixels", "seg")] == ["image", "mask"]
-
-
 def test_a_hugging_face_dataset_with_a_format_is_taken_as_it_is(build):
     out = build(hugging_face().with_format("numpy"), schema={"image": "image"})
     np.testing.assert_array_equal(

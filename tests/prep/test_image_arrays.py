@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import pickle
-import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -295,30 +293,3 @@ def test_near_duplicates_among_arrays_are_found_and_pages_have_thumbnails(form, 
     page = tmp_path / "page.html"
     prep.report(out, page)
     assert page.read_text().count("data:image/webp;base64,") >= 12
-
-
-def test_the_recipe_of_mnist_and_cifar_runs_as_printed(tmp_path, monkeypatch):
-    """How do I build MNIST or CIFAR-10, whose images are arrays?"""
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text()
-    section = page.partition("\n### How do I build MNIST or CIFAR-10, whose images are arrays?\n")[2]
-    section = section.partition("\n### ")[0]
-    digits = {f"{n}_{s}": pixels(shape, count=256) for s in ("train", "test") for n, shape in MNIST.items()}
-    np.savez("mnist.npz", **digits)
-    (command,) = re.findall("^ {4}tfshards (.+)$", section, re.M)
-    assert main(command.split()) == 0
-    names: dict[str, object] = {"__name__": "recipe", "loader": loader}
-    exec("\n".join(re.findall(r"^ {4}((?:image|train) = .+)$", section, re.M)), names)
-    assert names["train"].element_spec[0].shape == (256, 32, 32, 3)
-    folder = Path("cifar-10-batches-py")
-    folder.mkdir()
-    rows = {name: pixels((3072,), count=4) + n for n, name in enumerate(("data_batch_1", "test_batch"))}
-    for name, data in rows.items():
-        (folder / name).write_bytes(pickle.dumps({b"data": data, b"labels": [0, 1, 0, 1]}))
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": ["airplane", "automobile"]}))
-    exec(re.search("```python\n(.+?)```", section, re.S)[1], names)
-    assert read_manifest("data/cifar10").schema.class_names == ("airplane", "automobile")
-    (batch,) = loader.load("data/cifar10", "test", batch_size=4, image=loader.Image(), shuffle=None)
-    for image, key in zip(batch["image"].numpy(), batch["key"].numpy(), strict=True):
-        # by the channel, as the page of the dataset describes it
-        np.testing.assert_array_equal(image.transpose(2, 0, 1).ravel(), rows["test_batch"][int(key) - 4])

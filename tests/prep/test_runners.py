@@ -302,7 +302,7 @@ def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build,
 def test_the_build_that_the_page_on_engines_prints_runs(engine, endpoint, small_folder, monkeypatch):
     # on Beam's job service in Python; make engines runs the engines themselves
     section = re.split(rf"^## {engine}$", ENGINES, flags=re.M)[1].partition("\n## ")[0]
-    (command,) = re.findall(r"^ {4}(tfshards build (?:.*\\\n)*.*)$", section, re.M)
+    (command,) = re.findall(r"^(tfshards build (?:.*\\\n)*.*)$", section, re.M)
     words = re.sub(r"localhost:\d+", endpoint, command.replace("\\\n", " ")).split()[1:]
     assert small_folder.name == words[2]
     monkeypatch.chdir(small_folder.parent)
