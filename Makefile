@@ -53,6 +53,7 @@ nightly: export SEED := $(or $(SEED),$(shell date +%s))
 nightly: $(VENV)/.frameworks
 	$(FRAMEWORKS)/python $(PYTEST) -m campaign -rP --timeout 7200
 	$(FRAMEWORKS)/python $(PYTEST) -m "not engines and not campaign" --timeout 3600 --cov --cov-report=term
+	$(FRAMEWORKS)/python tests/seeded_faults.py
 	$(BIN)/uv pip compile $(RESOLVE) | diff constraints.txt - && echo "constraints.txt is up to date"
 
 # The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).

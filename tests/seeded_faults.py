@@ -70,6 +70,8 @@ def seeded(fault: Fault, copy: Path, tests: list[str]) -> str | None:
     path.write_text(changed(fault))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not engines", "-p", "no:cacheprovider"]
     environment = os.environ | {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    # a campaign would draw other cases, and more of them
+    environment.pop("SCALE", None)
     try:
         done = subprocess.run(
             [*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT
