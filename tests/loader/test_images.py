@@ -75,42 +75,24 @@ BY_CHANNELS = {
     3: COLOR | JPEGS | OTHERS,
     4: {name: COLOR[name] for name in COLOR if name != "PNG of one bit"},
 }
+RANDOM, CENTER, SHIFT = {"crop": "random", "seed": 3}, {"crop": "center"}, {"crop": "shift"}
+FLOATS = {"dtype": "float32", "normalize": "imagenet"}
+HALVES = {"dtype": "float16", "normalize": "symmetric"}
+# channels, the dtype of the feature, and the options
 OPTIONS = {
     "bilinear": (3, "uint8", {"size": (40, 50)}),
     "larger": (3, "uint8", {"size": (120, 100), "dtype": "float32"}),
     "nearest": (3, "uint8", {"size": (40, 50), "method": "nearest"}),
     "gray": (1, "uint8", {"size": (61, 83)}),
     "with alpha": (4, "uint8", {"size": (61, 83)}),
-    "cut and turned": (
-        3,
-        "uint8",
-        {"size": (20, 30), "crop": "random", "flip": "horizontal_and_vertical", "seed": 3},
-    ),
-    "cut, gray": (
-        1,
-        "uint8",
-        {"size": (30, 20), "crop": "random", "scale": (0.6, 1), "ratio": (1, 2)},
-    ),
-    "shifted": (
-        3,
-        "uint8",
-        {
-            "size": (20, 30),
-            "crop": "shift",
-            "flip": "horizontal",
-            "dtype": "float32",
-            "normalize": "imagenet",
-        },
-    ),
-    "larger than the image": (4, "uint8", {"size": (64, 90), "crop": "shift"}),
-    "the center, normalized": (
-        3,
-        "uint8",
-        {"size": (24, 24), "crop": "center", "dtype": "float16", "normalize": "symmetric"},
-    ),
+    "cut and turned": (3, "uint8", {"size": (20, 30), **RANDOM, "flip": "horizontal_and_vertical"}),
+    "cut, gray": (1, "uint8", {"size": (30, 20), **RANDOM, "scale": (0.6, 1), "ratio": (1, 2)}),
+    "shifted": (3, "uint8", {"size": (20, 30), **SHIFT, **FLOATS, "flip": "horizontal"}),
+    "larger than the image": (4, "uint8", {"size": (64, 90), **SHIFT}),
+    "the center, normalized": (3, "uint8", {"size": (24, 24), **CENTER, **HALVES}),
     "16 bits": (3, "uint16", {"size": (61, 83)}),
     "16 bits, resized": (3, "uint16", {"size": (17, 30)}),
-    "16 bits, cut, gray": (1, "uint16", {"size": (20, 30), "crop": "random", "dtype": "float32"}),
+    "16 bits, cut, gray": (1, "uint16", {"size": (20, 30), **RANDOM, "dtype": "float32"}),
     "16 bits, with alpha": (4, "uint16", {"size": (90, 100), "method": "nearest"}),
 }
 

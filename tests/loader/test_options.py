@@ -175,9 +175,10 @@ def points(*arguments, **options):
 
 @pytest.fixture(scope="module")
 def objects(write_dataset, tmp_path_factory):
-    shapes = {each.name: [each.shape[0] or 1, *each.shape[1:]] for each in OBJECTS.features if each.shape}
-    values = {each.name: np.zeros(shapes.get(each.name, ()), each.dtype) for each in OBJECTS.features}
-    values |= dict.fromkeys(("image", "scan", "mask", "deep"), b"")
+    values = {
+        each.name: b"" if each.is_encoded else np.zeros([side or 1 for side in each.shape], each.dtype)
+        for each in OBJECTS.features
+    }
     return write_dataset(tmp_path_factory.mktemp("objects"), OBJECTS, {"train": [[values]]})
 
 
