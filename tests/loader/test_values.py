@@ -84,18 +84,6 @@ def test_a_selection_is_a_tuple_in_the_requested_order(everything):
         assert np.array_equal(found, COLUMNS[name]), name
 
 
-def test_one_selected_name_is_a_tuple_too_and_padding_adds_its_weight(everything):
-    dataset = loader.load(everything, batch_size=4, select=["label int64 ()"], remainder="pad")
-    assert [spec.shape.as_list() for spec in dataset.element_spec] == [[4], [4]]
-    kept = loader.load(everything, batch_size=4, select=["label int64 ()"], remainder="keep")
-    assert [spec.shape.as_list() for spec in kept.element_spec] == [[None]]
-    assert dataset.element_spec[1].dtype == tf.float32
-    *_, (label, weight) = dataset.as_numpy_iterator()
-    column = COLUMNS["label int64 ()"]
-    assert label.tolist() == [column[4], column[0], column[0], column[0]]
-    assert weight.tolist() == [1, 0, 0, 0]
-
-
 @pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "keep"}])
 def test_only_features_without_elements_can_be_selected(everything, options):
     dataset = loader.load(
