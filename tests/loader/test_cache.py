@@ -1,6 +1,7 @@
 """``cache=``: copies that are complete, made once, and read instead of the files of the dataset."""
 
 import resource
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(program
     assert len(copies(near)) == SHARDS
 
 
-def test_a_cache_that_cannot_be_written_ends_the_load(dataset, tmp_path):
+def test_a_cache_that_cannot_be_written_ends_the_load(dataset, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with raises(InputError, "cache-unusable"):
         loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'file'}")
@@ -127,3 +128,7 @@ def test_a_cache_that_cannot_be_written_ends_the_load(dataset, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not copies(tmp_path / "near")
+    usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with raises(InputError, "cache-disk-full", num_missing=3):
+        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")

@@ -192,6 +192,14 @@ def test_two_ranks_read_the_global_batch_of_load(data, tmp_path):
     assert len(expected) == COUNT // 8
 
 
+def test_a_launcher_names_the_rank(data, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    options = {"batch_size": 4, "shuffle": Shuffle(seed=4)}
+    expected = numbers_of(loader.batches(data, worker=Worker(1, 2), **options))
+    assert numbers_of(loader.torch.Batches(data, **options)) == expected
+
+
 def test_a_framework_is_imported_when_it_is_used_and_named_where_it_is_missing(data):
     code = """
 import sys

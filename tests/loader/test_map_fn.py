@@ -90,6 +90,20 @@ def test_lists_and_nested_results_are_batched_like_features(photos):
     assert [row[0] for row in doubled.to_list()] == [[8] * 8, [9] * 9]
 
 
+def test_a_captured_tensor_is_read_and_not_copied_by_an_optimization(photos):
+    table = tf.random.stateless_uniform([2, 6_250_000], [1, 2])
+
+    def look_up(example, _):
+        return tf.gather(table, example["label"])[:3]
+
+    dataset = load(photos, batch_size=5, select=("label",), map_fn=look_up)
+    for rows in dataset.repeat(2):
+        assert rows.shape == [5, 3]
+    assert np.array_equal(rows[0], table[1, :3])
+    # otherwise the first pass copies all captured tensors into another graph
+    assert dataset.options().experimental_optimization.apply_default_optimizations is False
+
+
 def test_objects_used_by_the_function_live_as_long_as_the_dataset(photos):
     def made():
         initial = tf.lookup.KeyValueTensorInitializer([0, 1], [10, 11], tf.int64, tf.int64)
