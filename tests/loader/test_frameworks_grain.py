@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 
 import pytest
 
@@ -47,6 +48,8 @@ def test_the_order_is_that_of_load_by_batch_and_by_example(data, options):
     expected = numbers_of(loader.batches(data, **options))
     source = loader.grain.source(data, **options)
     assert len(source) == len(expected)
+    # as processes of Grain get it
+    assert pickle.loads(pickle.dumps(source))[1]["number"].tolist() == expected[1]
     assert numbers_of(grain.MapDataset.source(source).to_iter_dataset()) == expected
     sampler = loader.grain.Sampler(data, **options)
     records = Records(data, select=("number",))

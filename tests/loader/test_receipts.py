@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -66,20 +64,6 @@ def test_compressed_shards_have_receipts_by_numbers(write_dataset, tmp_path, num
     assert which(numbered(SIZES), batch_size=4, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
     with raises(InputError, "records-no-keys"):
         when(numbered(SIZES), batch_size=4, examples=[b"3"])
-
-
-def test_receipts_need_no_tensorflow(data):
-    code = f"""
-import sys
-sys.modules["tensorflow"] = None
-from tfshards import loader
-path, options = {str(data)!r}, dict(batch_size=8, shuffle=loader.Shuffle(seed=1))
-found = loader.which(path, step=9, **options)
-again = loader.when(path, examples=[each.key for each in found], epochs=range(1, 2), **options)
-print(found == again)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_wrong_arguments_are_named(data):
