@@ -1,9 +1,7 @@
 """``cache=``: copies that are complete, made once, and read instead of the files of the dataset."""
 
-import logging
+import resource
 import shutil
-import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.loader.resources import cache as caching
 from tfshards.schemas import Feature, FormatError, InputError, Schema
 
 COUNT, SHARDS = 600, 3
@@ -66,36 +63,6 @@ def test_a_later_run_finds_the_copies_and_replaces_damaged_ones(dataset, tmp_pat
     assert [kept[i].st_ino == before[i].st_ino for i in range(SHARDS)] == [True, False, True]
 
 
-@pytest.mark.processes
-def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(programs, dataset, tmp_path):
-    program = (
-        "import sys, time; from tfshards import loader; from tfshards.loader.resources import cache\n"
-        "cache._BLOCK_BYTES = 1000; verified = cache._verified_blocks\n"
-        "def slowly(*args):\n"
-        "    for block in verified(*args): time.sleep(0.002); yield block\n"
-        "cache._verified_blocks = slowly; print('copying', flush=True)\n"
-        "data = loader.load(sys.argv[1], batch_size=50, cache=sys.argv[2])\n"
-        "print(sum(int(batch['number'].numpy().sum()) for batch in data))"
-    )
-    near = tmp_path / "near"
-    command = ["-c", program, dataset, f"disk:{near}"]
-    with tempfile.TemporaryFile() as nowhere:
-        killed = programs.start(command, stdout=nowhere, stderr=nowhere)
-    end = time.monotonic() + 60
-    while not list(near.rglob("*.tmp")) and time.monotonic() < end:
-        time.sleep(0.01)
-    killed.kill()
-    killed.wait()
-    assert list(near.rglob("*.tmp"))
-    with ThreadPoolExecutor(2) as threads:
-        both = list(threads.map(lambda _: programs.run(command, timeout=120), range(2)))
-    for ended in both:
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.split()[-1] == str(sum(range(COUNT)))
-    assert sum("another process is filling this cache" in ended.stderr for ended in both) == 1
-    assert len(copies(near)) == SHARDS
-
-
 def test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied(dataset, tmp_path):
     path = shards_of(dataset)[1]
     damaged = bytearray(path.read_bytes())
@@ -111,23 +78,6 @@ def test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied(datase
     assert len(copies(tmp_path / "near")) == SHARDS - 1
 
 
-def test_copies_that_do_not_fit_raise_before_the_first_step(dataset, tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
-    monkeypatch.setattr(caching.shutil, "disk_usage", lambda _: usage)
-    with raises(InputError, "cache-disk-full", num_missing=3):
-        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
-    (tmp_path / "file").touch()
-    with raises(InputError, "cache-unusable"):
-        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'file'}")
-
-
-def test_a_long_copy_logs_its_progress(dataset, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(caching, "_SECONDS_A_LINE", 0)
-    with caplog.at_level(logging.WARNING, "tfshards.loader"):
-        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
-    assert f"{dataset}: caching split 'train': 1.2 MiB of 1.2 MiB" in caplog.messages
-
-
 def test_a_mix_is_read_from_copies_and_leaves_the_datasets_alone(write_dataset, dataset, tmp_path):
     other = [{"number": COUNT + i, "payload": b"x" * 2000} for i in range(COUNT)]
     # with the names of the first dataset's shards
@@ -141,15 +91,44 @@ def test_a_mix_is_read_from_copies_and_leaves_the_datasets_alone(write_dataset, 
     assert np.concatenate([batch["number"] for batch in data]).tolist() == expected
 
 
-def test_a_shard_that_cannot_be_copied_ends_the_load(dataset, tmp_path, monkeypatch):
-    (tmp_path / "disk").mkdir(exist_ok=True)
-    copy = caching._copy
+PROGRAM = """
+import sys
+from tfshards import loader
+print("copying", flush=True)
+data = loader.load(sys.argv[1], batch_size=50, cache=sys.argv[2])
+print(sum(int(batch["number"].numpy().sum()) for batch in data))
+"""
 
-    def fail(source, path, shard, count):
-        if "00001-of" in shard.path:
-            raise OSError(28, "No space left on device")
-        copy(source, path, shard, count)
 
-    monkeypatch.setattr(caching, "_copy", fail)
-    with raises((OSError, InputError), "cache-unusable"):
-        numbers(dataset, cache=f"disk:{tmp_path / 'disk'}")
+@pytest.mark.processes
+def test_two_processes_make_one_copy_and_a_killed_process_leaves_nothing(programs, dataset, tmp_path):
+    near = tmp_path / "near"
+    command = ["-c", PROGRAM, dataset, f"disk:{near}"]
+    # what a killed process leaves of a copy
+    numbers(dataset, cache=f"disk:{near}")
+    first, *_ = copies(near)
+    first.rename(first.with_name(f".{first.name}.0123.tmp"))
+    with ThreadPoolExecutor(2) as threads:
+        both = list(threads.map(lambda _: programs.run(command, timeout=120), range(2)))
+    for ended in both:
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.split()[-1] == str(sum(range(COUNT)))
+    assert len(copies(near)) == SHARDS
+
+
+def test_a_cache_that_cannot_be_written_ends_the_load(dataset, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with raises(InputError, "cache-unusable"):
+        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'file'}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with raises(InputError, "cache-unusable"):
+            loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not copies(tmp_path / "near")
+    usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with raises(InputError, "cache-disk-full", num_missing=3):
+        loader.load(dataset, batch_size=50, cache=f"disk:{tmp_path / 'near'}")

@@ -1,146 +1,416 @@
-"""A damaged dataset raises an error that names the file; no data are lost silently."""
+"""Damage is refused, named or skipped by each reader; no record is lost or wrong without notice."""
+
+from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
+import random
 import re
 import shutil
+import struct
+from collections import Counter
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfshards import loader
-from tfshards.schemas import Feature, FormatError, Schema, Totals, read_manifest
+from tests.campaigns import cases
+from tests.errors import fault, raises
+from tests.tables import mostly_nightly
+from tfshards.loader import Position, Records, Shuffle, Worker, batches, distribute, load
+from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, Totals, read_manifest
+from tfshards.schemas.frames import masked_crc32c_of
 from tfshards.schemas.index import index_path
 from tfshards.schemas.manifest_file import write_manifest
 
-from .conftest import shard_of
+from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of, text_of
 
-SIZES = [6, 5, 7]
-
-
-@pytest.fixture
-def copied(numbered, tmp_path):
-    """Return a dataset of three shards that a test may damage."""
-    return shutil.copytree(numbered(SIZES), tmp_path / "copy")
+COUNT = sum(TEXT_SIZES)
+# so many records are read without their numbers
+MANY = [4000, 4000, 4000]
 
 
-def records(shard):
-    return [record.numpy() for record in tf.data.TFRecordDataset(str(shard))]
+@pytest.fixture(params=["few"])
+def copied(request, texts, numbered, tmp_path):
+    """Return a copy of a dataset: of few records, of compressed ones, or of many."""
+    source = (
+        numbered(MANY) if request.param == "many" else texts["none" if request.param == "few" else "gzip"]
+    )
+    return shutil.copytree(source, tmp_path / "copy")
 
 
-def rewrite(shard, kept):
+READERS = {
+    "load": lambda path: list(load(path, batch_size=2)),
+    "batches": lambda path: list(batches(path, batch_size=2)),
+    "records": lambda path: Records(path)[:],
+}
+
+
+# What is refused before the first step
+
+
+def replaced(root, /, **fields):
+    """Write a manifest with a sound digest and other facts of the second shard."""
+    manifest = read_manifest(root)
+    split = manifest.splits["train"]
+    shards = [*split.shards]
+    shards[1] = dataclasses.replace(shards[1], **fields)
+    total = sum(shard.num_examples for shard in shards)
+    splits = {"train": dataclasses.replace(split, shards=tuple(shards))}
+    write_manifest(dataclasses.replace(manifest, splits=splits, totals=Totals(total, total)), root)
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def edit(path):
+    manifest = path / "dataset.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "name": "e"}))
+
+
+def index_of(path):
+    return path / index_path(shard_of(path, 1).name)
+
+
+def rewritten(path, change):
+    path.write_bytes(change(path.read_bytes()))
+
+
+REFUSED = {
+    "a shard is missing": (lambda path: shard_of(path, 1).unlink(), r"00001-of-\d+: cannot be read: No"),
+    "a shard is shorter": (
+        lambda path: rewritten(shard_of(path, 1), lambda data: data[:-1]),
+        "bytes instead",
+    ),
+    "a shard is longer": (
+        lambda path: rewritten(shard_of(path, 1), lambda data: data + b"x"),
+        r"00001-of-\d+: has (\d+) bytes instead of the \d+ in the manifest",
+    ),
+    "a shard is empty": (lambda path: shard_of(path, 1).write_bytes(b""), "has 0 bytes instead"),
+    "a shard is of another build": (
+        lambda path: rewritten(shard_of(path, 1), lambda data: data[:-1] + b"?"),
+        "ends with the bytes .* it is a different file|record 24 at offset",
+    ),
+    "a shard is a pipe": (lambda path: pipe(shard_of(path, 1)), "is not a regular file"),
+    "an index is missing": (
+        lambda path: index_of(path).unlink(),
+        r"00001-of.*\.idx.*cannot be read: No such",
+    ),
+    "an index is empty": (
+        lambda path: index_of(path).write_bytes(b""),
+        "has 0 records of 0 bytes, but the manifest lists 25 of",
+    ),
+    "an index is changed": (
+        lambda path: rewritten(index_of(path), lambda data: data.replace(b"1", b"2", 1)),
+        r"00001-of.*\.idx",
+    ),
+    "an index is a pipe": (lambda path: pipe(index_of(path)), "is not a regular file"),
+    "the manifest is edited": (edit, "digest: does not match: the manifest was changed or damaged"),
+    "the manifest names no file": (
+        lambda path: replaced(path, path="x.tfrecord"),
+        r"x\.tfrecord(\.idx)?: cannot be",
+    ),
+    "the manifest has another count": (
+        lambda path: replaced(path, num_examples=6),
+        "has 25 records of [0-9]+ bytes, but the manifest lists 6 of",
+    ),
+    "the manifest has another digest of an index": (
+        lambda path: replaced(path, index_digest=f"sha256:{'0' * 64}"),
+        "its bytes have changed: the digest differs",
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(("damage", "message"), REFUSED.values(), ids=REFUSED)
+def test_damage_of_files_is_refused_by_name_before_the_first_step(copied, reader, damage, message):
+    damage(copied)
+    with pytest.raises(FormatError, match=message) as error:
+        reader(copied)
+    # a shard and its index, at most
+    assert len(error.value.problems) <= 1 + ("x.tfrecord" in message.replace("\\", ""))
+
+
+def test_one_error_names_all_damaged_shards_and_the_remedy(copied):
+    for index in (0, 1, 3):
+        shard_of(copied, index).write_bytes(b"short")
+    with pytest.raises(
+        FormatError, match=r"`tfshards verify DATASET` .* --repair SOURCE`(.|\n)*3 problems"
+    ) as error:
+        load(copied, batch_size=2)
+    assert len(error.value.problems) == 3
+
+
+def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path, numbered):
+    schema, examples = read_manifest(numbered([1])).schema, [[{"number": 1}]]
+    path = write_dataset(tmp_path / "two", schema, {"train": examples, "val": examples})
+    next(path.glob("*-val-*")).unlink()
+    for read in (load, batches):
+        (batch,) = read(path, "train", batch_size=1)
+        assert np.asarray(batch["number"]).tolist() == [1]
+
+
+# What is found while reading
+
+# offsets of the flipped bit in the frame of a record: in the length, its checksum, the data, their checksum
+FLIPS = [0, 9, 12, -2]
+ORDERS = {
+    "stored": {},
+    "runs": {"shuffle": Shuffle(seed=2)},
+    "a full permutation": {"shuffle": Shuffle(2, "full")},
+}
+
+
+FLIPPED = [
+    each
+    for each in itertools.product(FLIPS, ORDERS, ["few", "many"])
+    # of a large split in a full permutation, the error names only the first and the last shard
+    if each[1:] != ("a full permutation", "many")
+]
+
+
+@pytest.mark.parametrize(
+    ("within", "order", "copied"),
+    mostly_nightly(FLIPPED, [*FLIPPED[::4], FLIPPED[9]]),
+    indirect=["copied"],
+)
+def test_a_flipped_bit_is_an_error_that_names_shard_record_and_offset(copied, within, order):
+    shard = shard_of(copied, 1)
+    frames = frames_of(shard)
+    start, length = int(frames.offsets[11]), int(frames.lengths[11])
+    flip_bit(shard, start + within % length)
+    options = {"batch_size": 2, **ORDERS[order]}
+    delivered, outcomes = iter(load(copied, **options)), []
+    for _ in range(COUNT // 2 if len(frames.lengths) == 25 else sum(MANY) // 2):
+        try:
+            next(delivered)
+            outcomes.append("delivered")
+        except tf.errors.OpError as error:
+            outcomes.append(str(error))
+            if len([each for each in outcomes if each != "delivered"]) > 3:
+                break
+    first = outcomes.index(next(each for each in outcomes if each != "delivered"))
+    named = rf"shard {re.escape(str(shard))} is damaged at record 11, offset {start}; .*verify DATASET --deep"
+    assert re.search(named, outcomes[first])
+    assert "delivered" not in outcomes[first:], "no step after a damaged one is delivered"
+    for reader in (lambda: list(batches(copied, **options)), lambda: Records(copied)[:]):
+        with pytest.raises(FormatError, match=rf"{shard.name}.* record 11 at offset {start}"):
+            reader()
+
+
+def cut(path, record, within):
+    shard = shard_of(path, 1)
+    shard.write_bytes(shard.read_bytes()[: int(frames_of(shard).offsets[record]) + within])
+
+
+def exchange(path):
+    shard = shard_of(path, 1)
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(shard))]
     with tf.io.TFRecordWriter(str(shard)) as writer:
-        for record in kept:
+        for record in reversed(records):
             writer.write(record)
 
 
-def test_a_missing_shard_is_named(copied):
-    shard = shard_of(copied, 1)
-    shard.unlink()
+CHANGES = {
+    "cut between records": (lambda path: cut(path, 11, 0), "ends after 11 records instead of"),
+    "cut in a header": (lambda path: cut(path, 11, 5), "ends after 11 records|is damaged at record 11"),
+    "cut in a record": (lambda path: cut(path, 11, 15), "is damaged at record 11"),
+    "emptied": (lambda path: shard_of(path, 1).write_bytes(b""), "ends after 0 records instead of"),
+    "removed": (lambda path: shard_of(path, 1).unlink(), "cannot be read: it was removed"),
+}
+AFTER = [*itertools.product(CHANGES, ["few", "many"], ["stored", "runs"])]
+
+
+@pytest.mark.parametrize(
+    ("change", "copied", "order"),
+    mostly_nightly(AFTER, [each for each in AFTER if (each[1] == "few") == (each[2] == "runs")]),
+    indirect=["copied"],
+)
+def test_a_shard_that_changes_after_load_is_named(copied, change, order):
+    damage, message = CHANGES[change]
+    data = load(copied, batch_size=4, **ORDERS[order])
+    damage(copied)
+    where = (
+        rf"{re.escape(str(shard_of(copied, 0))[:-14])}\S*00001-of-\S* ({message}).*verify DATASET --repair"
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match=where):
+        list(data)
+
+
+def test_a_shard_with_sound_records_of_other_lengths_is_named(copied):
+    data = load(copied, batch_size=4, shuffle=Shuffle(1))
+    exchange(copied)
     with pytest.raises(
-        FormatError,
-        match=r"split 'train' \(`tfshards verify DATASET` .* --repair SOURCE` .*\): "
-        rf"1 problem\n.*{shard.name}: cannot be read: No",
+        tf.errors.InvalidArgumentError, match=rf"{re.escape(str(shard_of(copied, 1)))}.*was repl"
     ):
-        loader.load(copied, batch_size=2)
+        list(data)
 
 
-@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
-def test_error_for_a_shard_of_the_wrong_size_names_both_sizes(copied, change):
-    shard = shard_of(copied, 2)
-    data = shard.read_bytes()
-    shard.write_bytes(change(data))
-    message = f"{shard.name}: has {len(change(data))} bytes instead of the {len(data)} in the manifest"
-    with pytest.raises(FormatError, match=message):
-        loader.load(copied, batch_size=2)
+def test_an_endless_run_fails_if_the_dataset_is_removed(copied):
+    iterator = iter(load(copied, batch_size=2, epochs=None, shuffle=Shuffle(seed=0)))
+    next(iterator)
+    for shard in copied.glob("*.tfrecord-*"):
+        shard.unlink()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"tfrecord-0000\d-of-00004 cannot be read: it"):
+        list(itertools.islice(iterator, 10_000))
 
 
-def test_one_error_names_all_damaged_shards(copied):
-    for index in range(3):
-        shard_of(copied, index).write_bytes(b"short")
-    with pytest.raises(FormatError, match="3 problems") as caught:
-        loader.load(copied, batch_size=2)
-    assert len(caught.value.problems) == 3
+# Any flipped bit, any end
 
 
-def test_damage_in_a_different_split_does_not_matter(write_dataset, tmp_path):
-    schema = Schema((Feature("number", "int", "int64"),))
-    examples = [[{"number": 1}]]
-    path = write_dataset(tmp_path / "two", schema, {"train": examples, "val": examples})
-    next(path.glob("*-val-*")).unlink()
-    (batch,) = loader.load(path, "train", batch_size=1).as_numpy_iterator()
-    assert batch["number"].tolist() == [1]
+def faults(data, chance, count):
+    """Yield damaged bytes, by turns with a flipped bit and cut."""
+    for _ in range(count):
+        changed = bytearray(data)
+        changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        yield bytes(changed)
+        yield data[: chance.randrange(len(data))]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "cannot be read: No such file"), (b"", "has 0 records of 0 bytes, but the manifest lists 5 of")],
-)
-def test_error_names_a_missing_or_wrong_index(copied, content, message):
-    index = copied / index_path(shard_of(copied, 1).name)
-    index.unlink() if content is None else index.write_bytes(content)
-    with pytest.raises(FormatError, match=f"1 problem\n.*{index.name}.*{message}"):
-        loader.load(copied, batch_size=2)
+def outcome(read, path, name, expected):
+    """Return how a damaged file was found: an error that names it, or nothing that is read was damaged."""
+    found = []
+    try:
+        for batch in read(path):
+            found += np.asarray(batch["number"]).tolist()
+    except (TfshardsError, tf.errors.InvalidArgumentError) as error:
+        return "refused" if name in str(error) and found == expected[: len(found)] else "missed"
+    return "harmless" if found == expected else "missed"
 
 
-@pytest.mark.parametrize("path_of", [lambda shard: shard.name, lambda shard: index_path(shard.name)])
-def test_error_names_a_pipe_in_place_of_a_file_which_would_never_end(copied, path_of):
-    path = copied / path_of(shard_of(copied, 1))
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(FormatError, match=f"1 problem\n.*{path.name}: cannot be read: is not a regular file"):
-        loader.load(copied, batch_size=2)
+def each_record(path):
+    yield Records(path, select=("number",))[:]
 
 
-@pytest.mark.parametrize("shuffle", [None, loader.Shuffle(seed=2)])
-def test_error_for_a_shard_that_shrinks_while_it_is_open_names_its_number_of_records(copied, shuffle):
-    dataset = loader.load(copied, batch_size=3, shuffle=shuffle, remainder="keep")
-    shard = shard_of(copied, 2)
-    rewrite(shard, records(shard)[:4])
-    message = f"{re.escape(str(shard))} ends after 4 records instead of 7; .* DATASET --repair SOURCE`"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        list(dataset)
+@pytest.mark.parametrize("copied", ["few", "gzip"], indirect=True)
+def test_any_flipped_bit_and_any_end_of_any_file_is_named_or_harmless(copied, request):
+    is_plain, chance, count = "few" in request.node.name, random.Random(0), cases(8, nightly=200)
+    files = sorted(each for each in copied.rglob("*") if each.is_file() and each.stat().st_size)
+    assert len(files) >= 7
+    readers = [lambda path: batches(path, batch_size=5, remainder="keep"), each_record] if is_plain else []
+    counts = Counter()
+    for file in files:
+        data = file.read_bytes()
+        for tried, changed in enumerate(faults(data, chance, count)):
+            file.write_bytes(changed)
+            often = tried == 0 or (tried % 20 == 0 and file.suffix != ".json")
+            of_load = [lambda path: load(path, batch_size=5, remainder="keep")] if often else []
+            for read in (*readers, *of_load):
+                counts[outcome(read, copied, file.name, [*range(COUNT)])] += 1
+            file.write_bytes(data)
+    assert counts["missed"] == 0
+    assert counts["refused"] > 0
+    assert not (is_plain and counts["harmless"])
 
 
-def test_an_edited_manifest_is_rejected(copied):
-    document = json.loads((copied / "dataset.json").read_text())
-    (copied / "dataset.json").write_text(json.dumps({**document, "name": "e"}))
-    with pytest.raises(FormatError, match="digest: does not match: the manifest was changed or damaged"):
-        loader.load(copied, batch_size=2)
+# Damage that is skipped
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("path", "x.tfrecord", "x.tfrecord: cannot be read: No such file"),
-        ("num_examples", 6, "has 5 records of [0-9]+ bytes, but the manifest lists 6 of"),
-        (
-            "last_bytes",
-            "00" * 8,
-            "ends with the bytes [0-9a-f]{16} instead of 0{16} as in the manifest: it is a different file",
-        ),
-        ("index_digest", f"sha256:{'0' * 64}", "its bytes have changed: the digest differs"),
-    ],
-)
-def test_an_edited_manifest_with_a_valid_digest_does_not_match_its_files(copied, field, value, message):
-    manifest = read_manifest(copied)
-    split = manifest.splits["train"]
-    shards = list(split.shards)
-    shards[1] = dataclasses.replace(shards[1], **{field: value})
-    total = sum(shard.num_examples for shard in shards)
-    splits = {"train": dataclasses.replace(split, shards=tuple(shards))}
-    write_manifest(dataclasses.replace(manifest, splits=splits, totals=Totals(total, total)), copied)
-    with pytest.raises(FormatError, match=message):
-        loader.load(copied, batch_size=2)
+def flip_some(path):
+    for index, record, within in [(0, 0, 14), (0, 1, 3), (1, 7, 14), (1, 8, 9), (1, 24, 20), (3, 3, 14)]:
+        shard = shard_of(path, index)
+        flip_bit(shard, int(frames_of(shard).offsets[record]) + within)
 
 
-def test_error_names_a_shard_of_a_different_build_with_the_same_size(copied, numbered, tmp_path):
-    other = shutil.copytree(numbered([5, 6, 7]), tmp_path / "other")
-    shards = [shard_of(copied, 0), shard_of(copied, 1)]
-    one, two = (shard.read_bytes() for shard in shards)
-    shards[0].write_bytes(shard_of(other, 1).read_bytes())
-    assert shards[0].stat().st_size == len(one) != len(two)
-    message = rf"{shards[0].name}: ends with the bytes .* it is a different file"
-    with pytest.raises(FormatError, match=message):
-        loader.load(copied, batch_size=2)
+def lengthen(path):
+    """Give a record a length that has its checksum, but would take all memory."""
+    shard = shard_of(path, 1)
+    data, length = bytearray(shard.read_bytes()), struct.pack("<Q", 1 << 40)
+    start = int(frames_of(shard).offsets[11])
+    data[start : start + 12] = length + struct.pack("<I", masked_crc32c_of([length])[0])
+    shard.write_bytes(data)
+
+
+# the damage, the dataset, and the damaged examples
+SKIPPED = {
+    "flipped bits": (flip_some, "few", [0, 1, 13, 14, 30, 34]),
+    "an empty shard": (lambda path: shard_of(path, 1).write_bytes(b""), "few", range(6, 31)),
+    "a missing shard": (lambda path: shard_of(path, 0).unlink(), "few", range(6)),
+    "a cut shard": (lambda path: cut(path, 11, 20), "few", range(17, 31)),
+    "a length of 1 TiB": (lengthen, "few", [17]),
+    "more bytes": (lambda path: rewritten(shard_of(path, 1), lambda data: data + b"x"), "few", [30]),
+    "a missing compressed shard": (lambda path: shard_of(path, 0).unlink(), "gzip", range(6)),
+    "another compressed member": (
+        lambda path: rewritten(shard_of(path, 1), lambda data: data + data[:60]),
+        "gzip",
+        [30],
+    ),
+    "damaged compressed bytes": (
+        lambda path: flip_bit(shard_of(path, 1), shard_of(path, 1).stat().st_size // 2),
+        "gzip",
+        None,
+    ),
+}
+OF_LOAD = ("a cut shard", "more bytes")
+SKIP = {"batch_size": 4, "remainder": "pad", "on_damage": "skip"}
+RESUMED = {"shuffle": Shuffle(3, lanes=2), "worker": Worker(1, 2), "epochs": 2, "start": Position(1, 1)}
+
+
+@pytest.mark.filterwarnings("ignore:.*records of split 'train' (is|are) damaged")
+@pytest.mark.parametrize(("damage", "copied", "lost"), SKIPPED.values(), ids=SKIPPED, indirect=["copied"])
+def test_all_other_examples_keep_their_positions(texts, copied, damage, lost):
+    sound = texts[read_manifest(copied).compression]
+    damage(copied)
+    (everything,) = load(copied, **SKIP | {"batch_size": COUNT}).as_numpy_iterator()
+    found = np.flatnonzero(everything["sample_weight"] == 0).tolist()
+    # nothing after the first damage of a compressed shard can be read
+    assert found == [*(range(found[0], 31) if lost is None else lost)]
+    first = next(number for number in range(COUNT) if number not in found)
+    wanted = list(load(sound, **{**SKIP, **RESUMED, "on_damage": "raise"}).as_numpy_iterator())
+    # batches refuses compressed shards, and those of another size
+    is_of_load = read_manifest(copied).compression == "gzip" or damage in (
+        SKIPPED[name][0] for name in OF_LOAD
+    )
+    for read in (load,) if is_of_load else (load, batches):
+        for batch, right in zip(read(copied, **SKIP | RESUMED), wanted, strict=True):
+            bad, kept = np.isin(right["number"], found), right["sample_weight"] > 0
+            assert np.asarray(batch["sample_weight"]).tolist() == np.where(bad, 0, kept).tolist()
+            numbers = np.where(bad, first, right["number"])[kept]
+            assert np.asarray(batch["number"])[kept].tolist() == numbers.tolist()
+            assert np.asarray(batch["text"])[kept].tolist() == [text_of(number) for number in numbers]
+
+
+def test_a_warning_counts_damaged_records_and_names_the_first(copied):
+    flip_some(copied)
+    name = re.escape(shard_of(copied, 0).name)
+    message = rf"6 of the {COUNT} records .* weight 0: {name} record 0, {name} record 1, .* and 3 more"
+    with pytest.warns(UserWarning, match=message) as caught:
+        load(copied, **SKIP)
+    # it points to the line that calls load()
+    assert [warning.filename for warning in caught] == [__file__]
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with pytest.warns(UserWarning, match="6 of the 38 records"):
+        data = distribute(strategy, copied, global_batch_size=4, remainder="pad", on_damage="skip")
+    assert sum(float(tf.reduce_sum(batch["sample_weight"])) for batch in data) == COUNT - 6
+
+
+@pytest.mark.parametrize("copied", ["few", "gzip"], indirect=True)
+def test_an_intact_dataset_is_read_without_a_warning_and_later_damage_is_an_error(copied, recwarn):
+    data = load(copied, **SKIP)
+    assert sum(batch["sample_weight"].sum() for batch in data.as_numpy_iterator()) == COUNT
+    assert not [warning for warning in recwarn if issubclass(warning.category, UserWarning)]
+    flip_bit(shard_of(copied, 1), 40)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"is damaged at record|cannot be read"):
+        list(data)
+
+
+def test_what_skipping_cannot_repair_is_an_error(copied, numbered, tmp_path):
+    index_of(copied).unlink()
+    with pytest.raises(FormatError, match=r"indexes of the shards .* 1 problem\n.*cannot be read: No such"):
+        load(copied, **SKIP)
+    path = shutil.copytree(numbered([5, 5]), tmp_path / "foreign")
+    shard_of(path, 0).write_bytes(shard_of(path, 1).read_bytes())
+    with pytest.raises(FormatError, match="00000-of-00002: its records differ from the manifest"):
+        load(path, **SKIP)
+    for shard in path.glob("*.tfrecord-*"):
+        shard.unlink()
+    with raises(InputError, "all-damaged", number=10, name="train"):
+        load(path, **SKIP)
+    with raises(OptionsError, fault("skip-without-pad", remainder="drop")):
+        load(path, **SKIP | {"remainder": "drop"})
+    with raises(OptionsError, fault("not-a-choice", name="on_damage")):
+        load(path, **SKIP | {"on_damage": "ignore"})

@@ -42,15 +42,11 @@ def environment(monkeypatch):
     [
         ({}, (0, 1), "no launcher"),
         ({"TF_CONFIG": ""}, (0, 1), "an empty variable is ignored"),
-        ({"TF_CONFIG": "{}"}, (0, 1), "nor does an empty object"),
-        (cluster("worker", 1, worker=3), (1, 3), "no chief"),
         (cluster("worker", "1", worker=3), (1, 3), "an index written as text, as some tools do"),
         (cluster("chief", 0, chief=1, worker=2), (0, 3), "the chief is the first worker"),
         (cluster("worker", 0, chief=1, worker=2), (1, 3), "the workers follow the chief"),
         (cluster("worker", 1, master=1, worker=2), (2, 3), "its name in old clusters"),
-        (cluster("chief", 0, chief=1), (0, 1), "a chief alone"),
         (cluster("evaluator", 0, chief=1, worker=2), (0, 1), "the evaluator reads for itself"),
-        (cluster("worker", 1, worker=2, evaluator=1), (1, 2), "and takes no part of the workers' data"),
         (openmpi(2, 4), (2, 4), "mpirun"),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2), "MPICH, Intel MPI"),
         ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, (1, 2), "horovodrun"),
@@ -70,12 +66,10 @@ def test_a_worker_is_read_from_the_variables(environment, variables, worker, rea
     ("variables", "message"),
     [
         ({"RANK": "1"}, "^RANK=1 is set, but WORLD_SIZE is not; correct or unset them, or pass loader"),
-        ({"SLURM_NTASKS": "4"}, "^SLURM_NTASKS=4 is set, but SLURM_PROCID is not"),
         (
             openmpi(4, 4),
             r"OMPI_COMM_WORLD_RANK=4 with OMPI_COMM_WORLD_SIZE=4 must be an integer from 0 to 3;",
         ),
-        (openmpi("x", 4), "OMPI_COMM_WORLD_RANK=x with .* must be an integer from 0 to 3"),
         (openmpi(0, 0), "OMPI_COMM_WORLD_SIZE=0 must be an integer of at least 1"),
         (
             openmpi(1, 2) | {"PMI_RANK": "0", "PMI_SIZE": "2"},
@@ -86,14 +80,9 @@ def test_a_worker_is_read_from_the_variables(environment, variables, worker, rea
         (cluster("ps", 0, worker=2, ps=1), r"TF_CONFIG names parameter servers .* use loader\.distribute"),
         (cluster("worker", 0, worker=2, ps=1), r"whose coordinator decides .* use loader\.distribute"),
         (cluster("worker", 2, worker=2), "TF_CONFIG's task index=2 must be an integer from 0 to 1"),
-        (cluster("worker", -1, worker=2), "TF_CONFIG's task index=-1 must be an integer from 0 to 1"),
         (cluster("chief", 0, worker=2), "must be a JSON object with a cluster"),
-        (cluster("judge", 0, judge=1), "must be a JSON object with a cluster"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "must be a JSON object"),
-        ({"TF_CONFIG": '{"task": {"type": "worker", "index": 0}}'}, "must be a JSON object"),
         ({"TF_CONFIG": "worker 0"}, "TF_CONFIG='worker 0' must be a JSON object"),
-        ({"TF_CONFIG": "[1]"}, r"TF_CONFIG='\[1\]' must be a JSON object"),
-        ({"TF_CONFIG": '{"cluster": {"worker": 2}}'}, "must be a JSON object"),
     ],
 )
 def test_contradictory_or_incomplete_variables_are_named(environment, variables, message):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import socket
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards import loader
-from tfshards.loader import Position, Shuffle
+from tfshards.loader import Shuffle
 from tfshards.schemas import OptionsError
 
 from .framework_data import run_together, write_data
@@ -41,18 +40,6 @@ def test_batches_are_arrays_in_the_order_of_load(data):
         iter(loader.jax.batches(data, **OPTIONS | {"select": None}, map_fn=lambda e, _: e["ids"].sum()))
     )
     assert named.shape == (8,)
-
-
-def test_a_run_is_resumed_by_load_and_the_other_way_round(data):
-    options = {**OPTIONS, "epochs": 3}
-    whole = [batch[0].tolist() for batch in loader.jax.batches(data, **options)]
-    first = loader.jax.batches(data, **options)
-    list(itertools.islice(first, 9))
-    saved = Position.from_json(json.loads(json.dumps(first.position.to_json())))
-    rest = loader.load(data, start=saved, **options)
-    assert [batch[0].numpy().tolist() for batch in rest] == whole[9:]
-    again = loader.jax.batches(data, start=saved, **options)
-    assert [batch[0].tolist() for batch in again] == whole[9:]
 
 
 def test_bytes_and_lists_are_refused(data):

@@ -56,9 +56,7 @@ def same(one, other):
 FITS = {
     "one epoch after another": ({}, {"epochs": 3}),
     "a run without an end": ({"epochs": None}, {"epochs": 3, "steps_per_epoch": 7}),
-    "several epochs": ({"epochs": 3}, {}),
     "from a position": ({"epochs": 3, "start": Position(1, 2)}, {}),
-    "short epochs": ({}, {"epochs": 2, "steps_per_epoch": 3}),
 }
 
 
@@ -73,13 +71,6 @@ def test_fit_takes_the_batches_in_the_order_of_load(data, options, fit):
     assert same(made.get_weights(), trained(expected))
     assert not same(made.get_weights(), trained(expected[::-1]))
     assert batches.steps_per_epoch == 7
-
-
-def test_an_evaluation_is_always_on_the_same_batches(data):
-    batches = loader.keras.Batches(data, batch_size=8, select=("pixels", "label"), remainder="keep")
-    made = model()
-    assert made.evaluate(batches, verbose=0) == made.evaluate(batches, verbose=0)
-    assert made.predict(batches, verbose=0).shape == (63, 3)
 
 
 def test_a_batch_is_had_by_its_index(data):

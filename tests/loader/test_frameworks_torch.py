@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from tests.errors import raises
@@ -47,16 +46,14 @@ def loaded(dataset, num_workers, kind=DataLoader, **options):
 
 
 RUNS = {
-    "stored": {"remainder": "keep"},
     "shuffled": {"shuffle": Shuffle(seed=3), "remainder": "pad"},
-    "several epochs": {"shuffle": Shuffle(seed=3), "epochs": 3},
     "resumed": {"shuffle": Shuffle(seed=1), "epochs": 3, "start": Position(1, 3)},
     "a rank": {"shuffle": Shuffle(seed=1), "worker": Worker(1, 2)},
     "fewer steps than processes": {"take": 16},
 }
 
 
-@pytest.mark.parametrize("num_workers", [0, 2, 4])
+@pytest.mark.parametrize("num_workers", [0, 3])
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_the_order_is_that_of_load_for_any_number_of_processes(data, options, num_workers):
     options = {"batch_size": 8, **options}
@@ -73,9 +70,6 @@ def test_each_iteration_is_the_next_epoch_unless_an_epoch_is_set(data, num_worke
     whole = numbers_of(loader.batches(data, epochs=3, **options))
     batches = loaded(dataset, num_workers, persistent_workers=num_workers > 0)
     assert [batch for _ in range(3) for batch in numbers_of(batches)] == whole
-    # others count their own iterations
-    assert numbers_of(loaded(dataset, 3)) == whole[:7]
-    assert numbers_of(loaded(dataset, 3)) == whole[7:14]
     # Lightning makes iterators that it does not use
     for epoch in (1, 0, 2):
         dataset.set_epoch(epoch)
@@ -97,12 +91,9 @@ def test_values_are_tensors_and_what_cannot_be_one_a_list(data):
         assert (found["pixels"].dtype, found["pixels"].shape) == (torch.uint8, (8, 4, 3))
     image, label = next(iter(loader.torch.Batches(data, batch_size=8, select=("pixels", "label"))))
     assert (image.shape, label.tolist()) == ((8, 4, 3), [0, 1, 2, 0, 1, 2, 0, 1])
-    locked = np.arange(3)
-    locked.flags.writeable = False
-    assert loader.torch.as_tensors((locked, b"x"))[0].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2, 4])
+@pytest.mark.parametrize("num_workers", [0, 3])
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_a_stateful_loader_is_resumed_exactly(data, num_workers, epochs):
     options = {"batch_size": 8, "shuffle": Shuffle(seed=4), "epochs": epochs}
@@ -123,30 +114,6 @@ def test_a_stateful_loader_is_resumed_exactly(data, num_workers, epochs):
         assert numbers_of(another) == whole[7:14]
         found += numbers_of(again)
     assert found == whole[4:]
-
-
-def test_the_state_without_processes_has_a_position_for_load(data):
-    options = {"batch_size": 8, "shuffle": Shuffle(seed=4), "epochs": None}
-    batches = loader.torch.Batches(data, **options)
-    whole = numbers_of(itertools.islice(batches, 16))
-    first = loaded(batches, 0, StatefulDataLoader)
-    list(itertools.islice(first, 9))
-    assert (batches.position.epoch, batches.position.step) == (1, 2)
-    saved = json.loads(json.dumps(batches.state_dict()["position"]))
-    rest = loader.load(data, start=Position.from_json(saved), **options)
-    assert [batch["number"].numpy().tolist() for batch in rest.take(7)] == whole[9:]
-
-
-def test_a_state_of_another_run_or_of_other_processes_is_refused(data):
-    options = {"batch_size": 8, "shuffle": Shuffle(seed=4)}
-    state = loader.torch.Batches(data, **options).state_dict()
-    other = loader.torch.Batches(data, batch_size=8, shuffle=Shuffle(seed=5))
-    with raises(OptionsError, "resume-order", what="Shuffle.seed"):
-        other.load_state_dict(state)
-    batches = loader.torch.Batches(data, **options)
-    batches.load_state_dict({**state, "processes": 2})
-    with raises(OptionsError, "state-processes", found=2, wanted=1):
-        next(iter(batches))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -180,17 +147,21 @@ def test_the_sampler_gives_records_in_the_order_of_load(data, num_workers):
     assert numbers_of(again) == whole[2 * len(sampler) :]
 
 
-def test_what_has_no_number_or_no_epoch_is_refused(data):
+def test_what_has_no_number_or_no_epoch_or_another_order_is_refused(data):
+    options = {"batch_size": 8, "shuffle": Shuffle(seed=4)}
+    batches = loader.torch.Batches(data, **options)
+    state = batches.state_dict()
+    with raises(OptionsError, "resume-order", what="Shuffle.seed"):
+        loader.torch.Batches(data, batch_size=8, shuffle=Shuffle(seed=5)).load_state_dict(state)
+    batches.load_state_dict({**state, "processes": 2})
+    with raises(OptionsError, "state-processes", found=2, wanted=1):
+        next(iter(batches))
     with raises(OptionsError, "not-a-choice", name="remainder", found="pad"):
         loader.torch.BatchSampler(data, batch_size=8, remainder="pad")
     with raises(OptionsError, "not-a-path"):
         loader.torch.BatchSampler(loader.Mix({data: 1}), batch_size=8)
     with raises(OptionsError, "set-epoch-of-run"):
         loader.torch.Batches(data, batch_size=8, epochs=3).set_epoch(1)
-    with pytest.raises(TypeError, match=r"^BatchSampler\(\) missing a required argument: 'batch_size'$"):
-        loader.torch.BatchSampler(data)
-    with pytest.raises(TypeError, match=r"^Batches\(\) got an unexpected keyword argument 'batchsize'$"):
-        loader.torch.Batches(data, batchsize=8)
 
 
 RANK = """

@@ -1,154 +1,85 @@
 """Lists of any length are read exactly, as ragged tensors, in the order of the examples."""
 
-import itertools
-from itertools import islice
-
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tables import mostly_nightly
-from tfshards import loader
-from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.schemas import Feature, Schema
+from tests.errors import raises
+from tests.pictures import image_file
+from tests.test_recipes import HOW_TO, python, sections
+from tfshards.loader import Image, Position, Shuffle, batches, load
+from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.manifest import with_digest
 from tfshards.schemas.schema import KINDS
 
-MIXED = Shuffle(seed=5)
-PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()
+IMAGE = image_file(np.zeros((1, 1, 3), np.uint8))
+TAGS = Feature("tags", "label", "int64", (None,))
 SCHEMA = Schema(
     (
         Feature("number", "int", "int64"),
-        Feature("list", "int", "int32", (None,)),
         Feature("words", "bytes", "bytes", (None,)),
         Feature("nothing", "int", "int64", (0,)),
         Feature("pairs", "float", "float32", (None, 2)),
         Feature("image", "image", "uint8", (1, 1, 3)),
-    )
+        TAGS,
+    ),
+    ("cat", "dog", "eel"),
 )
+COUNT = 23
 
 
-def list_of(number):
-    """Return a list of 0 to 3 numbers that identifies its example."""
-    return [10 * number + place for place in range(number % 4)]
-
-
-def words_of(number):
-    return [b"%d" % place for place in range((number + 1) % 3)]
-
-
-def pairs_of(number):
-    """Return 0 to 2 rows of two numbers."""
-    return [[number + 0.5, row] for row in range(number % 3)]
-
-
-def example(number, numbers):
+def lists_of(number):
+    """Return lists of which some are empty, and that identify their example."""
     return {
-        "number": number,
-        "list": numbers,
-        "words": words_of(number),
+        "words": [b"%d" % place for place in range((number + 1) % 3)],
         "nothing": [],
-        "pairs": pairs_of(number),
-        "image": PIXEL,
+        "pairs": [[number + 0.5, row] for row in range(number % 3)],
+        "tags": [[], [number % 3], [2, 0], [1, 1]][number % 4],
     }
 
 
 @pytest.fixture(scope="module")
 def listed(write_dataset, tmp_path_factory):
-    """Return the dataset with shards of these sizes, example ``i`` with ``i`` and its lists."""
-    made = {}
-
-    def make(sizes, lists=list_of):
-        if (*sizes, lists) not in made:
-            numbers = iter(range(sum(sizes)))
-            shards = [[example(n, lists(n)) for n in islice(numbers, size)] for size in sizes]
-            made[(*sizes, lists)] = write_dataset(tmp_path_factory.mktemp("lists"), SCHEMA, {"train": shards})
-        return made[(*sizes, lists)]
-
-    return make
-
-
-def rows_of(value):
-    return value.to_list() if isinstance(value, tf.RaggedTensor) else value.numpy().tolist()
-
-
-def rows(dataset):
-    """Return all rows of all batches, each a dict, after checking that each list is its example's."""
-    found = []
-    for batch in dataset:
-        by_name = {name: rows_of(value) for name, value in batch.items()}
-        for values in zip(*by_name.values(), strict=True):
-            row = dict(zip(by_name, values, strict=True))
-            assert row["list"] == list_of(row["number"])
-            assert row["words"] == words_of(row["number"])
-            assert row["pairs"] == pairs_of(row["number"])
-            found.append(row)
-    return found
+    examples = [{"number": number, "image": IMAGE, **lists_of(number)} for number in range(COUNT)]
+    shards = [examples[:9], examples[9:17], examples[17:]]
+    return write_dataset(tmp_path_factory.mktemp("lists"), SCHEMA, {"train": shards})
 
 
 ORDERS = [
-    ({}, "stored order"),
-    ({"shuffle": MIXED, "epochs": 3}, "other orders in other epochs"),
-    ({"shuffle": MIXED, "epochs": 3, "start": Position(1, 2)}, "resumed inside an epoch"),
-    ({"shuffle": Shuffle(seed=1, run=2), "epochs": 2, "start": Position(0, 1)}, "resumed inside a run"),
-    ({"shuffle": MIXED, "worker": Worker(1, 2)}, "one of two workers"),
-    ({"shuffle": MIXED, "remainder": "pad"}, "with padding"),
-    ({"shuffle": MIXED, "remainder": "keep"}, "with a smaller last batch"),
+    {"remainder": "keep"},
+    {
+        "image": Image(),
+        "shuffle": Shuffle(1, run=2),
+        "epochs": 2,
+        "start": Position(0, 1),
+        "remainder": "pad",
+    },
 ]
 
 
-@pytest.mark.parametrize(
-    ("order", "image"),
-    mostly_nightly(itertools.product(ORDERS, [None, Image()]), [(ORDERS[3], None), (ORDERS[5], Image())]),
-)
-def test_lists_do_not_change_the_order(listed, order, image):
-    options, reason = order
-    path = listed([9, 8, 6])
-    plain = loader.load(path, batch_size=4, select=("number",), **options)
-    wanted = [number for batch in plain.as_numpy_iterator() for number in batch[0].tolist()]
-    found = rows(loader.load(path, batch_size=4, image=image, **options))
-    assert [row["number"] for row in found] == wanted, reason
+@pytest.mark.parametrize("options", ORDERS)
+def test_lists_stay_with_their_examples(listed, options):
+    data = load(listed, batch_size=4, **options)
+    rows = 4 if "image" in options else None
+    assert data.element_spec["words"] == tf.RaggedTensorSpec([rows, None], tf.string, 1, tf.int64)
+    assert data.element_spec["pairs"] == tf.RaggedTensorSpec([rows, None, 2], tf.float32, 1, tf.int64)
+    assert data.element_spec["nothing"] == tf.TensorSpec([rows, 0], tf.int64)
+    for batch, wanted in zip(data, batches(listed, batch_size=4, **options), strict=True):
+        numbers = batch["number"].numpy().tolist()
+        assert numbers == wanted["number"].tolist()
+        for name in ("words", "pairs", "tags"):
+            assert batch[name].to_list() == [lists_of(number)[name] for number in numbers]
 
 
-SPECS = [({}, 4), ({"image": Image()}, 4), ({"remainder": "pad"}, 4), ({"remainder": "keep"}, None)]
-
-
-@pytest.mark.parametrize(("options", "num_rows"), mostly_nightly(SPECS, SPECS[1:]))
-def test_specs_have_the_batch_size_and_an_unknown_length(listed, options, num_rows):
-    path = listed([5, 4, 4])
-    spec = loader.load(path, batch_size=4, **options).element_spec
-    assert spec["list"] == tf.RaggedTensorSpec([num_rows, None], tf.int32, 1, tf.int64)
-    assert spec["words"] == tf.RaggedTensorSpec([num_rows, None], tf.string, 1, tf.int64)
-    assert spec["pairs"] == tf.RaggedTensorSpec([num_rows, None, 2], tf.float32, 1, tf.int64)
-    assert spec["number"] == tf.TensorSpec([num_rows], tf.int64)
-    assert spec["nothing"] == tf.TensorSpec([num_rows, 0], tf.int64)
-
-
-def none(_):
-    return []
-
-
-EMPTY = [
-    (("list",), {}, "a group of stored order without any element"),
-    (("list",), {"shuffle": MIXED}, "a shuffled one"),
-    (("list", "nothing"), {"shuffle": Shuffle(run=2)}, "runs of two"),
-    (("list", "nothing"), {"remainder": "keep"}, "smaller last batches"),
-    (("list", "image"), {"image": Image()}, "one example at a time"),
-    (("list", "image"), {"image": Image(), "shuffle": MIXED}, "shuffled and decoded"),
-    (None, {"image": Image(), "remainder": "pad"}, "with all other features"),
-]
-
-
-@pytest.mark.parametrize(("select", "options", "reason"), mostly_nightly(EMPTY, [*EMPTY[::2]]))
-def test_lists_that_are_all_empty_are_empty_rows(listed, select, options, reason):
-    dataset = loader.load(listed([5, 4], none), batch_size=3, select=select, **options)
-    batches = list(dataset)
-    assert len(batches) == 3
-    for batch in batches:
-        value = batch[0] if select else batch["list"]
-        assert isinstance(value, tf.RaggedTensor), reason
-        assert rows_of(value) == [[], [], []], reason
+@pytest.mark.parametrize("options", [{}, {"image": Image(), "shuffle": Shuffle(2)}])
+def test_lists_that_are_all_empty_are_empty_rows(write_dataset, tmp_path, options):
+    empty = dict.fromkeys(("words", "nothing", "pairs", "tags"), ())
+    path = write_dataset(tmp_path, SCHEMA, {"train": [[{"number": 0, "image": IMAGE, **empty}] * 9]})
+    for select in (("words", "nothing"), ("words", "image")):
+        for batch in load(path, batch_size=3, select=select, **options if "image" in select else {}):
+            assert isinstance(batch[0], tf.RaggedTensor)
+            assert batch[0].to_list() == [[], [], []]
 
 
 def extremes(dtype):
@@ -169,7 +100,7 @@ def test_every_dtype_is_read_exactly(write_dataset, tmp_path):
     lengths = [3, 0, 1, 2]
     examples = [{f.name: extremes(f.dtype)[:length] for f in schema.features} for length in lengths]
     path = write_dataset(tmp_path / "dtypes", schema, {"train": [examples]})
-    (batch,) = loader.load(path, batch_size=4)
+    (batch,) = load(path, batch_size=4)
     for feature in schema.features:
         value = batch[feature.name]
         assert value.dtype == (tf.string if feature.dtype == "bytes" else feature.dtype), feature
@@ -187,15 +118,30 @@ def test_values_that_do_not_fill_their_rows_are_an_error(write_dataset, tmp_path
     assert wrong != text
     (path / "dataset.json").write_text(with_digest(wrong))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"x\\' has values that are not rows of 2"):
-        list(loader.load(path, batch_size=3))
+        list(load(path, batch_size=3))
 
 
-def test_the_users_function_gets_and_returns_rows(listed):
-    def last_first(example, seed):
-        return {"number": example["number"], "pairs": example["pairs"][::-1, ::-1]}
+@pytest.mark.parametrize("read", [load, batches])
+def test_classes_choose_the_examples_that_have_one(listed, read):
+    for classes, wanted in ((["cat"], {0}), (["eel", "dog"], {1, 2})):
+        found = [
+            int(number[0]) for (number,) in read(listed, batch_size=1, select=("number",), classes=classes)
+        ]
+        assert found == [number for number in range(COUNT) if wanted & {*lists_of(number)["tags"]}]
+    with raises(OptionsError, "classes-no-label"):
+        read(listed, batch_size=1, classes={"cat": 1, "dog": 1})
 
-    dataset = loader.load(listed([7]), batch_size=7, map_fn=last_first)
-    (batch,) = dataset
-    assert dataset.element_spec["pairs"] == tf.RaggedTensorSpec([7, None, 2], tf.float32, 1, tf.int64)
-    wanted = [[pair[::-1] for pair in pairs_of(number)[::-1]] for number in batch["number"].numpy()]
-    assert batch["pairs"].to_list() == wanted
+
+def test_the_recipe_makes_vectors_of_lists(listed):
+    images = tf.zeros([2, 1, 1, 3])
+    names = {
+        "tf": tf,
+        "train": tf.data.Dataset.from_tensors((images, [9, 0])),
+        "tagged": load(listed, batch_size=COUNT, select=("image", "tags"), image=Image()),
+    }
+    exec(python(sections(HOW_TO)["How do I get one-hot labels?"]), names)
+    ((_, labels),) = names["train"].as_numpy_iterator()
+    assert labels.argmax(axis=1).tolist() == [9, 0]
+    ((_, vectors),) = names["tagged"].as_numpy_iterator()
+    expected = [[float(index in lists_of(number)["tags"]) for index in range(40)] for number in range(COUNT)]
+    assert vectors.tolist() == expected

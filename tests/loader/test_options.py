@@ -7,8 +7,7 @@ import pytest
 
 from tests.errors import fault, raises
 from tfshards import loader
-from tfshards.loader import Image, Position, Shuffle, Worker
-from tfshards.loader.options.load_options import LoadOptions
+from tfshards.loader import Boxes, Image, Keypoints, Position, Shuffle, Worker
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 
@@ -22,33 +21,27 @@ def normalized(normalize, channels=None):
         (lambda: Worker(0, 0), fault("below-least", name="Worker.count", number=0)),
         (lambda: Worker(2, 2), fault("index-range", name="Worker", index=2)),
         (lambda: Worker(0.5, 2), fault("not-an-integer", name="Worker.index", number=0.5)),
-        (lambda: Worker(0, "2"), fault("not-an-integer", name="Worker.count", number="2")),
         (lambda: Shuffle(how="half"), fault("not-a-choice", name="Shuffle.how", found="half")),
         (lambda: Shuffle(how="full", lanes=2), "shuffle-full"),
         (lambda: Shuffle(seed=0.5), fault("not-an-integer", name="Shuffle.seed", number=0.5)),
-        (lambda: Shuffle(seed=True), fault("not-an-integer", name="Shuffle.seed")),
         (lambda: Image(size=224), fault("image-size", size=224)),
         (lambda: Shuffle(run=0), fault("below-least", name="Shuffle.run", number=0)),
         (lambda: Shuffle(seed=2**63), fault("seed-64-bits", name="Shuffle.seed", seed=9223372036854775808)),
         (lambda: Position(-1), fault("below-least", name="Position.epoch", number=-1)),
-        (lambda: Position(0, -1), fault("below-least", name="Position.step", number=-1)),
         (lambda: Image(size=(0, 4)), "image-size"),
         (lambda: Image(size=(4, 4), crop="left"), fault("not-a-choice", name="Image.crop", found="left")),
         (lambda: Image(crop="center"), fault("image-crop-no-size", crop="center")),
         (lambda: Image((4, 4), scale=(0.5, 1)), fault("image-crop-option", name="scale", wanted="random")),
-        (lambda: Image((4, 4), crop="shift", ratio=(1, 1)), fault("image-crop-option", name="ratio")),
         (lambda: Image((4, 4), "random", crop_fraction=0.5), fault("image-crop-option", wanted="center")),
         (lambda: Image((4, 4), "random", scale=0.5), fault("image-scale", scale=0.5)),
         (lambda: Image((4, 4), "random", scale=(0.5, 1.5)), "image-scale"),
         (lambda: Image((4, 4), "random", scale=(0.5, 0.1)), "image-scale"),
         (lambda: Image((4, 4), "random", scale=(0, 1)), "image-scale"),
         (lambda: Image((4, 4), "random", ratio=(1, float("inf"))), fault("image-ratio")),
-        (lambda: Image((4, 4), "random", ratio=("1", "2")), "image-ratio"),
         (lambda: Image((4, 4), "center", crop_fraction=0), fault("image-crop-fraction", crop_fraction=0)),
         (lambda: Image((4, 4), "center", crop_fraction=True), "image-crop-fraction"),
         (lambda: Image(channels=2), fault("image-channels", channels=2)),
         (lambda: Image(channels=True), "image-channels"),
-        (lambda: Image(size=(True, 3)), "image-size"),
         (lambda: Image(dtype="int8"), fault("not-a-choice", name="Image.dtype", found="int8")),
         (lambda: Image(flip=True), fault("not-a-choice", name="Image.flip")),
         (lambda: Image(normalize="unit"), fault("normalize-integers", integers="the stored integers")),
@@ -57,12 +50,25 @@ def normalized(normalize, channels=None):
         (lambda: normalized((0, "1")), fault("normalize-not-finite", number="1")),
         (lambda: normalized(([0, [1, 2], 3], 1)), "normalize-not-finite"),
         (lambda: normalized((float("nan"), 1)), "normalize-not-finite"),
-        (lambda: normalized((0, (1, 1, float("inf")))), "normalize-not-finite"),
         (lambda: normalized((0, (1, 0, 1))), "normalize-std"),
         (lambda: normalized(((0, 0), 1)), fault("normalize-channels", name="mean", num_part=2)),
-        (lambda: normalized((0, (1, 1, 1)), 1), fault("normalize-channels", name="std", num_part=3)),
         (lambda: normalized("imagenet", 4), fault("normalize-channels", name="mean", num_part=3)),
         (lambda: Image(method="cubic"), fault("not-a-choice", name="Image.method", found="cubic")),
+        (lambda: Boxes(3, "xywh"), "boxes-feature-type"),
+        (lambda: Boxes("b", "xy"), fault("not-a-choice", name="Boxes.format", found="xy")),
+        (lambda: Boxes("b", "xywh", along=[1]), "not-strings"),
+        (lambda: Boxes("b", "xywh", ["b"]), fault("boxes-along-repeated", along=["b"])),
+        (lambda: Boxes("b", "xywh", min_visible=10), fault("boxes-min-visible", share=10)),
+        (lambda: Boxes("b", "xywh", min_visible=True), "boxes-min-visible"),
+        (lambda: Boxes("b", "xywh", normalized=1), fault("not-a-flag", name="Boxes.normalized", found=1)),
+        (lambda: Boxes("b", "xywh", image=1), "boxes-image-type"),
+        (lambda: Keypoints(""), "keypoints-feature-type"),
+        (lambda: Keypoints("a", [(0, 0)]), "keypoints-pairs"),
+        (lambda: Keypoints("a", [(-1, 1)]), "keypoints-pairs"),
+        (lambda: Keypoints("a", 3), "keypoints-pairs"),
+        (lambda: Keypoints("a", format="yx"), fault("not-a-choice", name="Keypoints.format")),
+        (lambda: Keypoints("a", normalized=1), fault("not-a-flag", name="Keypoints.normalized")),
+        (lambda: Keypoints("a", image=1), "keypoints-image-type"),
     ],
 )
 def test_an_invalid_value_raises_in_its_constructor(make, message):
@@ -70,54 +76,10 @@ def test_an_invalid_value_raises_in_its_constructor(make, message):
         make()
 
 
-def test_the_seed_is_the_first_argument_of_shuffle():
-    assert Shuffle(7) == Shuffle(seed=7)
-    assert Shuffle(7, "full") == Shuffle(seed=7, how="full")
-
-
 def test_integers_of_numpy_are_integers():
     assert Worker(np.int64(1), np.int32(2)) == Worker(1, 2)
     assert Image(size=(np.int64(3), 4)).size == (3, 4)
     assert normalized([np.float32(0.5), np.ones(3)]) == normalized((0.5, (1.0, 1.0, 1.0)))
-
-
-@pytest.mark.parametrize(
-    ("cache", "message"),
-    [
-        ("disk:/tmp/c, -5GiB", fault("cache-size-form", given="-5GiB")),
-        ("disk:/tmp/c, big", fault("cache-size-form", given="big")),
-        ("disk:/tmp/c,", "cache-size-form"),
-        ("disk:/tmp/c, 7,5GiB", fault("cache-size-form", given="7,5GiB")),
-        ("disk:/tmp/c, 5GiB, 6", fault("cache-size-form", given="5GiB, 6")),
-        ("disk:/tmp/a,b/c", fault("cache-size-form", given="b/c")),
-        ("disk:, 5GiB", "cache-form"),
-        ("memory", "cache-form"),
-        ("disk:~nobody-has-this-name/cache", "cache-form"),
-        (1, "cache-form"),
-    ],
-)
-def test_a_mistyped_size_of_a_cache_is_not_part_of_its_path(cache, message):
-    with raises(OptionsError, message):
-        LoadOptions(path="x", batch_size=1, cache=cache)
-
-
-@pytest.mark.parametrize(
-    ("cache", "folder", "size"),
-    [
-        ("disk:/tmp/c, 900TiB", "/tmp/c", 900 << 40),
-        ("disk:/tmp/c,5000", "/tmp/c", 5000),
-        ("disk: /tmp/my disk 2 , 1TB", "/tmp/my disk 2", 10**12),
-        ("disk:/tmp/my disk 2", "/tmp/my disk 2", None),
-    ],
-)
-def test_a_cache_is_a_folder_and_a_size(cache, folder, size):
-    options = LoadOptions(path="x", batch_size=1, cache=cache)
-    assert (str(options.cache_folder), options.cache_bytes) == (folder, size)
-
-
-@pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
-def test_every_integer_of_64_bits_is_a_seed(seed):
-    assert (Shuffle(seed=seed).seed, Image(seed=seed).seed) == (seed, seed)
 
 
 SCHEMA = Schema(
@@ -165,6 +127,101 @@ def mixed(write_dataset, tmp_path_factory):
 def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, error, message):
     with raises(error, message):
         loader.load(mixed, **{"split": "train", "batch_size": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("cache", "message"),
+    [
+        ("disk:/tmp/c, -5GiB", fault("cache-size-form", given="-5GiB")),
+        ("disk:/tmp/c,", "cache-size-form"),
+        ("disk:/tmp/c, 7,5GiB", fault("cache-size-form", given="7,5GiB")),
+        ("disk:/tmp/a,b/c", fault("cache-size-form", given="b/c")),
+        ("disk:, 5GiB", "cache-form"),
+        ("memory", "cache-form"),
+        ("disk:~nobody-has-this-name/cache", "cache-form"),
+        (1, "cache-form"),
+    ],
+)
+def test_a_mistyped_size_of_a_cache_is_not_part_of_its_path(mixed, cache, message):
+    with raises(OptionsError, message):
+        loader.load(mixed, "train", batch_size=1, cache=cache)
+
+
+OBJECTS = Schema(
+    (
+        Feature("image", "image", "uint8", (None, None, 3)),
+        Feature("scan", "image", "uint16", (4, 4, 1)),
+        Feature("mask", "mask", "uint8", (None, None, 1)),
+        Feature("deep", "mask", "uint16", (None, None, 1)),
+        Feature("boxes", "float", "float32", (None, 4), "xywh"),
+        Feature("plain", "float", "float32", (None, 4)),
+        Feature("points", "float", "float32", (3, 3), "xyv"),
+        Feature("pairs", "int", "int64", (2, 2)),
+        Feature("number", "int", "int64"),
+        Feature("pixels", "raw", "uint8", (4, 4)),
+    )
+)
+ONE = {"image": Image((8, 8))}
+CUT = {"image": Image((32, 24), "random"), "mask": Image((8, 8))}
+
+
+def boxes(*arguments, **options):
+    return {"image": ONE, "boxes": Boxes(*arguments, **options)}
+
+
+def points(*arguments, **options):
+    return {"image": ONE, "keypoints": Keypoints(*arguments, **options)}
+
+
+@pytest.fixture(scope="module")
+def objects(write_dataset, tmp_path_factory):
+    values = {
+        each.name: b"" if each.is_encoded else np.zeros([side or 1 for side in each.shape], each.dtype)
+        for each in OBJECTS.features
+    }
+    return write_dataset(tmp_path_factory.mktemp("objects"), OBJECTS, {"train": [[values]]})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image": ONE, "boxes": "boxes"}, fault("wrong-loader-type", name="boxes", kind="Boxes")),
+        ({"boxes": Boxes("boxes")}, "boxes-no-image"),
+        (boxes("bbox", "xywh"), fault("boxes-not-delivered", name="bbox")),
+        (boxes("points", "xywh"), fault("boxes-feature", shape=[3, 3])),
+        (boxes("boxes", along=["number"]), "boxes-along-feature"),
+        (boxes("boxes", image="left"), "boxes-image-decoded"),
+        (boxes("boxes", image="mask"), fault("boxes-image-decoded", image="mask", known="'image'")),
+        ({**boxes("boxes"), "image": {**ONE, "scan": Image((4, 4))}}, "boxes-image-decoded"),
+        (boxes("plain"), fault("boxes-format-unknown", feature="plain")),
+        (boxes("boxes", "xyxy"), fault("boxes-format-stored", format="xyxy", annotated="boxes")),
+        (boxes("boxes", normalized=True), "boxes-format-stored"),
+        ({"keypoints": Keypoints("points")}, "keypoints-no-image"),
+        (points("none"), "keypoints-not-delivered"),
+        (points("pairs"), "keypoints-format-unknown"),
+        (points("boxes"), "keypoints-feature"),
+        (points("pairs", format="xyv"), "keypoints-feature"),
+        (points("points", format="xy"), "keypoints-format-stored"),
+        (points("points", normalized=True), "keypoints-format-stored"),
+        ({**points("points"), "image": {"image": Image((8, 8), flip="vertical")}}, "keypoints-no-pairs"),
+        (points("points", [(2, 3)]), fault("keypoints-pairs-range", most=3, count=3)),
+        ({"image": CUT}, fault("mask-size-crop", name="mask", size=[8, 8], wanted=[32, 24])),
+        ({"image": {**CUT, "image": Image((32, 24), "shift")}}, "mask-size-crop"),
+        ({"image": {"mask": Image((9, 9), method="bilinear")}}, fault("mask-options", name="mask")),
+        ({"image": {"mask": Image((9, 9), dtype="float32")}}, "mask-options"),
+        ({"image": {"mask": Image((9, 9), channels=3)}}, "mask-options"),
+        ({"image": {"deep": Image((9, 9), dtype="uint8")}}, fault("mask-options", name="deep")),
+        ({"image": {"scan": Image(dtype="int32")}}, fault("image-dtype-stored", stored="uint16")),
+        ({"image": {"scan": Image(dtype="float16")}}, "image-float16"),
+        ({"image": {"scan": Image(dtype="uint8")}}, fault("image-dtype-stored", given="image 'scan'")),
+        ({"image": {"image": Image((8, 8), dtype="uint16")}}, fault("image-dtype-stored", stored="uint8")),
+        ({"image": ONE, "select": ("pixels", "number")}, fault("image-no-images")),
+    ],
+)
+def test_options_that_do_not_fit_images_boxes_or_keypoints_are_refused(objects, options, message):
+    for read in (loader.load, loader.batches):
+        with raises(OptionsError, message):
+            read(objects, batch_size=1, **options)
 
 
 def test_without_a_dataset_there_is_nothing_to_load(tmp_path):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -35,48 +32,6 @@ def write_keys(write_dataset, folder, prefix, sizes=SIZES, compression="none"):
 @pytest.fixture(scope="module")
 def data(write_dataset, tmp_path_factory):
     return write_keys(write_dataset, tmp_path_factory.mktemp("data"), "a/")
-
-
-ORDERS = {
-    "stored": {},
-    "runs": {"shuffle": Shuffle(seed=3)},
-    "runs in few lanes": {"shuffle": Shuffle(seed=1, run=2, lanes=4), "remainder": "pad"},
-    "a smaller last step": {"shuffle": Shuffle(seed=1), "remainder": "keep"},
-    "a full permutation": {"shuffle": Shuffle(seed=2, how="full"), "remainder": "keep"},
-    "all but a part": {"take": Part(1, 3, rest=True), "remainder": "keep", "shuffle": Shuffle()},
-    "the first": {"take": 21, "remainder": "pad"},
-    "some classes": {"classes": ["ant", "cat"], "shuffle": Shuffle()},
-    "ratios": {"classes": {"ant": 1, "bee": 3}, "shuffle": Shuffle(), "remainder": "pad"},
-}
-EPOCHS = 3
-
-
-def by_place(occurrences):
-    assert [*occurrences] == sorted(occurrences)
-    return {each[:4]: each.key for each in occurrences}
-
-
-def test_a_resumed_run_on_other_workers_has_the_steps_of_the_run(data):
-    options = {"shuffle": Shuffle(seed=3), "remainder": "keep"}
-    run = batches(data, batch_size=8, epochs=EPOCHS, **options)
-    held = [batch["key"].tolist() for batch in itertools.islice(run, 11)]
-    start = run.position
-    assert (start.epoch, start.step) == (1, 3)
-    assert [
-        [each.key for each in which(data, batch_size=8, step=step, **options)] for step in range(11)
-    ] == held
-    # facts give lanes and runs, also for the workers of the resumed run
-    where = {"batch_size": 2, "workers": 4, "start": start, **options}
-    resumed = {}
-    for index in range(4):
-        part = batches(data, batch_size=2, worker=Worker(index, 4), start=start, epochs=EPOCHS, **options)
-        for step, batch in zip(range(3, 8), part, strict=False):
-            resumed |= {(1, step, index, row): key for row, key in enumerate(batch["key"].tolist())}
-    assert by_place(which(data, step=range(3, 8), epoch=1, **where)) == resumed
-    with raises(OptionsError, fault("resume-order", what="the choice of examples")):
-        which(data, step=0, take=20, **where)
-    with raises(OptionsError, "resume-workers"):
-        when(data, examples=[3], **{**where, "batch_size": 1, "workers": 3})
 
 
 def test_a_key_that_two_mixed_datasets_have_is_found_in_both(data, write_dataset, tmp_path):
@@ -111,48 +66,23 @@ def test_compressed_shards_have_receipts_by_numbers(write_dataset, tmp_path, num
         when(numbered(SIZES), batch_size=4, examples=[b"3"])
 
 
-WRONG = [
-    (which, {"step": "3"}, fault("which-step", step="3", num_steps=7)),
-    (which, {"step": range(0)}, "which-step"),
-    (which, {"step": -1}, "which-step"),
-    (which, {"step": 7, "epoch": 0}, "which-step"),
-    (which, {"step": 0, "batch_size": 100}, fault("which-step", num_steps=0)),
-    (which, {"step": 0, "epoch": -1}, "below-least"),
-    (which, {"step": 0, "worker": 2, "workers": 2}, fault("which-worker", worker=2, workers=2)),
-    (which, {"step": 0, "workers": 0}, fault("below-least", name="workers")),
-    (which, {"step": 0, "take": 0}, "below-least"),
-    (when, {"examples": "a/3"}, "when-examples"),
-    (when, {"examples": [1.5]}, "when-examples"),
-    (when, {"examples": [COUNT]}, fault("when-number", number=COUNT, num_examples=COUNT)),
-    (when, {"examples": [1], "epochs": 0}, "below-least"),
-    (when, {"examples": [1], "epochs": range(-1, 3)}, "when-epochs"),
-    (when, {"examples": [1], "epochs": None}, "when-epochs"),
-]
-
-
-@pytest.mark.parametrize(("function", "options", "message"), WRONG)
-def test_wrong_arguments_are_named(data, function, options, message):
-    with raises(OptionsError, message):
-        function(data, **{"batch_size": 9, **options})
-
-
-def test_an_unknown_key_is_named(data):
+def test_wrong_arguments_are_named(data):
+    for function, options, expected in [
+        (which, {"step": "3"}, fault("which-step", step="3", num_steps=7)),
+        (which, {"step": range(0)}, "which-step"),
+        (which, {"step": 7, "epoch": 0}, "which-step"),
+        (which, {"step": 0, "epoch": -1}, "below-least"),
+        (which, {"step": 0, "worker": 2, "workers": 2}, fault("which-worker", worker=2, workers=2)),
+        (when, {"examples": "a/3"}, "when-examples"),
+        (when, {"examples": [1.5]}, "when-examples"),
+        (when, {"examples": [COUNT]}, fault("when-number", number=COUNT, num_examples=COUNT)),
+        (when, {"examples": [1], "epochs": 0}, "below-least"),
+        (when, {"examples": [1], "epochs": range(-1, 3)}, "when-epochs"),
+    ]:
+        with raises(OptionsError, expected):
+            function(data, **{"batch_size": 9, **options})
     with raises(InputError, fault("when-key", key="b/1")):
         when(data, batch_size=8, examples=["a/1", "b/1"])
-
-
-def test_receipts_need_no_tensorflow(data):
-    code = f"""
-import sys
-sys.modules["tensorflow"] = None
-from tfshards import loader
-path, options = {str(data)!r}, dict(batch_size=8, shuffle=loader.Shuffle(seed=1))
-found = loader.which(path, step=9, **options)
-again = loader.when(path, examples=[each.key for each in found], epochs=range(1, 2), **options)
-print(found == again)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 # The command line
@@ -177,122 +107,64 @@ def rows(occurrences):
 
 
 FLAGS = {
-    "stored": ([], {}),
     "a seed": (["--seed", -3, "--remainder", "pad"], {"shuffle": Shuffle(-3), "remainder": "pad"}),
     "runs": (["--run", 2, "--lanes", 4], {"shuffle": Shuffle(run=2, lanes=4)}),
     "a full permutation": (["--how", "full", "--seed", 2], {"shuffle": Shuffle(2, "full")}),
-    "the first": (["--take", 20], {"take": 20}),
     "a part": (["--take", "1/3"], {"take": Part(1, 3)}),
     "the other parts": (["--take", "1/3/rest"], {"take": Part(1, 3, rest=True)}),
-    "classes": (["--classes", "ant", "--classes", 2], {"classes": ["ant", 2]}),
+    "classes": (["--classes", "ant", "--classes", 2, "--take", 20], {"classes": ["ant", 2], "take": 20}),
     "ratios": (["--classes", "ant=1", "--classes", "2=2.5"], {"classes": {"ant": 1, 2: 2.5}}),
 }
 
 
 @pytest.mark.parametrize(("flags", "options"), FLAGS.values(), ids=FLAGS)
-def test_the_verbs_print_receipts(data, command, flags, options):
-    where, options = (
-        ["--split", "train", "--batch-size", 4, "--workers", 2, *flags],
-        {"workers": 2, **options},
-    )
-    options |= {"batch_size": 4}
-    found = command("which", data, "--step", "1:3", "--worker", 1, *where)
+def test_the_verbs_print_receipts_also_of_the_run_of_a_position(data, command, tmp_path, flags, options):
+    where = ["--batch-size", 4, "--workers", 2, *flags]
+    options = {"batch_size": 4, "workers": 2, **options}
+    found = command("which", data, "--split", "train", "--step", "1:3", "--worker", 1, *where)
     assert found == rows(which(data, step=range(1, 3), worker=1, **options))
-    assert found
-    found = command("which", data, "--step", 0, "--epoch", 2, "--numbers", *where)
-    assert found == rows(which(data, step=0, epoch=2, keys=False, **options))
-    found = command("when", data, "a/3", "a/8", "--epochs", 4, *where)
-    assert found == rows(when(data, examples=["a/3", "a/8"], epochs=4, **options))
     found = command("when", data, 3, "--epochs", "2:4", "--numbers", *where)
     assert found == rows(when(data, examples=[3], epochs=range(2, 4), **options))
+    of_run = {name: options[name] for name in options if name != "workers"}
+    run = batches(data, worker=Worker(0, 2), epochs=3, **of_run)
+    file = tmp_path / "position.json"
+    file.write_text(json.dumps(run.position_of(run.steps_per_epoch + 2).to_json()))
+    choice = flags if flags[0] in ("--take", "--classes") else []
+    start = run.position_of(run.steps_per_epoch + 2)
+    found = command("which", data, "--step", 1, "--from", file, "--workers", 4, *choice)
+    assert found == rows(which(data, step=1, start=start, **{**options, "batch_size": 2, "workers": 4}))
+    assert found
 
 
-def test_classes_whose_names_are_numbers_are_meant_by_their_names(write_dataset, tmp_path, command):
-    schema = Schema((Feature("label", "label", "int64"),), ("1", "10", "a=2"))
-    shard = [{"label": number % 3} for number in range(12)]
-    path = write_dataset(tmp_path / "data", schema, {"train": [shard]})
-    for name, label in (("10", 1), ("1", 0), ("a=2", 2), ("2", 2)):
-        found = command("which", path, "--step", 0, "--batch-size", 4, "--classes", name)
-        assert {each["number"] % 3 for each in found} == {label}
-
-
-def test_receipts_are_printed_as_columns(data, command, capsys):
-    where = [str(data), "--batch-size", "50"]
-    assert main(["which", *where, "--step", "0"], VERBS) == 0
+def test_receipts_are_printed_as_columns(data, capsys):
+    assert main(["which", str(data), "--batch-size", "50", "--step", "0"], VERBS) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["epoch", "step", "worker", "row", "number", "key"]
     assert lines[10].split() == ["0", "0", "0", "9", "9", "a/9"]
-    assert main(["when", *where, "7", "--numbers", "--epochs", "1:2"], VERBS) == 0
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
-        ["epoch", "step", "worker", "row", "number"],
-        ["1", "0", "0", "7", "7"],
-    ]
 
 
-@pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS)
-def test_the_file_of_a_position_has_the_options_of_its_run(data, command, tmp_path, options):
-    run = batches(data, batch_size=8, epochs=EPOCHS, **options)
-    list(itertools.islice(run, run.steps_per_epoch + 2))
+def test_wrong_flags_and_files_are_named(data, command, tmp_path):
+    for arguments, code, message in [
+        (["which", "--step", "x", "--batch-size", 4], "span-form", "'x' must be a number, such as 12"),
+        (["which", "--step", 0], "usage", "--batch-size, or the order of a position, is required"),
+        (["which", "--step", 0, "--batch-size", 4, "--take", "1/"], "take-form", "--take 1/ must be"),
+        (["which", "--step", 0, "--batch-size", 4, "--classes", "ant=x"], "classes-form", "--classes ant=x"),
+        (["when", "a", "--batch-size", 4, "--numbers"], "number-form", "'a' must be a number, as --numbers"),
+        (["which", "--step", 100, "--epoch", 0, "--batch-size", 4], "which-step", "--step 100 must be"),
+    ]:
+        found = command(arguments[0], data, *arguments[1:])
+        assert found[:2] == (2, code)
+        assert message in found[2]
     file = tmp_path / "position.json"
-    file.write_text(json.dumps(run.position.to_json()))
-    take, classes = options.get("take"), options.get("classes", [])
-    flags = [] if take is None else ["--take", "1/3/rest" if isinstance(take, Part) else take]
-    ratios = [f"{name}={ratio}" for name, ratio in classes.items()] if isinstance(classes, dict) else classes
-    flags += [word for name in ratios for word in ("--classes", name)]
-    options = {**options, "start": run.position}
-    # for other workers as well
-    step = command("which", data, "--step", 1, "--from", file, "--workers", 2, *flags)
-    assert step == rows(which(data, batch_size=4, workers=2, step=1, **options))
-    keys = [f"a/{number}" for number in range(COUNT)]
-    found = command("when", data, *keys, "--from", file, "--epochs", EPOCHS, *flags)
-    assert found == rows(when(data, batch_size=8, examples=keys, epochs=EPOCHS, **options))
-
-
-MISTAKES = [
-    (["which", "--step", "x", "--batch-size", 4], "span-form", "'x' must be a number, such as 12"),
-    (["which", "--step", "3:", "--batch-size", 4], "span-form", "'3:' must be"),
-    (["which", "--step", 0], "usage", "--batch-size, or the order of a position, is required"),
-    (["which", "--step", 0, "--batch-size", 4, "--workers", 0], "below-least", "--workers 0 must"),
-    (["which", "--step", 0, "--batch-size", 4, "--take", "1/"], "take-form", "--take 1/ must be a number"),
-    (["which", "--step", 0, "--batch-size", 4, "--classes", "ant=x"], "classes-form", "--classes ant=x must"),
-    (
-        ["which", "--step", 0, "--batch-size", 4, "--classes", "ant=1", "--classes", "bee"],
-        "classes-form",
-        "--classes bee must",
-    ),
-    (["when", "a", "--batch-size", 4, "--numbers"], "number-form", "'a' must be a number, as --numbers"),
-    (["which", "--step", 100, "--epoch", 0, "--batch-size", 4], "which-step", "--step 100 must be"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
-def test_wrong_flags_are_named(data, command, arguments, code, message):
-    verb, *others = arguments
-    found = command(verb, data, *others)
-    assert found[:2] == (2, code)
-    assert message in found[2]
-
-
-FILES = [
-    (None, "unreadable"),
-    ("[", "position-file"),
-    ("[1, 2]", "position-file"),
-    ('{"epoch": -1, "step": 0}', "position-file"),
-    ("seed", "position-file"),
-]
-
-
-@pytest.mark.parametrize(("content", "code"), FILES)
-def test_a_file_that_is_no_position_is_named(data, command, tmp_path, content, code):
-    file = tmp_path / "position.json"
-    if content == "seed":
-        position = batches(data, batch_size=8, shuffle=Shuffle()).position.to_json()
-        content = json.dumps({**position, "order": {**position["order"], "seed": "1"}})
-    if content is not None:
+    for content in (
+        "[",
+        "[1, 2]",
+        '{"epoch": -1, "step": 0}',
+        '{"epoch": 0, "step": 0, "order": {"seed": "1"}}',
+    ):
         file.write_text(content)
-    status, found, message = command("when", data, "a/1", "--from", file)
-    assert (status, found) == (1, code)
-    assert str(file) in message
+        status, found, message = command("when", data, "a/1", "--from", file)
+        assert (status, found, str(file) in message) == (1, "position-file", True)
 
 
 def test_a_file_of_a_run_with_another_order_is_refused(data, command, tmp_path):

@@ -82,21 +82,6 @@ def test_batches_are_those_of_a_local_copy_and_no_byte_is_fetched_twice(local, r
     assert sum(fetched) <= epochs * sum(shard.num_bytes for shard in read_manifest(local).shards) * 1.01
 
 
-def test_without_a_cache_a_run_is_one_request(remote, monkeypatch):
-    fetched = []
-    read_range = files.view_range
-    monkeypatch.setattr(files, "view_range", lambda *each: fetched.append(each) or read_range(*each))
-    batches(remote, remainder="keep")
-    runs = COUNT // SHUFFLE.run
-    # runs are cut only where lanes and shards begin
-    assert runs <= len(fetched) <= runs + SHUFFLE.lanes + SHARDS + 1
-
-
-def test_without_a_cache_nothing_is_written(remote, tmp_path):
-    assert len(batches(remote)) == COUNT // 20
-    assert not (tmp_path / "temporary").exists()
-
-
 def test_single_examples_are_read_from_copies(local, remote, tmp_path):
     cache = f"disk:{tmp_path / 'near'}"
     for options in ({"shuffle": loader.Shuffle(how="full")}, {"classes": ["dog"]}):
@@ -113,21 +98,6 @@ def test_a_compressed_dataset_is_read_from_copies(write_dataset, bucket, tmp_pat
         batches(remote, shuffle=loader.Shuffle())
     found = batches(remote, shuffle=loader.Shuffle(), cache=f"disk:{tmp_path / 'near'}, 1GB")
     assert found == batches(local, shuffle=loader.Shuffle())
-
-
-def test_a_memory_budget_counts_blocks_and_makes_them_smaller(local, remote, monkeypatch):
-    fetched = []
-    view_range = files.view_range
-    monkeypatch.setattr(files, "view_range", lambda *each: fetched.append(each) or view_range(*each))
-    monkeypatch.setattr("tfshards.loader.fetching.open._LEAST_BLOCK", 1 << 12)
-    with raises(OptionsError, "budget-too-small") as error:
-        batches(remote, memory_budget="10MiB")
-    least = str(error.value).partition('memory_budget="')[2].partition('"')[0]
-    expected = batches(local)
-    assert batches(remote, memory_budget=least) == expected
-    many = len(fetched)
-    assert batches(remote, memory_budget="1GiB") == expected
-    assert len(fetched) - many < many / 3
 
 
 def test_a_flipped_byte_is_named_as_in_a_local_file_and_never_kept(local, remote, tmp_path):
@@ -193,14 +163,3 @@ def test_what_reads_everything_first_is_refused(remote):
         batches(loader.Mix({remote: 1, "other": 2}))
     with raises(InputError, "path-missing"):
         batches(f"{remote}/nothing")
-
-
-@pytest.mark.nightly
-def test_reading_from_a_store_is_measured(remote, local, monkeypatch):
-    speeds = loader.bench(remote, batch_size=20, seconds=0.05)
-    assert (speeds.is_remote, speeds.disk, speeds.num_examples) == (True, None, COUNT)
-    assert speeds.limit in ("store", "parsing", "Python")
-    assert "records, from the store" in repr(speeds)
-    # of a large local dataset, a part is measured
-    monkeypatch.setattr("tfshards.loader.speed.bench._BYTES", 200_000)
-    assert 200 <= loader.bench(local, batch_size=20, seconds=0.05).num_examples < 220

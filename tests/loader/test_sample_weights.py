@@ -1,13 +1,12 @@
 """Weights of examples: by class or by a feature; 0 for padding."""
 
-import itertools
+import warnings
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.errors import fault, raises
-from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
 
@@ -73,32 +72,6 @@ def test_each_example_has_its_weight_and_padding_has_weight_zero(labeled, sample
     assert weights_of(padded) == pytest.approx([*wanted, 0, 0])
 
 
-def times_of(example, _):
-    return (example["times"],)
-
-
-@pytest.mark.parametrize(
-    ("map_fn", "remainder"),
-    mostly_nightly(
-        itertools.product([None, times_of], ["drop", "keep", "pad"]),
-        [(None, "drop"), (times_of, "keep"), (times_of, "pad")],
-    ),
-)
-def test_weights_stay_with_their_examples_under_every_other_option(labeled, map_fn, remainder):
-    dataset = loader.load(
-        labeled,
-        batch_size=2,
-        select=("times",),
-        sample_weights="times",
-        shuffle=loader.Shuffle(seed=1, run=2),
-        map_fn=map_fn,
-        remainder=remainder,
-    )
-    pairs = [pair for batch in dataset.as_numpy_iterator() for pair in zip(*batch, strict=True)]
-    assert all(weight == number for number, weight in pairs)
-    assert len({number for number, _ in pairs}) == (6 if remainder == "drop" else 7)
-
-
 def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):
     options = {"batch_size": 7, "select": None}
     (batch,) = loader.load(labeled, **options, sample_weights="sample_weight").as_numpy_iterator()
@@ -112,15 +85,8 @@ def test_a_dict_has_the_weight_under_the_name_that_keras_uses(labeled):
         labeled, **options, sample_weights="balanced", map_fn=lambda example, _: {"x": example["x"]}
     )
     assert list(mapped.element_spec) == ["x", "sample_weight"]
-
-
-def test_classes_without_names_are_weighted_by_number(numbered_classes):
-    path = numbered_classes({"0": 5, "1": 1, "2": 1})
-    options = {"batch_size": 7, "select": ("x",)}
-    by_number = loader.load(path, **options, sample_weights={2: 3, 0: 1, 1: 2})
-    assert weights_of(by_number) == [3, 1, 1, 2, 1, 1, 1]
-    balanced = loader.load(path, **options, sample_weights="balanced")
-    assert weights_of(balanced) == pytest.approx([EVEN[label] for label in LABELS])
+    (batch,) = mapped.as_numpy_iterator()
+    assert batch["sample_weight"].tolist() == pytest.approx([EVEN[label] for label in LABELS])
 
 
 def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered_classes):
@@ -133,26 +99,22 @@ def test_a_class_that_the_manifest_does_not_count_is_named_in_the_graph(numbered
         list(dataset)
 
 
-@pytest.mark.parametrize(
-    ("sample_weights", "message"),
-    [
+def test_invalid_weights_are_refused(labeled):
+    listed = "'cat', 'dog', 'eel', 'fox'"
+    for sample_weights, expected in [
         (2.0, fault("weights-type", sample_weights=2.0)),
         ({"cat": -1}, fault("ratio-value", key="cat", ratio=-1)),
         ({"cat": float("nan")}, fault("ratio-value", key="cat")),
-        ({"cat": "2"}, fault("ratio-value", key="cat", ratio="2")),
-        ({"cat": 1, "ox": 2}, fault("weights-class-unknown", key="ox", listed="'cat', 'dog', 'eel', 'fox'")),
-        ({4: 1}, fault("weights-class-unknown", key=4, listed="'cat', 'dog', 'eel', 'fox'")),
+        ({"cat": 1, "ox": 2}, fault("weights-class-unknown", key="ox", listed=listed)),
+        ({4: 1}, fault("weights-class-unknown", key=4, listed=listed)),
         ({"cat": 1, 0: 1}, fault("weights-repeated", shown="'cat'")),
         ({"cat": 1, "dog": 1}, fault("weights-missing", manifest="'eel'", counts=1)),
         ("even", fault("weights-unknown", name="even")),
         ("x", fault("weights-feature", name="x")),
-        ("label", fault("weights-feature", name="label")),
         ("name", fault("weights-feature", name="name", dtype="bytes")),
-    ],
-)
-def test_invalid_weights_are_refused(labeled, sample_weights, message):
-    with raises(OptionsError, message):
-        loader.load(labeled, batch_size=2, select=("x",), sample_weights=sample_weights)
+    ]:
+        with raises(OptionsError, expected):
+            loader.load(labeled, batch_size=2, select=("x",), sample_weights=sample_weights)
 
 
 def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, numbered_classes, labeled):
@@ -162,3 +124,35 @@ def test_weights_by_class_require_counted_labels_and_an_unused_name(numbered, nu
                 loader.load(path, batch_size=2, select=select, sample_weights=sample_weights)
     with raises(OptionsError, "weight-name-taken", weight="sample_weight"):
         loader.load(labeled, batch_size=2, sample_weights="balanced")
+
+
+COUNTED = {
+    "names": (("cat", "dog"), [0, -1, 1, -1], 2),
+    "numbers": ((), [3, -1], 1),
+    "no one lacks a class": (("cat",), [0, 0], 0),
+    "all": (("cat",), [-1, -1], 2),
+}
+
+
+@pytest.mark.parametrize(("names", "labels", "count"), COUNTED.values(), ids=COUNTED)
+def test_examples_without_a_class_lead_to_a_warning(write_dataset, tmp_path, names, labels, count):
+    path = write_dataset(
+        tmp_path,
+        Schema((Feature("label", "label", "int64"),), names),
+        {"test": [[{"label": each} for each in labels]]},
+    )
+
+    def warned(**options):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            loader.load(path, batch_size=1, **options)
+        return [str(each.message) for each in seen if "-1, for no class" in str(each.message)]
+
+    assert len(warned()) == bool(count)
+    assert all(f"{count} of {len(labels)} examples" in line and "'test'" in line for line in warned())
+    if 0 in labels:
+        assert not warned(classes=[0])
+    # damage of labels that nothing else reads is not reported
+    for file in (path / "index").glob("*.labels"):
+        file.write_bytes(b"")
+    assert len(warned()) == (bool(count) and not names)

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.errors import raises
 from tfshards import loader
-from tfshards.loader.tensors.batches import parse_examples
-from tfshards.schemas import Feature, OptionsError, Schema
+from tfshards.schemas import Feature, Schema
 from tfshards.schemas.schema import KINDS
 
 COUNT = 5
@@ -76,25 +74,6 @@ def test_every_kind_dtype_and_shape_is_read_bit_for_bit(everything):
             assert (found.dtype, as_bytes(found)) == (wanted.dtype, as_bytes(wanted)), feature
 
 
-@pytest.mark.parametrize(
-    ("feature", "wire", "message"),
-    [
-        (Feature("x", "int", "int64", (2,)), {"int64_list": {"value": [1, 2, 3]}}, "Key: x.*Number of int64"),
-        (Feature("x", "int", "int64"), {"float_list": {"value": [1.0]}}, "Key: x.*Data types don't match"),
-        (Feature("x", "float", "float32"), {}, "Feature: x .* is required but could not be found"),
-        (Feature("x", "int", "int8", (0,)), {}, "Feature: x .* is required but could not be found"),
-        (Feature("x", "raw", "int32", (2,)), {"bytes_list": {"value": [b"1234"]}}, "reshape"),
-        (Feature("x", "raw", "int32"), {"bytes_list": {"value": [b"123"]}}, "multiple of 4"),
-    ],
-)
-def test_a_record_that_does_not_fit_its_schema_is_an_error(feature, wire, message):
-    example = tf.train.Example()
-    if wire:
-        example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(**wire)}))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        parse_examples(tf.constant([example.SerializeToString()]), [feature])
-
-
 def test_a_selection_is_a_tuple_in_the_requested_order(everything):
     names = ("raw int16 (2, 3)", "bytes bytes ()", "int int8 (2, 3)")
     dataset = loader.load(everything, batch_size=5, select=names)
@@ -103,18 +82,6 @@ def test_a_selection_is_a_tuple_in_the_requested_order(everything):
     assert isinstance(batch, tuple)
     for name, found in zip(names, batch, strict=True):
         assert np.array_equal(found, COLUMNS[name]), name
-
-
-def test_one_selected_name_is_a_tuple_too_and_padding_adds_its_weight(everything):
-    dataset = loader.load(everything, batch_size=4, select=["label int64 ()"], remainder="pad")
-    assert [spec.shape.as_list() for spec in dataset.element_spec] == [[4], [4]]
-    kept = loader.load(everything, batch_size=4, select=["label int64 ()"], remainder="keep")
-    assert [spec.shape.as_list() for spec in kept.element_spec] == [[None]]
-    assert dataset.element_spec[1].dtype == tf.float32
-    *_, (label, weight) = dataset.as_numpy_iterator()
-    column = COLUMNS["label int64 ()"]
-    assert label.tolist() == [column[4], column[0], column[0], column[0]]
-    assert weight.tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": loader.Shuffle(seed=1)}, {"remainder": "keep"}])
@@ -126,11 +93,3 @@ def test_only_features_without_elements_can_be_selected(everything, options):
     assert sum(len(batch[0]) for batch in batches) == (5 if options.get("remainder") else 4)
     assert batches[0][0].shape == (2, 2, 0)
     assert batches[0][1].shape == (2, 2, 0)
-
-
-def test_options_of_images_for_arrays_name_the_way_to_change_arrays(write_dataset, tmp_path):
-    schema = Schema((Feature("x", "raw", "uint8", (4, 4)), Feature("y", "label", "int64")))
-    examples = [{"x": np.zeros((4, 4), np.uint8), "y": 0}]
-    path = write_dataset(tmp_path / "arrays", schema, {"train": [examples]})
-    with raises(OptionsError, "image-no-images", names=["x", "y"]):
-        loader.load(path, batch_size=1, image=loader.Image((8, 8)))

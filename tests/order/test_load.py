@@ -224,14 +224,19 @@ def large(tmp_path_factory):
 LARGE = [
     ({"batch_size": 3000, "remainder": "keep"}, Position(0, 11)),
     ({"batch_size": 1024, "shuffle": Shuffle(3)}, Position(0, 120)),
+    ({"batch_size": 1024, "shuffle": Shuffle(3), "cache": ", 12MB"}, Position(0, 120)),
     ({"batch_size": 1000, "shuffle": Shuffle(3, "full")}, Position(1, 130)),
     ({"batch_size": 500, "shuffle": Shuffle(3, run=50), "take": Part(1, 3, rest=True)}, Position(0, 90)),
 ]
 
 
 @pytest.mark.parametrize(("options", "start"), LARGE)
-def test_a_large_split_is_read_in_its_order_from_any_step(large, options, start):
+def test_a_large_split_is_read_in_its_order_from_any_step(large, tmp_path, options, start):
+    if "cache" in options:
+        # blocks of a split of which not all offsets are known
+        options = {**options, "cache": f"disk:{tmp_path}{options['cache']}"}
     how, workers = {"shuffle": None, "remainder": "drop", **options}, 2 if "take" in options else 1
+    how.pop("cache", None)
     groups = [list(range(len(large.numbers)))]
     expected = batches_of(large.stored, groups, start.epoch, workers=workers, **how)[start.step :]
     where = {"worker": Worker(workers - 1, workers), "start": start, "epochs": start.epoch + 1}

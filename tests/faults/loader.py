@@ -1,0 +1,122 @@
+"""Faults of the loader besides its order: pixels by options, damage, caches, weights, lists, records."""
+
+IMAGES, DAMAGE = "tests/loader/test_images.py", "tests/loader/test_damage.py"
+BOTH = f"{IMAGES}::test_tensorflow_and_numpy_deliver_the_same_pixels_of_every_file"
+SIXTEEN = f"{IMAGES}::test_values_of_16_bits_are_exact_and_those_of_8_bits_are_scaled_by_257"
+NAMED = f"{IMAGES}::test_images_are_resized_and_cut_as_their_names_say"
+CROPS = "loader/examples/crops.py"
+
+FAULTS = [
+    (
+        "white of 8 bits is not white of 16",
+        "loader/arrays/decode.py",
+        "pixels.astype(np.uint16) * 257",
+        "pixels.astype(np.uint16) * 256",
+        SIXTEEN,
+    ),
+    (
+        "TensorFlow's gray has other weights",
+        "loader/tensors/decode.py",
+        "tf.cast(mixed // 2**GRAY_SHIFT, tf.uint8)",
+        "tf.cast((mixed + 2**14) // 2**GRAY_SHIFT, tf.uint8)",
+        BOTH,
+    ),
+    (
+        "the standard deviation is not scaled in the graph",
+        "loader/tensors/decode.py",
+        "rows *= _row(1 / (white * std), shape)",
+        "rows *= _row(1 / (255 * std), shape)",
+        f"{IMAGES}::test_floats_are_normalized_as_requested_and_cast_last",
+    ),
+    (
+        "a small part of the center has no pixel",
+        CROPS,
+        'box = ops.maximum(np.int32(1), ops.cast(part, "int32"))',
+        'box = ops.cast(part, "int32")',
+        NAMED,
+    ),
+    (
+        "each epoch has the same crops",
+        CROPS,
+        "seed, CROP, epoch, each, words",
+        "seed, CROP, epoch * 0, each, words",
+        f"{IMAGES}::test_an_image_depends_only_on_seed_epoch_and_example",
+    ),
+    (
+        "flips are drawn as crops are",
+        CROPS,
+        "image.seed, FLIP, epoch",
+        "image.seed, CROP, epoch",
+        f"{IMAGES}::test_draws_never_change_between_releases",
+    ),
+    (
+        "the aspect ratio of a crop is turned",
+        CROPS,
+        "sides = [ops.sqrt(area / aspect), ops.sqrt(area * aspect)]",
+        "sides = [ops.sqrt(area * aspect), ops.sqrt(area / aspect)]",
+        f"{IMAGES}::test_random_boxes_are_within_the_image_and_have_the_areas_and_aspect_ratios_asked_for",
+    ),
+    (
+        "a shard of another build is read",
+        "loader/integrity/files.py",
+        "if last_bytes != shard.last_bytes:",
+        "if not last_bytes:",
+        f"{DAMAGE}::test_damage_of_files_is_refused_by_name_before_the_first_step",
+    ),
+    (
+        "the records of a missing shard count as sound",
+        "loader/integrity/damaged.py",
+        "return ~bad, None",
+        "return bad, None",
+        f"{DAMAGE}::test_all_other_examples_keep_their_positions",
+    ),
+    (
+        "an error names the record before the damaged one",
+        "loader/records/intervals.py",
+        '" is damaged at record {}, offset {}", (num_sound, offset)',
+        '" is damaged at record {}, offset {}", (num_sound - 1, offset)',
+        f"{DAMAGE}::test_a_flipped_bit_is_an_error_that_names_shard_record_and_offset",
+    ),
+    (
+        "a copy of damaged bytes is kept",
+        "loader/resources/cache.py",
+        'if f"sha256:{digest.hexdigest()}" != shard.digest:',
+        "if not digest.hexdigest():",
+        "tests/loader/test_cache.py::test_a_damaged_shard_raises_before_the_first_step_and_is_never_copied",
+    ),
+    (
+        "each pipeline of a cache takes all of its bytes",
+        "loader/fetching/folder.py",
+        "part = min(each, left // count)",
+        "part = min(each, bound)",
+        "tests/loader/test_fetching.py::test_pipelines_of_one_cache_divide_its_bytes_and_what_ended_ones_have_left",
+    ),
+    (
+        "classes without examples count for even weights",
+        "loader/examples/weights.py",
+        "sum(count > 0 for count in counts.values())",
+        "len(counts)",
+        "tests/loader/test_balance.py::test_all_classes_have_the_same_total_weight",
+    ),
+    (
+        "rows of lists are those of other examples",
+        "loader/tensors/batches.py",
+        "rows = tf.reshape(value.values, [-1, length])",
+        "rows = tf.reshape(value.values, [-1, length])[::-1]",
+        "tests/loader/test_lists.py::test_lists_stay_with_their_examples",
+    ),
+    (
+        "a number below 0 is one too high",
+        "loader/random_access.py",
+        "np.where(numbers < 0, numbers + len(self), numbers)",
+        "np.where(numbers < 0, numbers + len(self) - 1, numbers)",
+        "tests/loader/test_records.py::test_a_sequence_of_examples",
+    ),
+    (
+        "without the raw operation equal bounds are excluded",
+        "loader/graph/raw_ops.py",
+        'tf.searchsorted(sorted_rows, values, "right", tf.int64)',
+        'tf.searchsorted(sorted_rows, values, "left", tf.int64)',
+        "tests/loader/test_raw_ops.py::test_batches_need_no_raw_operations_and_each_missing_one_is_named_once",
+    ),
+]
