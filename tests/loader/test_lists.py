@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tests.errors import raises
 from tests.pictures import image_file
-from tests.test_recipes import HOW_TO, python, sections
 from tfshards.loader import Image, Position, Shuffle, batches, load
 from tfshards.schemas import Feature, OptionsError, Schema
 from tfshards.schemas.manifest import with_digest
@@ -130,18 +129,3 @@ def test_classes_choose_the_examples_that_have_one(listed, read):
         assert found == [number for number in range(COUNT) if wanted & {*lists_of(number)["tags"]}]
     with raises(OptionsError, "classes-no-label"):
         read(listed, batch_size=1, classes={"cat": 1, "dog": 1})
-
-
-def test_the_recipe_makes_vectors_of_lists(listed):
-    images = tf.zeros([2, 1, 1, 3])
-    names = {
-        "tf": tf,
-        "train": tf.data.Dataset.from_tensors((images, [9, 0])),
-        "tagged": load(listed, batch_size=COUNT, select=("image", "tags"), image=Image()),
-    }
-    exec(python(sections(HOW_TO)["How do I get one-hot labels?"]), names)
-    ((_, labels),) = names["train"].as_numpy_iterator()
-    assert labels.argmax(axis=1).tolist() == [9, 0]
-    ((_, vectors),) = names["tagged"].as_numpy_iterator()
-    expected = [[float(index in lists_of(number)["tags"]) for index in range(40)] for number in range(COUNT)]
-    assert vectors.tolist() == expected
