@@ -1,22 +1,16 @@
 """relabel: files of labels, numbers for classes, and what is refused; see tests/verbs for the examples."""
 
-import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.errors import raises
 from tfshards.prep import ImageFolder, append, relabel, reshard, verify
-from tfshards.prep.cli.main import main
-from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.records.example import example_encoder, with_label
-from tfshards.prep.rewriting import origin as origin_module
 from tfshards.prep.rewriting.relabel import new_labels
-from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema
+from tfshards.schemas import InputError, OptionsError
 
 from .derived import build_arrays, build_images, build_quietly, build_table, quiet, write_images
 
@@ -111,48 +105,6 @@ def test_arguments_that_are_no_labels_are_errors(tmp_path):
     unreadable.mkdir()
     with raises(InputError, "table-folder"):
         new_labels(unreadable)
-
-
-def test_a_label_is_replaced_wherever_it_is_and_nothing_else():
-    schema = Schema(
-        (
-            Feature("a", "bytes", "bytes"),
-            Feature("label", "label", "int64"),
-            Feature("labels", "label", "int64", (None,)),
-            Feature("x", "raw", "uint8", (3,)),
-        )
-    )
-    encode = example_encoder(schema)
-    for old, new in ((0, 300), (300, 0), (5, -1), (-1, 1 << 40)):
-        data = [b"label", old, [old, 1], b"\x1a\x05x" * 2000]
-        before, after = (b"".join(encode([*data[:1], label, *data[2:]])) for label in (old, new))
-        assert with_label(before, "label", new) == after
-    with pytest.raises(ValueError, match=r"the feature 'x' has 0 integers instead of 1"):
-        with_label(before, "x", 1)
-
-
-def test_a_record_that_cannot_be_relabeled_ends_the_call(pets, monkeypatch):
-    monkeypatch.setattr(origin_module, "with_label", lambda *_: b"")
-    with pytest.raises(BuildError, match=r"record \d+ at byte \d+: would change in more than its label"):
-        relabel(pets, {"cat/000.png": "dog"}, log=quiet)
-
-
-def test_the_command_relabels(pets, tmp_path, capsys):
-    (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dgo\n")
-    assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv")]) == 1
-    assert "its classes are 'cat', 'dog'. To add new ones, give --new-classes" in capsys.readouterr().err
-    (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dog\n")
-    assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["options"]["source"] == "relabel"
-
-
-def test_a_split_with_an_example_of_no_class_has_no_counts():
-    label = Feature("label", "label", "int64")
-    named, plain = Schema((label,), ("a", "b", "c")), Schema((label,))
-    assert label_counts(np.array([0, -1, 1]), named) == {}
-    assert label_counts(np.array([0, 0, 1]), named) == {"a": 2, "b": 1, "c": 0}
-    assert label_counts(np.array([5, -1, 5]), plain) == {"-1": 1, "5": 2}
-    assert label_counts(None, plain) == {}
 
 
 def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):

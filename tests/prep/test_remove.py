@@ -1,6 +1,5 @@
 """remove: what is written, what is left on disk, and what is refused; see tests/verbs for the examples."""
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -8,20 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.errors import raises
 from tfshards import prep, schemas
-from tfshards.prep import Arrays, ImageFolder, Options, adopt, append, merge, prune, remove, verify
+from tfshards.prep import Arrays, ImageFolder, Options, adopt, append, prune, remove, verify
 from tfshards.prep.building.inputs_file import read_inputs
-from tfshards.prep.cli.main import main
 from tfshards.prep.records.frames import read_records
-from tfshards.prep.rewriting.keys import are_removed
-from tfshards.prep.rewriting.layout import SplitLayout, kept_layout
-from tfshards.prep.rewriting.origin import Origin
 from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import BuildError, InputError, Manifest, Schema, Shard, Split, Totals, read_manifest
+from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
 from tfshards.schemas.example import decode_key
 from tfshards.schemas.manifest_file import write_manifest
 
@@ -120,19 +113,6 @@ def everything(root: Path) -> bytes:
     return b"\n".join(parts)
 
 
-def test_removed_keys_are_known_after_the_splits_were_put_before_the_keys(tmp_path):
-    for name, first in (("a", 0), ("b", 10)):
-        build_quietly(
-            ImageFolder(write_images(tmp_path / f"{name}s", range(first, first + 8))), tmp_path / name
-        )
-    remove(tmp_path / "a", ["cat/000.png"], log=quiet)
-    merged = merge({"train": tmp_path / "a", "test": tmp_path / "b"}, tmp_path / "both", log=quiet)
-    named = [b"train/cat/000.png", b"test/cat/000.png", b"cat/000.png"]
-    assert are_removed(named, merged.made).tolist() == [True, False, False]
-    made = remove(tmp_path / "both", ["train/dog/001.png"], log=quiet)
-    assert are_removed([b"train/cat/000.png", b"train/dog/001.png"], made.made).tolist() == [True, True]
-
-
 def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(photos, log):
     root = photos / "old"
     held = keys(root)
@@ -187,25 +167,6 @@ def test_a_dataset_with_another_content_than_its_digests_is_not_edited(tmp_path)
         remove(tmp_path / "old", [one], log=quiet)
 
 
-def test_the_command_removes_what_the_audit_lists(tmp_path, capsys):
-    pictures = write_images(tmp_path / "photos", range(12))
-    for number in (2, 4):
-        shutil.copy(pictures / "cat" / f"{number:03d}.png", pictures / "cat" / f"twin-{number}.png")
-    root = str(tmp_path / "data")
-    build_quietly(ImageFolder(pictures), root, shards=2)
-    listed = tmp_path / "keys.txt"
-    assert main(["audit", root, "--distance", "none", "--keys", str(listed)]) == 0
-    assert f"wrote 2 keys to {listed}" in capsys.readouterr().err
-    assert main(["remove", root, "--keys", str(listed), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["totals"]["accepted"] == 12
-    assert main(["audit", root, "--distance", "none", "--keys", str(listed)]) == 0
-    assert listed.read_bytes() == b""
-    listed.write_text("nobody\ncat/000.png\n")
-    assert main(["remove", root, "--keys", str(listed)]) == 1
-    assert "1 of 2 keys not in" in capsys.readouterr().err
-
-
 def test_a_missing_index_of_another_shard_ends_the_call(photos):
     root = photos / "old"
     manifest = read_manifest(root)
@@ -214,54 +175,3 @@ def test_a_missing_index_of_another_shard_ends_the_call(photos):
     with raises(BuildError, "file-fault"):
         remove(root, keys(root)["train"][:1], log=quiet)
     assert read_manifest(root) == manifest
-
-
-SCHEMA = Schema((schemas.Feature("x", "int", "int64"),))
-
-
-def layout_of(sizes: list[int], is_removed: np.ndarray, *, is_balanced: bool) -> SplitLayout:
-    digest, zero = f"sha256:{64 * '0'}", 16 * "0"
-    shards = [
-        Shard(f"d-train-0123abcd.tfrecord-{i:05d}", s, 16 * s, 16 * s, digest, digest, zero, zero, "")
-        for i, s in enumerate(sizes)
-    ]
-    manifest = Manifest("d", "0123abcd", SCHEMA, {"train": Split(tuple(shards))}, Totals(0, 0))
-    origin = Origin(Path("d"), manifest)
-    return kept_layout([origin], "train", is_removed, is_balanced=is_balanced)
-
-
-@given(st.data(), st.booleans())
-def test_the_other_records_keep_their_shard_and_order_except_the_moved_ones(data, is_balanced):
-    num_shards = data.draw(st.integers(1, 6))
-    if is_balanced:
-        least = data.draw(st.integers(1, 8))
-        sizes = [least + data.draw(st.integers(0, 1)) for _ in range(num_shards)]
-    else:
-        sizes = [data.draw(st.integers(0, 9)) for _ in range(num_shards)]
-    is_removed = np.array([data.draw(st.booleans()) for _ in range(sum(sizes))], np.bool_)
-    if is_removed.all():
-        return
-    made = layout_of(sizes, is_removed, is_balanced=is_balanced)
-    shard_of = np.repeat(np.arange(num_shards), sizes)
-    made_records = [
-        np.concatenate(
-            [np.arange(first, first + count) for _, first, count in [(0, 0, 0), *made.runs(index)]]
-        )
-        for index in range(len(made.kept))
-    ]
-    assert sorted(np.concatenate(made_records).tolist()) == np.flatnonzero(~is_removed).tolist()
-    homes = [int(np.bincount(shard_of[each], minlength=num_shards).argmax()) for each in made_records]
-    moved = 0
-    for of_shard, kept, home in zip(made_records, made.kept, homes, strict=True):
-        if kept >= 0:
-            assert of_shard.tolist() == np.flatnonzero(shard_of == kept).tolist()
-            continue
-        own = [number for number in of_shard.tolist() if shard_of[number] == home]
-        assert own == sorted(own)
-        moved += len(of_shard) - len(own)
-    if is_balanced:
-        counts = [len(each) for each in made_records]
-        assert max(counts) - min(counts) <= 1
-        assert made.num_moved <= is_removed.sum() + num_shards
-    else:
-        assert made.num_moved == moved == 0

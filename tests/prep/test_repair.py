@@ -3,22 +3,18 @@
 import json
 import os
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from tests.errors import raises
 from tests.pictures import image_file
-from tfshards.prep import Arrays, ImageFolder, ImageOptions, Options, repair, verify
+from tfshards.prep import ImageFolder, ImageOptions, Options, repair, verify
 from tfshards.prep.building.restore import restored_options
-from tfshards.prep.cli.main import main
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
-from tfshards.schemas.index import index_path, labels_path
-from tfshards.schemas.manifest_file import write_manifest
+from tfshards.schemas import FormatError, InputError, read_manifest
+from tfshards.schemas.index import index_path
 from tfshards.schemas.option import recorded_values
 
 from .derived import flip
@@ -61,21 +57,6 @@ def test_an_intact_dataset_is_not_changed(dataset, photos):
     made = repair(dataset, photos)
     assert (made.found, made.repaired, made.left) == ((), (), ())
     assert states(dataset) == whole
-
-
-@pytest.mark.parametrize(
-    ("digest", "path_of"), [("index_digest", index_path), ("labels_digest", labels_path)]
-)
-def test_an_intact_file_is_not_changed_if_its_listed_digest_is_wrong(digest, path_of, dataset, contents):
-    manifest = read_manifest(dataset)
-    train = manifest.splits["train"]
-    other = replace(train.shards[0], **{digest: "sha256:" + "0" * 64})
-    splits = {"train": replace(train, shards=(other, *train.shards[1:]))}
-    write_manifest(replace(manifest, splits=splits), dataset)
-    before = contents(dataset)
-    made = repair(dataset)
-    assert (made.repaired, [problem.place for problem in made.left]) == ((), [path_of(other.path)])
-    assert contents(dataset) == before
 
 
 def test_without_a_source_shards_stay_damaged_and_are_reported(dataset):
@@ -131,76 +112,6 @@ def test_image_options_come_from_the_manifest(options, small_folder, tmp_path, q
     flip(shard_path(out))
     assert repair(out, str(small_folder)).left == ()
     assert contents(out) == before
-
-
-def test_split_folders_and_a_label_map_need_no_options(image_folder, tmp_path, quiet_build, contents):
-    files = {f"{split}/{name}/{n}.png": n for split in ("train", "test") for name in "ab" for n in range(3)}
-    root = image_folder(files)
-    quiet_build(ImageFolder(root, class_names=("b", "a")), tmp_path / "out", shards=2)
-    before = contents(tmp_path / "out")
-    flip(shard_path(tmp_path / "out", 2))
-    assert repair(tmp_path / "out", root).left == ()
-    assert contents(tmp_path / "out") == before
-
-
-def test_classes_without_a_folder_are_repaired(image_folder, tmp_path, quiet_build, contents):
-    root = image_folder({"a/1.png": 1, "a/2.png": 2})
-    source = ImageFolder(root, class_names=("b", "a"), allow_missing_classes=True)
-    quiet_build(source, tmp_path / "out")
-    before = contents(tmp_path / "out")
-    flip(shard_path(tmp_path / "out"))
-    assert repair(tmp_path / "out", root).left == ()
-    assert contents(tmp_path / "out") == before
-
-
-@pytest.mark.parametrize("kind", [str, os.fsencode, Path])
-def test_inputs_may_be_any_kind_of_path(kind, array_files, photos, dataset, tmp_path, quiet_build):
-    given = array_files(x=np.arange(10), y=np.arange(10.0))
-    quiet_build(Arrays.open(given), tmp_path / "arrays", shards=2)
-    flip(shard_path(tmp_path / "arrays"))
-    # without names, which a path cannot have
-    assert repair(tmp_path / "arrays", [kind(path.partition("=")[2]) for path in given]).left == ()
-    flip(shard_path(dataset))
-    assert repair(dataset, kind(photos)).left == ()
-
-
-def make_table(image_folder, tmp_path: Path) -> tuple[Path, Path]:
-    """A table with two images per row in another folder, classes, splits, and a column to drop."""
-    images = image_folder({f"{number}.png": number for number in range(12)}, "images")
-    rows = ["file_name,depth,color,part,noise,size"]
-    rows += [
-        f"{n}.png,{n}.png,{('red', 'blue')[n % 2]},{'train' if n % 3 else 'test'},x{n},{n}" for n in range(12)
-    ]
-    table = tmp_path / "table.csv"
-    table.write_text("\n".join(rows) + "\n")
-    return table, images
-
-
-def test_a_table_is_given_with_the_folder_of_its_images(image_folder, tmp_path, contents, capsys):
-    table, images = make_table(image_folder, tmp_path)
-    out = tmp_path / "out"
-    columns = ["--image", "depth", "--label", "color", "--split-column", "part", "--drop", "noise"]
-    build = ["build", "table", str(table), str(out), "--root", str(images), *columns, "--shards", "2"]
-    assert main(build) == 0
-    before = contents(out)
-    flip(shard_path(out, 1))
-    assert main(["verify", str(out), "--repair", str(table), "--repair", str(images)]) == 0
-    assert contents(out) == before
-    capsys.readouterr()
-
-
-def test_a_table_without_images_needs_no_folder(tmp_path, contents, capsys):
-    (tmp_path / "t.csv").write_text("x,label\n" + "".join(f"{n},{n % 3}\n" for n in range(9)))
-    out = tmp_path / "out"
-    assert main(["build", "table", str(tmp_path / "t.csv"), str(out), "--shards", "2"]) == 0
-    before = contents(out)
-    flip(shard_path(out, 1))
-    assert main(["verify", str(out), "--repair", str(tmp_path / "t.csv")]) == 0
-    assert contents(out) == before
-    flip(shard_path(out, 1))
-    with raises(OptionsError, "inputs-number"):
-        repair(out, [tmp_path / "t.csv", tmp_path])
-    capsys.readouterr()
 
 
 def refused(root: Path, source: object, match: str, contents) -> None:
@@ -272,73 +183,11 @@ def test_other_rejects_are_refused(dataset, photos, contents):
     )
 
 
-def test_a_derived_dataset_is_refused(dataset, photos, contents):
-    flip(shard_path(dataset))
-    for options, how in (({}, "does not record how it was made"), ({"source": "merge"}, "was made by merge")):
-        write_manifest(replace(read_manifest(dataset), options=options), dataset)
-        refused(dataset, photos, f"'out' {how}; only shards of a dataset that one build made", contents)
-    index_file(dataset, 1).unlink()
-    assert len(repair(dataset).repaired) == 1
-
-
-def test_a_dataset_that_cannot_be_written_is_reported(dataset, photos):
-    flip(shard_path(dataset))
-    (dataset / ".build").write_text("in the way")
-    with raises(InputError, "foreign-file"):
-        repair(dataset, photos)
-
-
 def test_a_damaged_manifest_cannot_be_repaired(dataset, photos):
     path = dataset / "dataset.json"
     path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
     with pytest.raises(FormatError, match=r"digest: does not match"):
         repair(dataset, photos)
-
-
-def test_the_command_prints_what_was_wrong_and_what_was_rebuilt(dataset, photos, capsys):
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = main(["verify", str(dataset), *map(str, arguments)])
-        return (status, *capsys.readouterr())
-
-    assert run("--repair") == (0, f"{dataset}: sound\n", "")
-    name = flip(shard_path(dataset)).name
-    index = index_file(dataset, 1).relative_to(dataset)
-    (dataset / index).unlink()
-    problem = f"{name}: its bytes have changed: the digest differs"
-    assert run("--repair") == (
-        1,
-        f"{problem}\n{index}: cannot be read: No such file or directory\nrebuilt: {index}\nstill damaged:\n"
-        f"{problem}\n{dataset}: 1 problem, 1 file rebuilt; shards can only be rebuilt from their source\n",
-        "",
-    )
-    assert run("--repair") == (
-        1,
-        f"{problem}\n{dataset}: 1 problem; shards can only be rebuilt from their source\n",
-        "",
-    )
-    status, out, _ = run("--repair", photos, "--json")
-    assert (status, json.loads(out)["repaired"], json.loads(out)["left"]) == (0, [name], [])
-    flip(shard_path(dataset))
-    status, out, _ = run("--repair", photos)
-    assert (status, out) == (0, f"{problem}\nrebuilt: {name}\n{dataset}: sound, 1 file rebuilt\n")
-    for more in ("--deep", "--decode"):
-        status, out, err = run("--repair", photos, more)
-        assert (status, out) == (2, "")
-        assert err == (
-            f"tfshards: --repair compares digests and cannot be combined with {more}; repair first, then "
-            f"verify again with {more}\n"
-        )
-    assert Fraction(1) == restored_options(read_manifest(dataset)).rejected_share
-
-
-def test_the_sources_may_come_before_the_dataset(array_files, tmp_path, quiet_build, capsys):
-    given = array_files(x=np.arange(10), y=np.arange(10.0))
-    out = tmp_path / "out"
-    quiet_build(Arrays.open(given), out, shards=2)
-    name = flip(shard_path(out)).name
-    sources = [text for path in given for text in ("--repair", path)]
-    assert main(["verify", *sources, str(out)]) == 0
-    assert f"rebuilt: {name}\n" in capsys.readouterr().out
 
 
 def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp_path, quiet_build):

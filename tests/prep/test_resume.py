@@ -14,11 +14,9 @@ from tests.errors import raises
 from tfshards.prep import Arrays, ImageFolder, Options, append, verify
 from tfshards.prep.building import output
 from tfshards.prep.building.output import locked
-from tfshards.prep.building.output_state import up_to_date
-from tfshards.prep.writing.area import AREA_NAME, BuildArea, FinishedShard, Reject, ShardId
+from tfshards.prep.writing.area import AREA_NAME
 from tfshards.prep.writing.shard_names import with_build_id
-from tfshards.schemas import BuildError, InputError, Shard, read_manifest
-from tfshards.schemas.build_area import create
+from tfshards.schemas import BuildError, InputError, read_manifest
 from tfshards.schemas.locks import is_locked
 
 from .derived import flip
@@ -52,47 +50,6 @@ def stopped(small_folder, image_folder, tmp_path, quiet_build, log):
     assert len(finished(out)) == 4
     log.clear()
     return out
-
-
-def changing(root: Path, change) -> ImageFolder:
-    """Return a folder of images in which something changes after it was listed."""
-
-    class Changing(ImageFolder):
-        def listing(self):
-            found = ImageFolder(root).listing()
-            change()
-            return found
-
-    return Changing(root)
-
-
-def test_a_build_resumes_after_a_missing_file_is_restored(small_folder, tmp_path, quiet_build, contents, log):
-    whole = quiet_build(ImageFolder(small_folder), tmp_path / "whole" / "out", shards=6)
-    log.clear()
-    gone, elsewhere = small_folder / "dog" / "05.png", tmp_path / "elsewhere.png"
-    source = changing(small_folder, lambda: gone.rename(elsewhere))
-    with pytest.raises(BuildError, match=r"dog/05\.png: cannot be read: No such file or directory$"):
-        quiet_build(source, tmp_path / "out", shards=6)
-    assert not (tmp_path / "out" / "dataset.json").exists()
-    elsewhere.rename(gone)
-    before = finished(tmp_path / "out")
-    assert len(before) < 6
-    assert quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=6) == whole
-    if before:
-        assert log[1] == f"resuming the build: {len(before)} of 6 shards finished"
-    assert committed(tmp_path / "out", before) == before
-    assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
-
-
-def test_a_file_that_changes_during_the_build_ends_it(small_folder, tmp_path, quiet_build):
-    path = small_folder / "dog" / "05.png"
-    source = changing(small_folder, lambda: path.write_bytes(path.read_bytes() + b"more"))
-    message = r"05\.png: changed after the build listed it; run the command again$"
-    with pytest.raises(BuildError, match=message):
-        quiet_build(source, tmp_path / "out", shards=2)
-    # the files are now another input, and another build
-    assert quiet_build(ImageFolder(small_folder), tmp_path / "out", shards=2).totals.accepted == 13
-    assert not (tmp_path / "out" / AREA_NAME).exists()
 
 
 def test_an_array_file_that_changes_during_the_build_ends_it(tmp_path, array_files, quiet_build):
@@ -163,72 +120,6 @@ def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder,
     message = r"^\d\.png: was accepted, but is unreadable now; it changed during the build; run"
     with pytest.raises(BuildError, match=message):
         quiet_build(ImageFolder(root), tmp_path / "out", shards=3, options=ALL_REJECTS_ALLOWED)
-
-
-def test_a_committed_build_that_was_not_cleaned_up_is_cleaned_up_by_the_next_run(
-    small_folder, tmp_path, quiet_build, contents, log
-):
-    out = tmp_path / "out"
-    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
-    whole = contents(out)
-    assert {"labels.txt", "dataset_info.json", "features.json", "label.labels.txt"} <= set(whole)
-    for view in ("dataset_info.json", "labels.txt", "features.json", "label.labels.txt"):
-        (out / view).unlink()
-    # this build was killed after the commit, the other one before
-    area = BuildArea(out, "11111111")
-    area.open()
-    area.announce(manifest)
-    other = BuildArea(out, "00000000")
-    other.open()
-    other.note_path("first", ShardId("train", 0), "plan").write_bytes(b"")
-    create(out / AREA_NAME / "staged-abcabcab")
-    log.clear()
-    assert quiet_build(ImageFolder(small_folder), out, shards=2) == manifest
-    assert log == [
-        "discarding an unfinished build: its inputs or options differ",
-        up_to_date(out, is_compared=False),
-    ]
-    assert contents(out) == whole
-    assert not (out / AREA_NAME).exists()
-
-
-def test_copies_of_a_killed_build_do_not_accumulate(tmp_path, quiet_build):
-    stale = tmp_path / "out" / AREA_NAME / "staged-abcdefab"
-    create(stale)
-    (stale / "0.bin").write_bytes(bytes(1000))
-    seen = []
-
-    class Looking(Arrays):
-        """Records the files in the output while the arrays are copied."""
-
-        def stage(self, folder, *, preview=False):
-            seen.extend(path.name for path in folder.parent.iterdir() if path != folder)
-            return super().stage(folder, preview=preview)
-
-    quiet_build(Looking({"x": np.arange(9)}), tmp_path / "out")
-    assert seen == []
-
-
-def test_a_build_that_is_up_to_date_writes_nothing(small_folder, tmp_path, quiet_build):
-    out = tmp_path / "out"
-    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
-    before = {path: identity(path) for path in out.rglob("*") if path.is_file()}
-    for overwrite in (False, True):
-        assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=overwrite) == manifest
-    assert {path: identity(path) for path in out.rglob("*") if path.is_file()} == before
-
-
-def test_a_note_of_a_finished_shard_is_read_back_unchanged(tmp_path):
-    area = BuildArea(tmp_path, "12345678")
-    area.open()
-    digest, path = "sha256:" + "0" * 64, "photos-train-12345678.tfrecord-00000-of-00001"
-    shard = Shard(path, 3, 100, 100, digest, "sha256:" + "1" * 64, "0" * 16, "ff" * 8, digest)
-    reject = Reject("caf\udce9", "empty", "no bytes", 7)
-    done = FinishedShard(shard, "abc", (reject,), {"resized": 2}, {"resized": "cat/1.png"}, ("ab",))
-    area.write_finished("final", ShardId("train", 0), done)
-    assert area.read_finished("final", ShardId("train", 0)) == done
-    assert area.read_finished("final", ShardId("train", 1)) is None
-    assert area.read_finished("first", ShardId("train", 0)) is None
 
 
 def test_a_running_build_is_not_a_dataset_yet(stopped):

@@ -16,10 +16,6 @@ def needed(tmp_path) -> Requirements:
     return Requirements.of(tmp_path / "area", "abc", [tmp_path / "photos"])
 
 
-def test_a_worker_that_has_what_it_needs_is_accepted(needed):
-    needed.check()
-
-
 def lose_area(needed: Requirements) -> None:
     (needed.folder / "token").unlink()
 
