@@ -17,7 +17,7 @@ import pytest
 from tests.pictures import image_file
 from tests.programs import until
 from tests.tables import mostly_nightly
-from tfshards.prep import ImageFolder, Options, build, verify
+from tfshards.prep import ImageFolder, build, verify
 from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError
 
@@ -354,25 +354,3 @@ def test_a_program_whose_build_lost_a_worker_can_build_again(kind, tmp_path):
     assert contents(out) == contents(elsewhere)
     for left in set(children(os.getpid())) - mine:
         os.kill(left, signal.SIGKILL)
-
-
-def test_an_error_of_another_thread_is_printed_and_does_not_end_a_build(tmp_path, monkeypatch):
-    write_inputs(tmp_path)
-    reported = []
-    monkeypatch.setattr(threading, "excepthook", lambda death: reported.append(death.exc_value))
-
-    def fail() -> None:
-        raise ValueError("mine")
-
-    class Failing(ImageFolder):
-        """While it is built, another thread of the program fails."""
-
-        def listing(self):
-            threading.Timer(0.05, fail).start()
-            return super().listing()
-
-    manifest = build(
-        Failing(tmp_path / "photos"), tmp_path / "data", options=Options(max_rejected=1), log=lambda _: None
-    )
-    assert manifest.totals.accepted == 24
-    until(lambda: "mine" in map(str, reported))

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -117,30 +116,6 @@ def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands
     assert ended.status == 0
     assert ended.output.startswith("resuming the build: ")
     assert verify(out, deep=True)
-
-
-def test_one_of_many_concurrent_builds_succeeds_and_the_others_are_refused(tmp_path):
-    source, out = Arrays({"x": np.arange(600)}), tmp_path / "data"
-    outcomes: list[str] = []
-
-    def run() -> None:
-        try:
-            made = build(source, out, shards=3, log=lambda _: None)
-            outcomes.append(made.build_id)
-        except InputError as error:
-            outcomes.append(str(error))
-
-    threads = [threading.Thread(target=run) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    build_id = read_manifest(out).build_id
-    busy = f"{out}: another build is writing to it; wait until it has ended"
-    assert set(outcomes) <= {build_id, busy}
-    assert build_id in outcomes
-    assert verify(out, deep=True)
-    assert not (out / AREA_NAME).exists()
 
 
 def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):

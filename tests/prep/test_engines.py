@@ -25,21 +25,6 @@ def run_in_process(function, items, stop) -> None:
     run_on_threads(Work(function, items, WorkProgress("x", len(items)), lambda _: stop.set()))
 
 
-def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
-    started: list[str] = []
-
-    def call(item: str) -> None:
-        if item == "fail":
-            raise BuildError("gone")
-        started.append(item)
-        assert stop.wait(100)
-
-    # no thread is free for the last items before the failure
-    with raises(BuildError, "gone"):
-        run_in_process(call, [*["wait"] * (num_writers() - 1), "fail", *["wait"] * 50], stop)
-    assert len(started) == num_writers() - 1
-
-
 def test_a_failure_is_raised_rather_than_that_another_call_was_stopped_because_of_it(stop):
     stopped = threading.Event()
 
@@ -73,16 +58,13 @@ def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
     assert 1 <= len(called) <= num_writers()
 
 
-def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
+def test_engines_and_options_that_do_not_fit_are_refused(tmp_path, quiet_build):
+    numbers = Arrays({"x": np.arange(4)})
     with raises(OptionsError, "engine-unknown", name="spark", known="'local' or 'beam'"):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="spark")
-    assert not (tmp_path / "out").exists()
-
-
-def test_beam_options_are_refused_by_other_engines(tmp_path, quiet_build):
-    args = ["--direct_num_workers=2"]
+        quiet_build(numbers, tmp_path / "out", engine="spark")
     with raises(OptionsError, "beam-args-useless"):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="local", beam_args=args)
+        quiet_build(numbers, tmp_path / "out", engine="local", beam_args=["--direct_num_workers=2"])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("beam_args", [[], ["--runner=DirectRunner"]], ids=["local", "beam"])

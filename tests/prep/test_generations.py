@@ -1,5 +1,6 @@
 """A dataset keeps the generations that it replaces, and its views follow the manifest, or are reported."""
 
+import json
 import subprocess
 
 import numpy as np
@@ -10,7 +11,6 @@ from tests.prep.derived import quiet
 from tfshards.prep import Arrays, append, build, generations, relabel, remove, restore, verify
 from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, Manifest, read_manifest
-from tfshards.schemas.generations import kept_manifests
 
 
 def arrays(count: int = 24, *, names: tuple[str, ...] = ("cat", "dog", "owl")) -> Arrays:
@@ -33,22 +33,20 @@ def out(tmp_path):
     return out
 
 
-def test_a_generation_that_lacks_a_shard_is_not_restored(out, capsys):
-    last = generations(out)[-1]
-    (manifest,) = (one for one in kept_manifests(out) if one.build_id == last.build_id)
-    (out / manifest.shards[0].path).unlink()
-    with raises(InputError, "generation-damaged", build_id="7c28de72"):
-        restore(out, last.build_id, log=quiet)
+def test_a_generation_that_lacks_a_shard_is_not_restored(out):
+    last = generations(out)[-1].build_id
+    manifest = json.loads((out / "generations" / f"{last}.json").read_bytes())
+    (out / manifest["splits"]["train"]["shards"][0]["path"]).unlink()
+    with raises(InputError, "generation-damaged", build_id=last):
+        restore(out, last, log=quiet)
     # the generation after it has the same shard
     assert [one.num_damaged for one in generations(out)] == [0, 0, 0, 1, 1]
-    assert main(["generations", str(out)]) == 0
-    assert capsys.readouterr().out.count("1 damaged") == 2
 
 
 def test_a_damaged_manifest_is_replaced_by_that_of_a_generation(out):
     path = out / "dataset.json"
     path.write_bytes(path.read_bytes()[:-30])
-    kept = [manifest.build_id for manifest in kept_manifests(out)]
+    kept = sorted(path.stem for path in (out / "generations").iterdir())
     # nothing names the digests of its views
     with raises(InputError, "foreign-file"):
         restore(out, kept[0], log=quiet)

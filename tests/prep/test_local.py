@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -27,18 +26,12 @@ pytestmark = pytest.mark.processes
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("max 100000\n", None),
-        ("150000 100000\n", 2),
-        ("50000 100000", 1),
-        ("10000000 100000", None),
-        ("", None),
-    ],
+    [("max 100000\n", 8), ("150000 100000\n", 2), ("50000 100000", 1), ("1000000 100000", 8), ("", 8)],
 )
 def test_a_container_may_have_a_quota_of_cores(text, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     (tmp_path / "cpu.max").write_text(text)
-    assert available_cores(tmp_path / "cpu.max") == (expected or 8)
+    assert available_cores(tmp_path / "cpu.max") == expected
     assert available_cores(tmp_path / "none") == 8
 
 
@@ -71,34 +64,19 @@ class UnpicklableError(Exception):
 
 
 def fail(item: str) -> None:
+    print("to standard output", flush=True)
     raise UnpicklableError("no", item) if item == "class" else ValueError(item)
 
 
-def test_an_error_in_a_helper_is_raised_in_this_process():
-    function = pickled(fail)
-    assert function is not None
-    with Helper(function) as helper:
-        with pytest.raises(ValueError, match=r"^value$"):
-            helper("value")
-        with pytest.raises(BuildError, match=r"^no class$"):
-            helper("class")
-
-
-def print_and_stop(item: object) -> None:
-    print("to standard output", item, flush=True)
-
-
-def test_what_a_helper_prints_goes_to_standard_error(capfd):
-    function = pickled(print_and_stop)
-    assert function is not None
-    with Helper(function) as helper:
-        helper(1)
-    assert capfd.readouterr() == ("", "to standard output 1\n")
+def test_an_error_in_a_helper_is_raised_in_this_process_and_what_it_prints_is_no_result(capfd):
+    with Helper(pickled(fail)) as helper:
+        for item, kind, text in (("value", ValueError, "value"), ("class", BuildError, "no class")):
+            with pytest.raises(kind, match=f"^{text}$"):
+                helper(item)
+    assert capfd.readouterr() == ("", "to standard output\n" * 2)
 
 
 def test_a_function_that_another_process_cannot_load_has_no_helpers(tmp_path):
-    assert pickled(lambda _: None) is None
-    assert pickled(threading.Lock().acquire) is None
     # a script without the usual protection, whose own class reads the source
     program = """
 import dataclasses

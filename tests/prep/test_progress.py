@@ -1,4 +1,4 @@
-"""Progress: reports of workers, a bar on a terminal, plain lines elsewhere."""
+"""Progress: what is counted, and lines about a job that makes none; tests/surface looks at bars."""
 
 import io
 import re
@@ -15,8 +15,10 @@ from tfshards.prep.progress.lines import WorkProgress, Written
 
 
 @pytest.fixture
-def stream():
-    """The stream of the console of the process."""
+def stream(monkeypatch):
+    """The stream of the console of the process, with frequent lines."""
+    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.0)
     stream = io.StringIO()
     with reporting(Console(stream)):
         yield stream
@@ -33,8 +35,7 @@ def follow(shown: WorkProgress, work: object, *arguments: object) -> None:
     thread.join()
 
 
-def test_foreign_packets_at_the_port_are_not_counted(monkeypatch, stream):
-    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
+def test_foreign_packets_at_the_port_are_not_counted(stream):
     shown = WorkProgress("photos", 400)
 
     def work() -> None:
@@ -48,15 +49,9 @@ def test_foreign_packets_at_the_port_are_not_counted(monkeypatch, stream):
     assert stream.getvalue().splitlines()[-1].startswith("photos: 7 of 400 examples, 1 B, ")
 
 
-@pytest.fixture
-def fast(monkeypatch):
-    monkeypatch.setattr(bars, "LINE_SECONDS", 0.05)
-    monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.0)
-
-
-def test_a_measure_replaces_the_reports_of_workers(fast, stream):
+def test_a_measure_replaces_the_reports_of_workers_and_never_goes_back(stream):
     shown = WorkProgress("photos", 400)
-    # a task that is repeated begins anew, and progress never goes back
+    # a task that is repeated begins anew
     measures = iter([Written(100, 1 << 20), Written(300, 3 << 20), *[Written(200, 0)] * 1000])
 
     def work() -> None:
@@ -69,7 +64,7 @@ def test_a_measure_replaces_the_reports_of_workers(fast, stream):
     assert lines[-1].startswith("photos: 300 of 400 examples, 3.0 MiB, ")
 
 
-def test_an_error_of_the_measure_ends_the_progress(fast, stream):
+def test_an_error_of_the_measure_ends_the_progress(stream):
     def fail() -> Written:
         raise ValueError("a worker has failed")
 
@@ -78,10 +73,11 @@ def test_an_error_of_the_measure_ends_the_progress(fast, stream):
 
 
 def test_a_job_without_progress_is_reported_with_where_to_look(monkeypatch, stream):
+    monkeypatch.setattr(bars, "LINE_SECONDS", 10)
     monkeypatch.setattr(progress, "STALL_SECONDS", 0.2)
     shown = WorkProgress("photos", 400)
     follow(shown, lambda: time.sleep(1.0), None, lambda: "see the job 7")
     # after 0.2, 0.4 and 0.8 seconds, and not more often
     lines = stream.getvalue().splitlines()
     assert 1 <= len(lines) <= 3
-    assert all(re.fullmatch(r"photos: no progress for \d+ s; see the job 7", line) for line in lines)
+    assert all(re.search("no progress .*see the job 7", line) for line in lines)

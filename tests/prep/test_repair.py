@@ -1,23 +1,19 @@
 """repair: options of builds, reports, and inputs that are refused; see tests/verbs for the files."""
 
-import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from tests.errors import raises
 from tests.pictures import image_file
-from tfshards.prep import ImageFolder, ImageOptions, Options, repair, verify
-from tfshards.prep.building.restore import restored_options
-from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.schemas import FormatError, InputError, read_manifest
-from tfshards.schemas.index import index_path
-from tfshards.schemas.option import recorded_values
+from tfshards import prep
+from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, repair, verify
+from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
 
-from .derived import flip
+from .derived import first_index, first_shard, flip
 
 STAMP = 1_600_000_000 * 10**9
 
@@ -35,117 +31,141 @@ def dataset(photos, tmp_path, quiet_build) -> Path:
     return tmp_path / "out"
 
 
-def shard_path(root: Path, number: int = 0) -> Path:
-    return root / read_manifest(root).shards[number].path
-
-
-def index_file(root: Path, number: int = 0) -> Path:
-    return root / index_path(read_manifest(root).shards[number].path)
-
-
 def rejects_file(root: Path) -> Path:
     return root / f"rejected-{read_manifest(root).build_id}.jsonl"
 
 
-def states(root: Path) -> dict[str, tuple[int, int]]:
-    found = {path.relative_to(root).as_posix(): path.stat() for path in root.rglob("*") if path.is_file()}
-    return {name: (status.st_ino, status.st_mtime_ns) for name, status in found.items()}
-
-
-def test_an_intact_dataset_is_not_changed(dataset, photos):
-    whole = states(dataset)
-    made = repair(dataset, photos)
-    assert (made.found, made.repaired, made.left) == ((), (), ())
-    assert states(dataset) == whole
-
-
 def test_without_a_source_shards_stay_damaged_and_are_reported(dataset):
-    damaged = {flip(shard_path(dataset)).name, flip(index_file(dataset, 1), 0).name}
+    assert repair(dataset).found == ()
+    damaged = {flip(first_shard(dataset)).name, flip(first_index(dataset), 0).name}
     made = repair(dataset)
     assert {Path(problem.place).name for problem in made.found} == damaged
-    assert made.repaired == (index_file(dataset, 1).relative_to(dataset).as_posix(),)
+    assert made.repaired == (first_index(dataset).relative_to(dataset).as_posix(),)
     assert made.left == verify(dataset).problems
-    assert [problem.place for problem in made.left] == [shard_path(dataset).name]
+    assert [problem.place for problem in made.left] == [first_shard(dataset).name]
 
 
 # options of each build
 BUILDS = {
-    "stratified": Options(splits={"train": 0.75, "val": 0.25}, stratify=True),
-    "grouped, shards of single splits": Options(splits={"a": 0.5, "b": 0.5}, group_by="([0-9])"),
-    "duplicates left out": Options(duplicates="drop", compression="gzip", name="other"),
+    "stratified": ({}, 2, Options(splits={"train": 0.75, "val": 0.25}, stratify=True, max_rejected="50%")),
+    "grouped, shards of single splits": (
+        {"images": ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first")},
+        {"a": 3, "b": 1},
+        Options(splits={"a": 0.5, "b": 0.5}, group_by="([0-9])", max_rejected="50%"),
+    ),
+    "duplicates left out": (
+        {"images": ImageOptions(channels=1, format="png", max_pixels=10_000), "class_names": ("dog", "cat")},
+        2,
+        Options(duplicates="drop", compression="gzip", name="other", max_rejected="50%"),
+    ),
+    "links and a class without a folder": (
+        {
+            "images": ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80),
+            "follow_links": True,
+            "class_names": ("owl", "dog", "cat"),
+            "allow_missing_classes": True,
+        },
+        2,
+        Options(max_rejected="50%"),
+    ),
 }
 
 
-@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS)
-def test_the_options_of_a_build_come_from_its_manifest(options, photos, tmp_path, quiet_build, contents):
+@pytest.mark.parametrize(("of_images", "shards", "options"), BUILDS.values(), ids=BUILDS)
+def test_the_options_of_a_build_come_from_its_manifest(
+    of_images, shards, options, photos, tmp_path, quiet_build, contents
+):
     out = tmp_path / "out"
-    options = replace(options, max_rejected="50%")
-    shards = {"a": 3, "b": 1} if "a" in options.splits else 2
     (photos / "cat" / "bad0.png").rename(photos / "cat" / "bad0.1.png")
-    quiet_build(ImageFolder(photos), out, shards=shards, seed=7, options=options)
-    restored = restored_options(read_manifest(out))
-    assert (restored.to_json(), restored.compression) == (options.to_json(), options.compression)
+    os.symlink(photos / "cat" / "00.png", photos / "cat" / "link.png")
+    made = quiet_build(ImageFolder(photos, **of_images), out, shards=shards, seed=7, options=options)
     before = contents(out)
-    for number in range(len(read_manifest(out).shards)):
-        flip(shard_path(out, number))
+    for shard in made.shards:
+        flip(out / shard.path)
     flip(rejects_file(out))
-    assert repair(out, photos).left == ()
+    assert repair(out, str(photos)).left == ()
     assert contents(out) == before
 
 
-IMAGE_OPTIONS = (
-    ImageOptions(channels=1, format="png", max_pixels=10_000),
-    ImageOptions(channels="keep", alpha="keep", resize="8x9", animation="first"),
-    ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80),
-)
+def split_folders(folder: Path, image_folder) -> tuple[object, list[Path]]:
+    root = image_folder(
+        {f"{split}/{c}/{n}.png": n for split in ("train", "test") for c in "ab" for n in range(3)}
+    )
+    return ImageFolder(root), [root]
 
 
-@pytest.mark.parametrize("options", IMAGE_OPTIONS, ids=repr)
-def test_image_options_come_from_the_manifest(options, small_folder, tmp_path, quiet_build, contents):
+def table_of_images(folder: Path, image_folder) -> tuple[object, list[Path]]:
+    images = image_folder({f"{number}.png": number for number in range(12)}, "images")
+    rows = ["file_name,depth,color,part,noise"]
+    rows += [
+        f"{n}.png,{n}.png,{('red', 'blue')[n % 2]},{'train' if n % 3 else 'test'},x{n}" for n in range(12)
+    ]
+    (folder / "table.csv").write_text("\n".join(rows) + "\n")
+    columns = ColumnRoles(images=("depth",), label="color", split="part", drop=("noise",))
+    return Table(folder / "table.csv", columns=columns, root=images), [folder / "table.csv", images]
+
+
+def table_of_numbers(folder: Path, image_folder) -> tuple[object, list[Path]]:
+    (folder / "t.csv").write_text("x,label\n" + "".join(f"{n},{n % 3}\n" for n in range(9)))
+    return Table(folder / "t.csv"), [folder / "t.csv"]
+
+
+def arrays(folder: Path, image_folder) -> tuple[object, list[Path]]:
+    paths = [folder / "x.npy", folder / "y.npy"]
+    for path in paths:
+        np.save(path, np.arange(10))
+    # without names, which a path cannot have
+    return Arrays.open([f"{path.stem}={path}" for path in paths]), paths
+
+
+@pytest.mark.parametrize("make", [split_folders, table_of_images, table_of_numbers, arrays])
+def test_inputs_of_every_kind_are_given_by_their_paths(make, tmp_path, image_folder, quiet_build, contents):
     out = tmp_path / "out"
-    os.symlink(small_folder / "cat" / "00.png", small_folder / "cat" / "link.png")
-    quiet_build(ImageFolder(small_folder, options, follow_links=True), out, shards=2)
-    recorded = json.loads(json.dumps(read_manifest(out).to_json()["options"]))
-    restored = ImageOptions(**recorded_values(ImageOptions, recorded))
-    assert restored.to_json() == options.to_json()
+    source, paths = make(tmp_path, image_folder)
+    made = quiet_build(source, out, shards=2)
     before = contents(out)
-    flip(shard_path(out))
-    assert repair(out, str(small_folder)).left == ()
+    flip(out / made.shards[-1].path)
+    if make is table_of_numbers:
+        with raises(OptionsError, "inputs-number"):
+            repair(out, [*paths, tmp_path])
+    if make is split_folders:
+        flat = image_folder({f"a/{number}.png": number for number in range(3)}, name="flat")
+        with raises(InputError, "inputs-differ"):
+            repair(out, [flat])
+    assert repair(out, paths).left == ()
     assert contents(out) == before
 
 
-def refused(root: Path, source: object, match: str, contents) -> None:
-    """Assert that the repair is refused and changes nothing."""
+def refused(root: Path, source: object, contents, code: str = "inputs-differ") -> str:
+    """Assert that the repair is refused and changes nothing; return the message."""
     before = contents(root)
-    with pytest.raises(InputError, match=match):
+    with pytest.raises((InputError, BuildError)) as raised:
         repair(root, source)
+    assert raised.value.code == code, raised.value
     assert contents(root) == before
+    return str(raised.value)
 
 
-def test_other_inputs_are_refused_and_the_error_names_the_difference(dataset, photos, contents, monkeypatch):
-    flip(shard_path(dataset))
+def test_other_inputs_are_refused(dataset, photos, contents, monkeypatch):
+    flip(first_shard(dataset))
     record = next(dataset.glob("inputs-*.npz"))
     recorded = record.read_bytes()
     record.unlink()
     path = photos / "cat" / "02.png"
     size = path.stat().st_size
-    difference = "built from: their number, names, sizes, labels, splits, features or class names differ"
     os.truncate(path, size + 1)
-    refused(dataset, photos, difference, contents)
+    refused(dataset, photos, contents)
     os.truncate(path, size)
     path.rename(photos / "cat" / ".hidden.png")
-    refused(dataset, photos, difference, contents)
+    refused(dataset, photos, contents)
     (photos / "cat" / ".hidden.png").rename(path)
     (photos / "cat").rename(photos / "emu")
-    refused(dataset, ImageFolder(photos), difference, contents)
+    refused(dataset, ImageFolder(photos), contents)
     (photos / "emu").rename(photos / "cat")
     record.write_bytes(recorded)
-    later = {**decoder_versions(), "pillow": "99.0", "pillow_new": "1.0"}
-    monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda: later)
-    match = (
-        r"built from: pillow is '99\.0' instead of '[0-9.]+'; pillow_new is '1\.0' instead of absent; give"
-    )
-    refused(dataset, photos, match, contents)
+    # another release of what decodes images
+    monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda: {"pillow": "99.0"})
+    assert "99.0" in refused(dataset, photos, contents)
 
 
 def plain_png(gray: int) -> bytes:
@@ -157,15 +177,11 @@ def test_other_inputs_of_the_same_size_and_time_are_refused(image_folder, tmp_pa
     root = image_folder({f"{number}.png": plain_png(number) for number in range(4)})
     out = tmp_path / "out"
     quiet_build(ImageFolder(root), out, shards=1)
-    flip(shard_path(out))
+    name = flip(first_shard(out)).name
     image_folder({"2.png": plain_png(99)})
-    match = (
-        r"out-train-.*-00001: the inputs now give bytes of digest sha256:[0-9a-f]{64} instead of "
-        r"sha256:[0-9a-f]{64}; the content of an input has changed; give the inputs that the dataset"
-    )
-    refused(out, root, match, contents)
+    assert name in refused(out, root, contents)
     image_folder({"2.png": bytes(len(plain_png(2)))})
-    refused(out, root, r"2\.png: was accepted, but is unreadable now; it changed during the build", contents)
+    assert "2.png" in refused(out, root, contents)
     image_folder({"2.png": plain_png(2)})
     assert repair(out, root).left == ()
 
@@ -175,35 +191,17 @@ def test_other_rejects_are_refused(dataset, photos, contents):
     bad = photos / "cat" / "bad0.png"
     bad.write_bytes(b"NO IMAGE")
     os.utime(bad, ns=(STAMP, STAMP))
-    refused(
-        dataset,
-        photos,
-        r"rejected-.*: the rejected inputs, or the reasons, differ from those in the",
-        contents,
-    )
+    assert rejects_file(dataset).name in refused(dataset, photos, contents)
 
 
-def test_a_damaged_manifest_cannot_be_repaired(dataset, photos):
-    path = dataset / "dataset.json"
-    path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
-    with pytest.raises(FormatError, match=r"digest: does not match"):
-        repair(dataset, photos)
-
-
-def test_a_source_without_the_splits_of_the_dataset_is_refused(image_folder, tmp_path, quiet_build):
-    root = image_folder({f"{split}/a/{n}.png": n for split in ("train", "test") for n in range(3)})
-    flat = image_folder({f"a/{number}.png": number for number in range(3)}, name="flat")
-    out = tmp_path / "out"
-    quiet_build(ImageFolder(root), out)
-    flip(shard_path(out))
-    with raises(InputError, "inputs-differ"):
-        repair(out, [flat])
-    next(out.glob("inputs-*.npz")).unlink()
-    with raises(InputError, "inputs-differ"):
-        repair(out, [flat])
-
-
-def test_a_source_that_does_not_exist_is_an_error_even_if_nothing_is_damaged(dataset):
+def test_what_cannot_be_repaired_is_refused(dataset, photos):
     for given in ("nowhere", "x=nowhere.npy"):
+        # even if nothing is damaged
         with raises(InputError, "repair-input-missing", given=given):
             repair(dataset, [given])
+    path = dataset / "dataset.json"
+    path.write_text(path.read_text().replace('"name": "out"', '"name": "oat"'))
+    with raises(FormatError, "format"):
+        repair(dataset, photos)
+    with raises(FormatError, "format"):
+        prep.verify(dataset)

@@ -1,4 +1,4 @@
-"""reshard: numbers of shards, what is refused, and killed calls; see tests/verbs for the examples."""
+"""reshard: numbers of shards, and what is refused; see tests/verbs for the examples."""
 
 import shutil
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 
 from tests.errors import fault, raises
 from tfshards.prep import ShardCounts, ShardOptions, reshard
-from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
+from tfshards.schemas import BuildError, InputError, read_manifest
 
 from . import derived
-from .derived import first_shard, flip, quiet
+from .derived import first_shard, quiet
 
 
 @pytest.fixture
@@ -20,13 +20,8 @@ def old(tmp_path) -> Path:
     return tmp_path / "old"
 
 
-def counts(manifest: Manifest, split: str) -> list[int]:
-    return [shard.num_examples for shard in manifest.splits[split].shards]
-
-
 NUMBERS = {
     "as many as there were": ({}, [34, 34, 33]),
-    "a number": ({"shards": 4}, [26, 25, 25, 25]),
     "of one split": ({"shards": ShardCounts(9, {"train": 2})}, [51, 50]),
     # a record has some 100 bytes
     "by size": ({"options": ShardOptions(shard_size=3000)}, [26, 25, 25, 25]),
@@ -34,10 +29,10 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("asked", "expected"), NUMBERS.values(), ids=NUMBERS)
-def test_the_number_of_shards(asked, expected, old, tmp_path):
-    made = reshard(old, tmp_path / "out", **asked, log=quiet)
-    assert counts(made, "train") == expected
+def test_the_number_of_shards(old, tmp_path):
+    for number, (asked, expected) in enumerate(NUMBERS.values()):
+        made = reshard(old, tmp_path / f"out{number}", **asked, log=quiet)
+        assert [shard.num_examples for shard in made.splits["train"].shards] == expected
 
 
 @pytest.mark.parametrize(
@@ -54,59 +49,37 @@ def test_shards_that_the_dataset_does_not_allow_are_refused(asked, message, old,
     assert not (tmp_path / "out").exists()
 
 
-DAMAGE = [
-    (lambda root: flip(first_shard(root), 200), r"record 2 at byte \d+: a checksum of its frame"),
-    (lambda root: derived.repeat_a_record(first_shard(root)), r"^split 'train': 101 examples with dig"),
-]
-
-
-@pytest.mark.parametrize(("damage", "message"), DAMAGE)
-def test_records_that_are_not_those_of_the_dataset_are_not_resharded(damage, message, old, tmp_path):
-    damage(old)
-    with pytest.raises(BuildError, match=message):
+def test_records_that_are_not_those_of_the_dataset_are_not_resharded(old, tmp_path):
+    derived.repeat_a_record(first_shard(old))
+    with raises(BuildError, "copies-differ", name="train"):
         reshard(old, tmp_path / "out", shards=7, log=quiet)
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "rejected-.*jsonl: cannot be read: No such file"),
-        ("", "is damaged: rejected-.*jsonl: its digest differs from the manifest's"),
-    ],
-)
-def test_a_damaged_list_of_rejects_is_refused(text, message, tmp_path):
+@pytest.mark.parametrize("text", [None, ""])
+def test_a_damaged_list_of_rejects_is_refused(text, tmp_path):
     derived.build_images(tmp_path)
-    root = tmp_path / "old"
-    rejects = next(root.glob("rejected-*"))
+    rejects = next((tmp_path / "old").glob("rejected-*"))
     rejects.unlink() if text is None else rejects.write_text(text)
-    with pytest.raises(InputError, match=message):
-        reshard(root, tmp_path / "out", log=quiet)
+    with pytest.raises(InputError, match=rejects.name):
+        reshard(tmp_path / "old", tmp_path / "out", log=quiet)
     assert not (tmp_path / "out").exists()
 
 
 def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
-    for compression, has_room in (("none", False), ("gzip", True)):
-        # a full disk cannot be arranged here
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-        out = tmp_path / compression
-        if has_room:
-            # the remaining size is not known
-            reshard(old, out, options=ShardOptions(compression=compression), log=quiet)
-        else:
-            with raises(InputError, "disk-full", what="the dataset", free=1000):
-                reshard(old, out, log=quiet)
+    # a full disk cannot be arranged here
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with raises(InputError, "disk-full", what="the dataset", free=1000):
+        reshard(old, tmp_path / "plain", log=quiet)
+    # the size is not known
+    reshard(old, tmp_path / "gzip", options=ShardOptions(compression="gzip"), log=quiet)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with raises(InputError, "disk-full", what="the dataset"):
         reshard(tmp_path / "gzip", tmp_path / "again", log=quiet)
 
 
-def test_a_dataset_is_resharded_in_place_only_on_request_and_keeps_its_name(old):
-    before = read_manifest(old)
-    with raises(OptionsError, "reshard-onto-itself"):
-        reshard(old, old, shards=4, log=quiet)
-    assert read_manifest(old) == before
+def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):
     moved = old.rename(old.parent / "moved")
     # by another name of the same folder
     link = old.parent / "link"

@@ -36,29 +36,26 @@ def other_source(needed: Requirements) -> None:
 
 
 FAULTS = {
-    "no build area": (lose_area, r"cannot read the build area .*area \(No such file .*; mount it on"),
-    "another folder": (other_area, r"sees another folder at .*area; mount it on every worker under"),
-    "the source is missing": (lose_source, r"cannot read the source .*photos; mount it on every worker"),
-    "another source": (other_source, r"sees another folder at .*photos; mount it on every worker"),
+    "no build area": (lose_area, "cannot read the build area .*area "),
+    "another folder": (other_area, "sees another folder at .*area;"),
+    "the source is missing": (lose_source, "cannot read the source .*photos;"),
+    "another source": (other_source, "sees another folder at .*photos;"),
 }
 
 
 @pytest.mark.parametrize(("damage", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_worker_that_sees_other_files_is_refused(damage, message, needed):
+    needed.check()
     damage(needed)
     with pytest.raises(BuildError, match=f"^a worker on .* {message}"):
         needed.check()
 
 
-@pytest.mark.parametrize("name", ["Python", "tfshards", "pillow"])
-def test_a_worker_with_another_version_is_refused(name, needed):
-    needed = replace(needed, versions={**needed.versions, name: "0.0"})
-    message = rf"has {name} \d.*, but the command runs with 0\.0; .*same versions: Python"
-    with pytest.raises(BuildError, match=message):
-        needed.check()
-
-
-def test_a_package_that_the_command_lacks_may_be_on_a_worker(needed):
+def test_a_worker_with_another_version_is_refused(needed):
+    for name in ("Python", "tfshards", "pillow"):
+        with pytest.raises(BuildError, match=rf"has {name} \d.*, but the command runs with 0\.0"):
+            replace(needed, versions={**needed.versions, name: "0.0"}).check()
+    # one may have a package that the command lacks
     replace(needed, versions={name: needed.versions[name] for name in ("Python", "tfshards")}).check()
 
 
@@ -68,7 +65,7 @@ def test_relative_paths_need_the_same_working_folder(tmp_path, monkeypatch):
     needed = Requirements.of((tmp_path / "area").relative_to(tmp_path), "abc", [])
     needed.check()
     monkeypatch.chdir("/")
-    with pytest.raises(BuildError, match=r"runs in another folder; give the paths .* as absolute paths$"):
+    with pytest.raises(BuildError, match="absolute paths"):
         needed.check()
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
-import ml_dtypes
 import numpy as np
 import pytest
 from apache_beam.coders.coder_impl import create_InputStream
@@ -18,13 +17,12 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.display import DisplayData
 from apache_beam.typehints.decorators import TypeCheckError
 
 from tests.errors import raises
 from tests.pictures import image_file
 from tests.tables import mostly_nightly
-from tfshards import loader, prep
+from tfshards import prep
 from tfshards.prep.building.write_shards import WriteSteps
 from tfshards.prep.engines import transform
 from tfshards.prep.writing.area import AREA_NAME
@@ -203,60 +201,6 @@ def test_rejected_images_leave_exactly_balanced_shards(with_rejects, tmp_path, c
     assert contents(again) == contents(out)
 
 
-def test_too_many_rejected_images_end_the_pipeline(with_rejects, tmp_path):
-    with raises(BuildError, "too-many-rejected"):
-        in_steps(with_rejects, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
-    assert not (tmp_path / "pets" / "dataset.json").exists()
-
-
-def test_groups_are_found_in_keys(photos, tmp_path):
-    options = prep.Options(splits={"train": 0.5, "val": 0.5}, group_by="^(cat|dog)")
-    in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, options=options))
-    counts = [split.label_counts for split in read_manifest(tmp_path / "pets").splits.values()]
-    assert counts in (
-        [{"cat": 11, "dog": 0}, {"cat": 0, "dog": 10}],
-        [{"cat": 0, "dog": 10}, {"cat": 11, "dog": 0}],
-    )
-
-
-def test_values_of_every_type_are_loaded_as_they_were_given(tmp_path):
-    def example(number: int) -> Features:
-        return {
-            "boxes": np.arange(4 * number, dtype=np.float32).reshape(number, 4),
-            "bytes": b"a\0b\0",
-            "float": 0.5 * number,
-            "half": ml_dtypes.bfloat16(number),
-            "image": png(number),
-            "int": number,
-            "ints": np.arange(number),
-            "is_even": number % 2 == 0,
-            "label": np.uint8(number),
-            "names": np.array(["é", "b"]),
-            "pixels": np.full((2, 3), number, ">u2"),
-            "text": "é",
-        }
-
-    elements = prep.Elements(["image"], "label", lists=("boxes", "ints"), class_names=["a", "b", "c", "d"])
-    out = tmp_path / "out"
-    in_steps([(str(number), example(number)) for number in range(4)], prep.WriteShards(out, elements))
-    assert read_manifest(out).schema.class_names == ("a", "b", "c", "d")
-    loaded = loader.load(out, "train", batch_size=1, shuffle=None)
-    found = {int(batch["label"][0]): batch for batch in loaded}
-    assert sorted(found) == [0, 1, 2, 3]
-    for number, batch in found.items():
-        expected = example(number)
-        for name in ("float", "half", "int", "is_even", "label", "pixels"):
-            np.testing.assert_array_equal(batch[name][0].numpy(), expected[name], name)
-        for name in ("boxes", "ints"):
-            np.testing.assert_array_equal(
-                batch[name].to_tensor(shape=(1, *expected[name].shape))[0], expected[name]
-            )
-        assert batch["names"][0].numpy().tolist() == ["é".encode(), b"b"]
-        assert (batch["text"][0], batch["bytes"][0]) == ("é".encode(), b"a\0b\0")
-        assert batch["key"][0] == str(number).encode()
-        assert batch["image"][0] == expected["image"]
-
-
 @pytest.mark.parametrize(
     "place", ["commit.write_manifest", "commit.refresh_views", "write_shards.commit_build"]
 )
@@ -310,17 +254,6 @@ def test_a_pipeline_that_failed_runs_again_and_removes_what_it_left(photos, tmp_
     assert contents(out) == contents(tmp_path / "pets")
 
 
-def test_finished_shards_of_a_failed_pipeline_are_kept(photos, tmp_path):
-    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4)
-    steps, _, tasks = planned(photos, transform)
-    write_all(steps, tasks[:3], 1)
-    later, _, missing = planned(photos, transform)
-    assert [task.shard for task in missing] == [tasks[3].shard]
-    assert [path.name for path in tmp_path.glob(f"pets/{AREA_NAME}/staged-*")] == [f"staged-{later.run_id}"]
-    with raises(InputError, "staging-gone"):
-        steps.balance("0" * 8)
-
-
 def test_a_pipeline_that_runs_again_writes_nothing(photos, tmp_path, caplog):
     out = tmp_path / "pets"
     in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4), repeats=3)
@@ -371,13 +304,6 @@ def test_a_dataset_of_a_pipeline_is_appended_to_merged_and_resharded(photos, tmp
     assert all(prep.verify(tmp_path / name, deep=True) for name in ("pets", "both", "three"))
     with raises(InputError, "dataset-differs"):
         in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
-
-
-def test_a_folder_of_other_files_is_refused_before_the_pipeline_runs(photos, tmp_path):
-    (tmp_path / "notes.txt").touch()
-    with raises(InputError, "folder-not-empty"):
-        write(photos, prep.WriteShards(tmp_path, PHOTOS))
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_without_elements_the_pipeline_fails_and_leaves_nothing(tmp_path):
@@ -452,34 +378,6 @@ def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
     assert len(rejects.read_text().splitlines()) == 4
 
 
-def test_beam_shows_the_arguments_of_the_transform(tmp_path):
-    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, options=prep.Options())
-    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    assert items == {
-        "dataset": str(tmp_path / "pets"),
-        "name": "pets",
-        "shards": "{'train': 3}",
-        "seed": 0,
-        "images": "['image']",
-        "label": "label",
-    }
-    elements = prep.Elements(images=["x"], image_options=prep.ImageOptions(channels=1))
-    options = prep.Options(splits={"a": 0.5, "b": 0.5}, name="cats", max_rejected="2%")
-    transform = prep.WriteShards("pets", elements, shards=3, seed=7, overwrite=True, options=options)
-    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    assert items == {
-        "dataset": str(Path("pets").absolute()),
-        "name": "cats",
-        "shards": 3,
-        "seed": 7,
-        "overwrite": True,
-        "images": "['x']",
-        "channels": 1,
-        "splits": "{'a': 0.5, 'b': 0.5}",
-        "max_rejected": "2%",
-    }
-
-
 def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
     with beam.Pipeline(FnApiRunner()) as pipeline:
         elements = pipeline | beam.Create([(str(number), {"x": number}) for number in range(6)])
@@ -498,23 +396,6 @@ def test_a_worker_with_other_versions_is_refused(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(transform, "own_versions", lambda: {"tfshards": "0.0"})
     with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
         write(photos, prep.WriteShards(tmp_path / "pets", PHOTOS))
-
-
-ARGUMENTS = {
-    "images": ({"images": "image"}, "not-strings"),
-    "lists": ({"lists": "x"}, "not-strings"),
-    "two roles": ({"images": ["x"], "label": "x"}, "element-role-repeated"),
-    "no label": ({"class_names": ["a"]}, "element-class-names-useless"),
-    "names": ({"class_names": [], "label": "y"}, "class-names-empty"),
-    "no images": ({"image_options": prep.ImageOptions(channels=1)}, "element-image-options-useless"),
-    "options": ({"images": ["x"], "image_options": {}}, "wrong-type"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
-def test_wrong_arguments_of_elements_are_refused(arguments, message):
-    with raises(OptionsError, message):
-        prep.Elements(**arguments)
 
 
 TRANSFORMS = {
@@ -582,12 +463,6 @@ def test_wrong_elements_are_named(elements, given, message, tmp_path):
     with pytest.raises(InputError, match=message):
         in_steps(given, prep.WriteShards(tmp_path / "out", elements))
     assert not (tmp_path / "out" / "dataset.json").exists()
-
-
-def test_what_cannot_be_built_is_reported(tmp_path):
-    no_content = prep.WriteShards(tmp_path / "out", LABEL, options=prep.Options(duplicates="drop"))
-    with raises(InputError, "duplicates-no-content"):
-        in_steps([("a", {"y": 1})], no_content)
 
 
 def test_values_are_copied_once(tmp_path):

@@ -13,7 +13,7 @@ from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
 from tests.errors import raises
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, build, generations, plan, prune, restore, verify
+from tfshards.prep import Arrays, ImageFolder, Options, build, generations, prune, restore, verify
 from tfshards.prep.building import build as build_module
 from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, InputError, Manifest
@@ -136,18 +136,6 @@ def test_a_dataset_is_replaced_only_on_request_and_stays_readable(bucket, small_
     assert prune(out) == []
 
 
-def test_an_adopted_or_foreign_folder_is_refused(bucket, small_folder, quiet_build):
-    (any_path(bucket.url) / "data/notes.txt").write_bytes(b"mine")
-    with raises(InputError, "folder-not-empty"):
-        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data")
-    with raises(InputError, "dataset-is-file"):
-        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data/notes.txt")
-    with raises(InputError, "nothing-to-prune"):
-        prune(f"{bucket.url}/nothing")
-    with raises(InputError, "folder-fault"):
-        quiet_build(ImageFolder(small_folder), "s3://no-such-bucket/data")
-
-
 def interrupted(monkeypatch, quiet_build, *arguments, **options):
     """Run a build that fails before its commit."""
     with monkeypatch.context() as patch:
@@ -182,27 +170,6 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
     assert "resuming the build: 1 of 4 shards finished" in log
     assert opened == []
     assert objects(out) == objects(f"{bucket.url}/whole/data")
-
-
-@each_store
-def test_a_damaged_dataset_is_replaced_by_the_same_build(bucket, small_folder, quiet_build):
-    out = f"{bucket.url}/data"
-    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
-    before = objects(out)
-    shard = any_path(out) / manifest.shards[0].path
-    shard.write_bytes(shard.read_bytes()[::-1])
-    assert not verify(out)
-    assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=True) == manifest
-    assert objects(out) == before
-
-
-def test_beam_writes_into_a_bucket_and_a_plan_writes_nothing(bucket, small_folder, tmp_path, quiet_build):
-    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
-    assert plan(source, out, shards=3).plan_id == plan(source, tmp_path / "data", shards=3).plan_id
-    assert objects(out) == {}
-    quiet_build(source, tmp_path / "data", shards=3)
-    quiet_build(source, out, shards=3, engine="beam")
-    assert objects(out) == files(tmp_path / "data")
 
 
 def test_prune_removes_an_unfinished_build_with_its_uploads(bucket, small_folder, monkeypatch, quiet_build):

@@ -1,7 +1,6 @@
 """``RemotePath`` does in an object store what ``pathlib.Path`` does on a disk."""
 
 import io
-import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ import pytest
 from tests.errors import raises
 from tfshards.schemas import InputError, OptionsError, files, storage
 from tfshards.schemas.files import file_digest, file_sizes, read_once, write_blocks_atomically
-from tfshards.schemas.storage import ChangedError, RemotePath, any_path, is_remote, open_sink, read_range
+from tfshards.schemas.storage import ChangedError, RemotePath, any_path, open_sink, read_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.writing import abort_uploads
 
@@ -35,31 +34,6 @@ def fill(root) -> None:
     for name in ("a.txt", "b.bin", "inside/c.txt", "inside/deep/d.txt", ".hidden"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(name.encode() * 3)
-
-
-def test_a_path_has_the_parts_of_pathlib():
-    path = any_path("s3://bucket/data/photos.train.tfrecord")
-    assert (path.name, path.stem, path.suffix) == ("photos.train.tfrecord", "photos.train", ".tfrecord")
-    assert str(path.parent) == "s3://bucket/data"
-    assert [str(each) for each in path.parents] == ["s3://bucket/data", "s3://bucket"]
-    assert path.relative_to(any_path("s3://bucket")).as_posix() == "data/photos.train.tfrecord"
-    assert any_path("s3://bucket/a/") / "b//c/./d" == any_path("s3://bucket/a/b/c/d")
-    assert any_path("S3://bucket/a/").parent.parent == any_path("s3://bucket")
-    assert any_path("gs://b/.hidden").suffix == ""
-    assert pickle.loads(pickle.dumps(path)) == path == path.absolute() == path.resolve() == any_path(path)
-    with pytest.raises(ValueError, match="is not in the subpath of"):
-        any_path("s3://bucket/data/x").relative_to(any_path("s3://bucket/dat"))
-
-
-def test_a_url_that_pathlib_has_shortened_is_a_url(tmp_path):
-    from pathlib import Path
-
-    assert any_path(Path("s3://bucket/data")) == any_path("s3://bucket/data")
-    assert any_path(tmp_path) == tmp_path
-    assert is_remote("gs://x")
-    assert is_remote(any_path("az://x"))
-    assert not is_remote("C:/photos")
-    assert not is_remote(3)
 
 
 @pytest.mark.parametrize(

@@ -141,17 +141,6 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
     assert contents(out) == expected
 
 
-def test_another_build_removes_what_a_killed_pipeline_has_staged(out):
-    planned(transform(out))
-    (left,) = (path for path in (out / AREA_NAME).iterdir() if path.name.startswith("staged-"))
-    build(prep.Examples([{"x": 1}]), str(out), log=lambda _: None)
-    assert not [*left.walk()]
-    # the plan is that of another build, which may be running, as far as a store knows
-    assert [*out.rglob("*.plan")]
-    prep.prune(str(out))
-    assert not (out / AREA_NAME).exists()
-
-
 def test_prune_removes_what_a_killed_pipeline_has_left(out):
     planned(transform(out))
     prep.prune(str(out))
@@ -244,19 +233,6 @@ def test_a_commit_at_the_same_time_is_refused_by_the_store(out, monkeypatch):
     with raises(BuildError, "build-overtaken"):
         finish(steps, plan_id, tasks)
     assert read_manifest(out).num_examples == 1
-
-
-def test_missing_and_cut_objects_of_values_are_reported(out):
-    steps, _, tasks = planned(transform(out))
-    (spilled,) = out.rglob("*.spill")
-    data = spilled.read_bytes()
-    for change in (lambda: spilled.write_bytes(data[:50]), spilled.unlink):
-        change()
-        with raises(InputError, "spill-unreadable", path=str(spilled)):
-            steps.write(tasks[0])
-    spilled.write_bytes(b"?" * len(data))
-    with raises(InputError, "element-changed"):
-        steps.write(tasks[0])
 
 
 @each_store
