@@ -18,7 +18,6 @@ from tests.pictures import image_file
 from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, build, verify
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError
 
 from .commands import Commands, Ended, children, contents
@@ -242,14 +241,14 @@ def test_an_input_that_changes_while_it_is_read_is_reported(what, workers, comma
     (change, message), out, undo = CHANGES[what], open_path / "data", []
 
     def meanwhile(_: int) -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         undo.append(change(open_path / "slow"))
 
     command += workers
     fails(commands.run(command, meanwhile=meanwhile), rf"{open_path}/slow/\d\d\.bmp: {message}")
     assert not (out / "dataset.json").exists()
     undo[0]()
-    assert any(out.glob(f"{AREA_NAME}/*/first/*.done"))
+    assert any(out.glob(".build/*/first/*.done"))
     resumes(commands, command, out)
 
 
@@ -257,7 +256,7 @@ def test_a_worker_that_is_killed_ends_the_build(commands, command, open_path):
     out = open_path / "data"
 
     def kill_a_worker(process: int) -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         os.kill(children(process)[0], signal.SIGKILL)
 
     command += WORKERS
@@ -275,7 +274,7 @@ def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, c
     out = open_path / "data"
 
     def kill_all_but_the_workers(process: int) -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         os.kill(process, signal.SIGKILL)
 
     # the server's child runs the next command at once
@@ -283,49 +282,39 @@ def test_workers_that_outlive_a_killed_build_do_not_disturb_the_next(commands, c
     resumes(commands, command, out)
 
 
-@pytest.mark.parametrize(
-    "workers", [(), pytest.param(WORKERS, marks=pytest.mark.nightly)], ids=["local", "processes"]
-)
-def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(workers, commands, command, open_path):
+def test_an_unexpected_error_in_a_worker_ends_the_build_and_is_named(commands, command, open_path):
     out = open_path / "data"
 
     def damage_plans(process: int) -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         os.kill(process, signal.SIGSTOP)
-        for path in out.glob(f"{AREA_NAME}/*/first/*.plan"):
+        for path in out.glob(".build/*/first/*.plan"):
             path.write_text("[\n[]")
         os.kill(process, signal.SIGCONT)
 
     # so many that the last plan is not read before the first shard is done
     command = [part.replace(f"--shards={NUM_SHARDS}", "--shards=18") for part in command]
-    command += workers
     ended = commands.run(command, meanwhile=damage_plans)
-    fails(
-        ended, r"data-train-\w+\.tfrecord-\d+-of-00018: JSONDecodeError: Expecting value: line 1 column 2 .*"
-    )
+    fails(ended, r"data-train-\w+\.tfrecord-\d+-of-00018: JSONDecodeError: .*")
     assert not (out / "dataset.json").exists()
     resumes(commands, command, out)
 
 
-SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "a scheduler's": (signal.SIGTERM, 143)}
-
-
-@pytest.mark.parametrize(
-    ("name", "workers"), mostly_nightly(itertools.product(SIGNALS, [(), WORKERS]), kept=[("Ctrl-C", WORKERS)])
-)
-def test_a_termination_signal_ends_the_build_and_is_reported(name, workers, commands, command, open_path):
-    (number, status), out = SIGNALS[name], open_path / "data"
+@pytest.mark.nightly
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_build_with_worker_processes(number, status, commands, command, open_path):
+    # tests/surface ends one on this engine
+    out = open_path / "data"
 
     def ask(process: int) -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         os.kill(process, number)
 
-    command += workers
+    command += WORKERS
     ended = commands.run(command, meanwhile=ask)
     assert ended.status == status
-    # a slow machine prints its progress
-    lines = [line for line in ended.output.splitlines()[1:] if "examples/s" not in line]
-    assert lines == ["", "interrupted; run the same command to resume"]
+    assert "interrupted" in ended.output.splitlines()[-1]
+    assert "Traceback" not in ended.output
     resumes(commands, command, out)
 
 
@@ -340,7 +329,7 @@ def test_a_program_whose_build_lost_a_worker_can_build_again(kind, tmp_path):
     mine = set(children(os.getpid()))
 
     def kill_a_worker() -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         os.kill(min(set(children(os.getpid())) - mine), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_a_worker)

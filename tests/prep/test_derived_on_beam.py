@@ -96,7 +96,7 @@ def test_tasks_do_not_grow_with_the_dataset_and_may_be_repeated(
     call(folder, tmp_path / "once")
     num_tasks = 0
 
-    def run_twice(work, _: object = ()) -> None:
+    def run_twice(work, arguments: object = ()) -> None:
         """Run each task as runners do that lose an answer."""
         nonlocal num_tasks
         sent = pickle.dumps((work.function, work.area))

@@ -8,12 +8,13 @@ import pytest
 from PIL import Image
 
 from tests.errors import raises
+from tests.format_reader import companion
 from tests.pictures import image_file
 from tfshards import prep
 from tfshards.prep import Arrays, ColumnRoles, ImageFolder, ImageOptions, Options, Table, repair, verify
 from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, read_manifest
 
-from .derived import first_index, first_shard, flip
+from .derived import first_shard, flip
 
 STAMP = 1_600_000_000 * 10**9
 
@@ -37,10 +38,11 @@ def rejects_file(root: Path) -> Path:
 
 def test_without_a_source_shards_stay_damaged_and_are_reported(dataset):
     assert repair(dataset).found == ()
-    damaged = {flip(first_shard(dataset)).name, flip(first_index(dataset), 0).name}
+    index = dataset / companion(read_manifest(dataset).shards[1].path, "idx")
+    damaged = {flip(first_shard(dataset)).name, flip(index, 0).name}
     made = repair(dataset)
     assert {Path(problem.place).name for problem in made.found} == damaged
-    assert made.repaired == (first_index(dataset).relative_to(dataset).as_posix(),)
+    assert made.repaired == (index.relative_to(dataset).as_posix(),)
     assert made.left == verify(dataset).problems
     assert [problem.place for problem in made.left] == [first_shard(dataset).name]
 
@@ -77,7 +79,7 @@ def test_the_options_of_a_build_come_from_its_manifest(
 ):
     out = tmp_path / "out"
     (photos / "cat" / "bad0.png").rename(photos / "cat" / "bad0.1.png")
-    os.symlink(photos / "cat" / "00.png", photos / "cat" / "link.png")
+    os.symlink(photos / "cat" / "00.png", photos / "cat" / "40.png")
     made = quiet_build(ImageFolder(photos, **of_images), out, shards=shards, seed=7, options=options)
     before = contents(out)
     for shard in made.shards:
@@ -179,7 +181,7 @@ def test_other_inputs_of_the_same_size_and_time_are_refused(image_folder, tmp_pa
     quiet_build(ImageFolder(root), out, shards=1)
     name = flip(first_shard(out)).name
     image_folder({"2.png": plain_png(99)})
-    assert name in refused(out, root, contents)
+    assert name in refused(out, root, contents, "repair-differs")
     image_folder({"2.png": bytes(len(plain_png(2)))})
     assert "2.png" in refused(out, root, contents)
     image_folder({"2.png": plain_png(2)})
@@ -191,7 +193,7 @@ def test_other_rejects_are_refused(dataset, photos, contents):
     bad = photos / "cat" / "bad0.png"
     bad.write_bytes(b"NO IMAGE")
     os.utime(bad, ns=(STAMP, STAMP))
-    assert rejects_file(dataset).name in refused(dataset, photos, contents)
+    assert rejects_file(dataset).name in refused(dataset, photos, contents, "repair-rejects-differ")
 
 
 def test_what_cannot_be_repaired_is_refused(dataset, photos):
