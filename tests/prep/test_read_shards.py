@@ -148,18 +148,6 @@ def test_what_is_read_and_written_again_is_the_same_dataset(compression, tmp_pat
     assert elements["07.png"]["words"].tolist() == ["é".encode()]
 
 
-def test_only_selected_features_are_read(tmp_path):
-    write_everything(tmp_path / "data")
-    select = ["grid", "label", "key"]
-    found = all_of(tmp_path / "data", select=select)
-    assert [{*features} for _, features in found] == [{"grid", "label"}] * 7
-    # only the keys
-    read(
-        prep.ReadShards(tmp_path / "data", select=["key"]),
-        check=lambda found: assert_same(found, [(key, {}) for key, _ in all_of(tmp_path / "data")]),
-    )
-
-
 def test_the_key_of_an_example_without_one_is_its_number_in_the_split(tmp_path):
     write_numbers(tmp_path / "data", [3, 0, 4], features=(NUMBER,))
     found = [(f"{number:010}", {"number": np.int64(number)}) for number in range(7)]
@@ -195,23 +183,6 @@ def test_what_is_wrong_is_refused_when_the_transform_is_made(numbers):
 
 
 # Runs
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "sizes"),
-    [
-        (1 << 20, [20, 40, 10]),
-        (20 * FRAME, [20, 20, 20, 10]),
-        (15 * FRAME, [10, 10, 13, 13, 14, 10]),
-        (1, [1] * 70),
-    ],
-)
-def test_runs_have_about_the_size_that_is_asked_for(num_bytes, sizes, tmp_path):
-    root = write_numbers(tmp_path / "data", [20, 40, 0, 10])
-    assert {length for shard in read_manifest(root).shards[:1] for length in index_of(root, shard)} == {FRAME}
-    runs = [*StoredElements.of(root, "train", None).runs(lambda total: num_bytes + 0 * total)]
-    assert [run.stop - run.start for run in runs] == sizes
-    assert [key for key, _ in all_of(root, num_bytes=num_bytes)] == [f"{n:03}" for n in range(70)]
 
 
 def index_of(root: Path, shard) -> list[int]:

@@ -21,7 +21,6 @@ from tfshards.schemas import BuildError, OptionsError
 
 from .job_services import (
     COMMAND,
-    PRISM,
     TIMEOUT_SECONDS,
     free_port,
     jobs_running,
@@ -233,14 +232,6 @@ def prism_endpoint(tmp_path):
     port = free_port()
     with service(prism(port), port, tmp_path / "prism"):
         yield f"localhost:{port}"
-
-
-@needs_prism
-def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build, contents):
-    for name, beam_args in (("plain", []), ("prism", prism_by_name(PRISM))):
-        out = tmp_path / name / "out"
-        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY, beam_args=beam_args)
-    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
 
 
 @pytest.mark.parametrize("engine", ["Prism", "Spark"])

@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -36,31 +37,26 @@ def fill(root) -> None:
         (root / name).write_bytes(name.encode() * 3)
 
 
-@pytest.mark.parametrize(
-    ("url", "code", "shown"),
-    [
-        ("hdfs://host/x", "url-scheme-unknown", "hdfs://host/x"),
-        ("file:///x", "url-scheme-unknown", "file:///x"),
-        ("https://user:p@w@host/x", "url-scheme-unknown", "https://host/x"),
-        ("s3:bucket/x", "url-one-slash", "s3:bucket/x"),
-        ("s3://", "url-invalid", "s3://"),
-        ("s3:///bucket/x", "url-invalid", "s3:///bucket/x"),
-        ("s3:/bucket/x", "url-invalid", "s3:/bucket/x"),
-        ("s3://user:pw@bucket/x", "url-invalid", "s3://..."),
-        ("s3://user:p/w@bucket/x", "url-invalid", "s3://..."),
-        ("s3://user:pw", "url-invalid", "s3://..."),
-        ("gs://user@bucket/x", "url-invalid", "gs://..."),
-        ("s3://bucket:80/x", "url-invalid", "s3://bucket:80/x"),
-        ("s3://bucket/a//b", "url-invalid", "s3://bucket/a//b"),
-        ("s3://bucket//a", "url-invalid", "s3://bucket//a"),
-        ("s3://bucket/a//", "url-invalid", "s3://bucket/a//"),
-        ("s3://bucket/a/../b", "url-invalid", "s3://bucket/a/../b"),
+URLS = {
+    "url-scheme-unknown": ["hdfs://host/x", "file:///x", "https://user:pw@host/x"],
+    "url-one-slash": ["s3:bucket/x"],
+    "url-invalid": [
+        *("s3://", "s3:///bucket/x", "s3:/bucket/x", "s3://user:pw@bucket/x", "s3://user:p/pw@bucket/x"),
+        *("s3://user:pw", "gs://user@bucket/x", "s3://bucket:80/x", "s3://bucket/a//b", "s3://bucket//a"),
+        *("s3://bucket/a//", "s3://bucket/a/../b"),
     ],
-)
-def test_other_urls_are_refused(url, code, shown):
-    with raises(OptionsError, code) as caught:
-        any_path(url)
-    assert shown in (caught.value.values.get("shown"), caught.value.values.get("text"))
+}
+
+
+def test_other_urls_are_refused_without_their_secrets():
+    for code, urls in URLS.items():
+        for url in urls:
+            with raises(OptionsError, code) as caught:
+                any_path(url)
+            assert "pw" not in str(caught.value)
+            assert "user" not in str(caught.value)
+    # pathlib shortens a URL
+    assert any_path(Path("s3://bucket/data/")) == any_path("s3://bucket/data")
 
 
 def test_without_obstore_the_command_that_installs_it_is_named():
@@ -97,20 +93,14 @@ def test_listings_are_those_of_a_local_folder(folder, local):
 
 def test_what_exists_is_what_exists_locally(folder, local):
     for root in (folder, local):
-        assert not root.exists()
-        assert not root.is_dir()
+        assert (root.exists(), root.is_dir()) == (False, False)
         fill(root)
-        assert root.exists()
-        assert root.is_dir()
-        assert not root.is_file()
-        assert (root / "a.txt").is_file()
-        assert not (root / "a.txt").is_dir()
+        assert (root.exists(), root.is_dir(), root.is_file()) == (True, True, False)
+        assert ((root / "a.txt").is_file(), (root / "a.txt").is_dir()) == (True, False)
         assert not (root / "a").exists()
         (root / "a.txt").unlink()
         assert not (root / "a.txt").exists()
         (root / "a.txt").unlink(missing_ok=True)
-    assert folder.parent.is_dir()
-    assert not folder.parent.is_file()
     folder.remove_tree()
     assert list(folder.parent.walk()) == []
 
