@@ -1,4 +1,4 @@
-"""Derivations and exports by workers: tasks, repeated ones, errors; see tests/verbs for the bytes."""
+"""Builds, derivations and exports by workers: tasks, repeated ones, errors; see tests/verbs for the bytes."""
 
 import pickle
 import re
@@ -77,6 +77,9 @@ def test_byte_strings_that_a_worker_of_beam_cannot_store_as_text_are_stored_as_b
 
 
 CALLS = {
+    "build": lambda folder, out: derived.build_quietly(
+        prep.ImageFolder(folder / "of-one"), out / "a", shards=4
+    ),
     "reshard": lambda folder, out: reshard(folder / "old", out / "a", shards={"train": 40}, log=quiet),
     "merge": lambda folder, out: merge([folder / "one", folder / "two"], out / "a", shards=2, log=quiet),
     "relabel": lambda folder, out: relabel(

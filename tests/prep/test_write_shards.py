@@ -17,6 +17,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.display import DisplayData
 from apache_beam.typehints.decorators import TypeCheckError
 
 from tests.errors import raises
@@ -363,6 +364,13 @@ def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
             assert_that(result.written | beam.Map(lambda one: one.totals.rejected), equal_to([4]), "written")
     rejects = tmp_path / "pets" / f"rejected-{read_manifest(tmp_path / 'pets').build_id}.jsonl"
     assert len(rejects.read_text().splitlines()) == 4
+
+
+def test_beam_shows_the_arguments_of_the_transform(tmp_path):
+    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, seed=7)
+    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    shown = {"dataset": str(tmp_path / "pets"), "shards": "{'train': 3}", "seed": 7, "label": "label"}
+    assert {name: items[name] for name in shown} == shown
 
 
 def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
