@@ -10,7 +10,7 @@ import numpy as np
 from tests.format_reader import companion, read_frame
 from tests.pictures import image_file
 from tfshards.loader import Records
-from tfshards.prep import Arrays, ImageFolder, Options, Table, build
+from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import Manifest, read_manifest
 
 STAMP = 1_600_000_000 * 10**9
@@ -55,14 +55,7 @@ def build_arrays(folder: Path, compression: str = "none") -> Manifest:
     return _build(source, folder, Options(compression=compression))
 
 
-def build_table(folder: Path, compression: str = "none") -> Manifest:
-    """40 rows of texts of many lengths, with a column of splits."""
-    rows = [f"{'a' * (number * 7 % 50)},{('train', 'val')[number % 5 == 0]}" for number in range(40)]
-    write(folder / "t.csv", "\n".join(["text,split", *rows]).encode())
-    return _build(Table(folder / "t.csv"), folder, Options(compression=compression))
-
-
-def _build(source: ImageFolder | Arrays | Table, folder: Path, options: Options) -> Manifest:
+def _build(source: ImageFolder | Arrays, folder: Path, options: Options) -> Manifest:
     return build_quietly(source, folder / "old", shards=3, options=options)
 
 
