@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,6 @@ from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, build, verify
-from tfshards.prep.building.output import locked
-from tfshards.prep.cli import main as cli
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import InputError, read_manifest
 
 from .commands import TIMEOUT_SECONDS
@@ -96,68 +92,40 @@ def slow(open_path) -> list[str]:
 
 
 @pytest.mark.processes
-def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands, slow, open_path, capsys):
+def test_a_second_build_into_one_output_is_refused_until_the_first_ends(commands, slow, open_path):
     out = open_path / "data"
     refused = []
 
     def build_a_second_time(process: int) -> None:
-        until(lambda: any(out.glob(f"{AREA_NAME}/*/first/*.done")))
+        until(lambda: any(out.glob(".build/*/first/*.done")))
         os.killpg(process, signal.SIGSTOP)
         for more in ([], ["--seed=1", "--overwrite"]):
-            refused.append((cli.main([*slow, str(out), *more]), *capsys.readouterr()))
+            command = [sys.executable, "-m", "tfshards", *slow, str(out), *more]
+            refused.append(subprocess.run(command, capture_output=True, text=True))
         os.killpg(process, signal.SIGKILL)
 
     assert commands.run([*slow, out], meanwhile=build_a_second_time).status == -signal.SIGKILL
+    for ended in refused:
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert f"{out}: another build" in ended.stderr.splitlines()[-1]
     assert len(refused) == 2
-    for status, printed, err in refused:
-        assert (status, printed) == (1, "")
-        line = f"tfshards: {out}: another build is writing to it; wait until it has ended"
-        assert err.splitlines()[-1] == line
     ended = commands.run([*slow, out])
     assert ended.status == 0
     assert ended.output.startswith("resuming the build: ")
     assert verify(out, deep=True)
 
 
-def test_one_of_many_concurrent_builds_succeeds_and_the_others_are_refused(tmp_path):
-    source, out = Arrays({"x": np.arange(600)}), tmp_path / "data"
-    outcomes: list[str] = []
-
-    def run() -> None:
-        try:
-            made = build(source, out, shards=3, log=lambda _: None)
-            outcomes.append(made.build_id)
-        except InputError as error:
-            outcomes.append(str(error))
-
-    threads = [threading.Thread(target=run) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    build_id = read_manifest(out).build_id
-    busy = f"{out}: another build is writing to it; wait until it has ended"
-    assert set(outcomes) <= {build_id, busy}
-    assert build_id in outcomes
-    assert verify(out, deep=True)
-    assert not (out / AREA_NAME).exists()
-
-
 def test_a_folder_removed_by_another_build_is_reported(tmp_path, monkeypatch):
     out = tmp_path / "data"
-    out.mkdir()
     flock = fcntl.flock
 
     def too_late(descriptor: int, how: int) -> None:
         out.rmdir()
         flock(descriptor, how)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(fcntl, "flock", too_late)
-        with raises(InputError, "build-running"), locked(out):
-            pass
-    with raises(InputError, "build-running"), locked(out):
-        pass
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    with raises(InputError, "build-running"):
+        build(Arrays({"x": np.arange(9)}), out, log=lambda _: None)
 
 
 def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch):
@@ -165,5 +133,5 @@ def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with raises(InputError, "output-unlockable"), locked(tmp_path):
-        pass
+    with raises(InputError, "output-unlockable"):
+        build(Arrays({"x": np.arange(9)}), tmp_path / "data", log=lambda _: None)

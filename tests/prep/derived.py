@@ -1,18 +1,17 @@
 """Datasets of every kind for the tests of derivation, and their records as values."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from tests.format_reader import companion, read_frame
 from tests.pictures import image_file
-from tfshards.prep import Arrays, ImageFolder, Options, Table, build
-from tfshards.prep.records.frames import frame, read_records
+from tfshards.loader import Records
+from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import Manifest, read_manifest
-from tfshards.schemas.compression import Compression
-from tfshards.schemas.index import index_path, labels_path
 
 STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
@@ -43,49 +42,38 @@ def write(path: Path, content: bytes) -> None:
     os.utime(path, ns=(STAMP, STAMP))
 
 
-def build_images(folder: Path, compression: Compression = "none") -> Manifest:
+def build_images(folder: Path, compression: str = "none") -> Manifest:
     """60 images of two classes in three splits, and two that are rejected."""
     source = ImageFolder(write_images(folder / "photos", range(60), ("cat/x.png", "dog/y.png")))
     return _build(source, folder, Options(splits=RATIOS, max_rejected=1, compression=compression))
 
 
-def build_arrays(folder: Path, compression: Compression = "none") -> Manifest:
+def build_arrays(folder: Path, compression: str = "none") -> Manifest:
     """101 rows in one split."""
     x = np.random.default_rng(0).integers(0, 256, (101, 40), dtype=np.uint8)
     source = Arrays({"x": x, "label": np.arange(101) % 3})
     return _build(source, folder, Options(compression=compression))
 
 
-def build_table(folder: Path, compression: Compression = "none") -> Manifest:
-    """40 rows of texts of many lengths, with a column of splits."""
-    rows = [f"{'a' * (number * 7 % 50)},{('train', 'val')[number % 5 == 0]}" for number in range(40)]
-    write(folder / "t.csv", "\n".join(["text,split", *rows]).encode())
-    return _build(Table(folder / "t.csv"), folder, Options(compression=compression))
-
-
-def _build(source: ImageFolder | Arrays | Table, folder: Path, options: Options) -> Manifest:
+def _build(source: ImageFolder | Arrays, folder: Path, options: Options) -> Manifest:
     return build_quietly(source, folder / "old", shards=3, options=options)
 
 
-def records(root: Path) -> dict[str, list[bytes]]:
-    """Return the records of each split, in order."""
-    manifest = read_manifest(root)
-    return {
-        n: [data for shard in s.shards for _, data in read_records(root / shard.path, manifest.compression)]
-        for n, s in manifest.splits.items()
-    }
-
-
-def in_no_order(held: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
-    """Return the records of each split as a value that does not depend on their order."""
-    return {name: sorted(split) for name, split in held.items()}
+def keys(root: Path) -> dict[str, list[str]]:
+    """Return the keys of each split, in order."""
+    splits = read_manifest(root).splits
+    return {split: [os.fsdecode(each["key"]) for each in Records(root, split)] for split in splits}
 
 
 def repeat_a_record(shard: Path) -> None:
     """Overwrite a record of a plain shard with another of the same length; all checksums remain valid."""
-    frames = [b"".join(frame(data)) for _, data in read_records(shard, "none")]
+    data, frames, start = shard.read_bytes(), [], 0
+    while start < len(data):
+        end = start + 16 + len(read_frame(data, start, shard))
+        frames.append(data[start:end])
+        start = end
     one, other = next((a, b) for a in frames for b in frames if a != b and len(a) == len(b))
-    shard.write_bytes(shard.read_bytes().replace(one, other))
+    shard.write_bytes(data.replace(one, other))
 
 
 def flip(path: Path, at: int | None = None) -> Path:
@@ -104,9 +92,9 @@ def first_shard(root: Path) -> Path:
 
 def first_index(root: Path) -> Path:
     """Return the path of the index of the first shard."""
-    return root / index_path(read_manifest(root).shards[0].path)
+    return root / companion(read_manifest(root).shards[0].path, "idx")
 
 
 def first_labels(root: Path) -> Path:
     """Return the path of the labels of the first shard."""
-    return root / labels_path(read_manifest(root).shards[0].path)
+    return root / companion(read_manifest(root).shards[0].path, "labels")

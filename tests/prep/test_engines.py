@@ -1,7 +1,6 @@
 """Engines: every item is processed, the first failure stops the others, all write the same bytes."""
 
 import _thread
-import gc
 import subprocess
 import sys
 import threading
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, ImageFolder, Options
-from tfshards.prep.engines.table import Work, find_engine, run_on_threads
+from tfshards.prep import Arrays
+from tfshards.prep.engines.table import Work, run_on_threads
 from tfshards.prep.progress.lines import WorkProgress
 from tfshards.prep.progress.threads import num_writers
 from tfshards.schemas import BuildError, OptionsError
@@ -24,32 +23,6 @@ def stop() -> threading.Event:
 
 def run_in_process(function, items, stop) -> None:
     run_on_threads(Work(function, items, WorkProgress("x", len(items)), lambda _: stop.set()))
-
-
-def test_the_function_is_called_once_with_every_item(stop):
-    called: list[int] = []
-    run_in_process(called.append, range(50), stop)
-    assert sorted(called) == list(range(50))
-    assert not stop.is_set()
-
-
-def test_without_items_nothing_is_called(stop):
-    run_in_process(pytest.fail, [], stop)
-
-
-def test_a_failure_stops_the_other_calls_and_starts_no_more(stop):
-    started: list[str] = []
-
-    def call(item: str) -> None:
-        if item == "fail":
-            raise BuildError("gone")
-        started.append(item)
-        assert stop.wait(100)
-
-    # no thread is free for the last items before the failure
-    with raises(BuildError, "gone"):
-        run_in_process(call, [*["wait"] * (num_writers() - 1), "fail", *["wait"] * 50], stop)
-    assert len(started) == num_writers() - 1
 
 
 def test_a_failure_is_raised_rather_than_that_another_call_was_stopped_because_of_it(stop):
@@ -85,38 +58,13 @@ def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
     assert 1 <= len(called) <= num_writers()
 
 
-def test_the_bytes_are_the_same_with_each_engine(image_folder, tmp_path, quiet_build, contents):
-    files: dict[str, int | bytes] = {f"{'ab'[n % 2]}/{n:03d}.png": n for n in range(11)}
-    root = image_folder({**files, **{f"a/bad-{n}.jpg": b"no image" for n in range(3)}})
-    options = Options(max_rejected=1)
-    for engine in ("beam", "local"):
-        out = tmp_path / engine / "out"
-        quiet_build(ImageFolder(root), out, shards=4, options=options, engine=engine)
-    assert contents(tmp_path / "beam" / "out") == contents(tmp_path / "local" / "out")
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_garbage_is_collected_after_an_engine_was_imported_if_it_was_before(collects):
-    assert gc.isenabled()
-    try:
-        if not collects:
-            gc.disable()
-        find_engine("beam", [])
-        assert gc.isenabled() == collects
-    finally:
-        gc.enable()
-
-
-def test_an_engine_that_does_not_exist_is_refused(tmp_path, quiet_build):
+def test_engines_and_options_that_do_not_fit_are_refused(tmp_path, quiet_build):
+    numbers = Arrays({"x": np.arange(4)})
     with raises(OptionsError, "engine-unknown", name="spark", known="'local' or 'beam'"):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="spark")
-    assert not (tmp_path / "out").exists()
-
-
-def test_beam_options_are_refused_by_other_engines(tmp_path, quiet_build):
-    args = ["--direct_num_workers=2"]
+        quiet_build(numbers, tmp_path / "out", engine="spark")
     with raises(OptionsError, "beam-args-useless"):
-        quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", engine="local", beam_args=args)
+        quiet_build(numbers, tmp_path / "out", engine="local", beam_args=["--direct_num_workers=2"])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("beam_args", [[], ["--runner=DirectRunner"]], ids=["local", "beam"])

@@ -17,7 +17,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import split_manager
 from apache_beam.testing.util import assert_that
-from apache_beam.transforms.display import DisplayData
 
 from tests.errors import raises
 from tests.pictures import image_file
@@ -149,18 +148,6 @@ def test_what_is_read_and_written_again_is_the_same_dataset(compression, tmp_pat
     assert elements["07.png"]["words"].tolist() == ["é".encode()]
 
 
-def test_only_selected_features_are_read(tmp_path):
-    write_everything(tmp_path / "data")
-    select = ["grid", "label", "key"]
-    found = all_of(tmp_path / "data", select=select)
-    assert [{*features} for _, features in found] == [{"grid", "label"}] * 7
-    # only the keys
-    read(
-        prep.ReadShards(tmp_path / "data", select=["key"]),
-        check=lambda found: assert_same(found, [(key, {}) for key, _ in all_of(tmp_path / "data")]),
-    )
-
-
 def test_the_key_of_an_example_without_one_is_its_number_in_the_split(tmp_path):
     write_numbers(tmp_path / "data", [3, 0, 4], features=(NUMBER,))
     found = [(f"{number:010}", {"number": np.int64(number)}) for number in range(7)]
@@ -185,78 +172,22 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
-def test_wrong_arguments_are_refused_when_the_transform_is_made(name, numbers):
-    arguments, kind, code = ARGUMENTS[name]
-    with raises(kind, code):
-        prep.ReadShards(**{"dataset": numbers, **arguments})
-
-
-def test_a_damaged_manifest_is_refused_when_the_transform_is_made(numbers):
+def test_what_is_wrong_is_refused_when_the_transform_is_made(numbers):
+    for arguments, kind, code in ARGUMENTS.values():
+        with raises(kind, code):
+            prep.ReadShards(**{"dataset": numbers, **arguments})
     path = numbers / "dataset.json"
     path.write_text(path.read_text().replace('"every"', '"other"'))
     with raises(FormatError, "format"):
         prep.ReadShards(numbers)
 
 
-def test_it_begins_a_pipeline(numbers):
-    with pytest.raises(TypeError, match="must be a PBegin"):
-        beam.Pipeline(FnApiRunner()) | beam.Create([1]) | prep.ReadShards(numbers)
-
-
-def test_types_and_display_data_are_stated(numbers):
-    transform = prep.ReadShards(numbers, select=["number"])
-    assert (beam.Pipeline(FnApiRunner()) | transform).element_type == beam.typehints.Tuple[
-        str, beam.typehints.Dict[str, Any]
-    ]
-    shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    build_id = read_manifest(numbers).build_id
-    assert shown == {
-        "dataset": str(numbers),
-        "build_id": build_id,
-        "split": "train",
-        "features": "number",
-    }
-
-
 # Runs
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "sizes"),
-    [
-        (1 << 20, [20, 40, 10]),
-        (20 * FRAME, [20, 20, 20, 10]),
-        (15 * FRAME, [10, 10, 13, 13, 14, 10]),
-        (1, [1] * 70),
-    ],
-)
-def test_runs_have_about_the_size_that_is_asked_for(num_bytes, sizes, tmp_path):
-    root = write_numbers(tmp_path / "data", [20, 40, 0, 10])
-    assert {length for shard in read_manifest(root).shards[:1] for length in index_of(root, shard)} == {FRAME}
-    runs = [*StoredElements.of(root, "train", None).runs(lambda total: num_bytes + 0 * total)]
-    assert [run.stop - run.start for run in runs] == sizes
-    assert [key for key, _ in all_of(root, num_bytes=num_bytes)] == [f"{n:03}" for n in range(70)]
 
 
 def index_of(root: Path, shard) -> list[int]:
     found, _ = read_index(root, shard)
     return found.lengths.tolist()
-
-
-def test_a_compressed_shard_is_one_run(tmp_path, quiet_build):
-    source = prep.Arrays({"x": np.arange(50)})
-    quiet_build(source, tmp_path / "data", shards=2, options=prep.Options(compression="gzip"))
-    runs = [*StoredElements.of(tmp_path / "data", "train", None).runs(lambda _: 1)]
-    assert [(run.start, run.stop) for run in runs] == [(0, 25), (0, 25)]
-    assert sorted(int(each["x"]) for _, each in all_of(tmp_path / "data")) == [*range(50)]
-
-
-@pytest.mark.parametrize("name", ["_PART_BYTES", "_PART_RECORDS"])
-@pytest.mark.parametrize("limit", [1, 3, 100])
-def test_parts_that_are_read_together_do_not_change_what_is_read(name, limit, numbers, monkeypatch):
-    monkeypatch.setattr(frames, name, limit)
-    assert_same(all_of(numbers), numbered(40))
 
 
 # Splits by the runner
@@ -333,13 +264,6 @@ def test_the_runner_splits_a_run_while_it_is_read(fractions, numbers):
     assert [len(result.residual_roots) for result in results] == [1] * len(fractions)
 
 
-def test_the_size_of_a_restriction_is_its_share_of_the_bytes(numbers):
-    (run,) = StoredElements.of(numbers, "train", None).runs(lambda total: total)
-    provider = read_shards._Records()
-    assert provider.initial_restriction(run) == OffsetRange(0, 40)
-    assert provider.restriction_size(run, OffsetRange(10, 20)) == FRAME * 10
-
-
 WORKERS = {
     "threads": ["--direct_num_workers=3", "--direct_running_mode=multi_threading"],
     "processes": ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
@@ -376,37 +300,6 @@ def test_a_damaged_record_is_named(offset, numbers, shard):
     where = f"{shard}: record 7 at byte 357: {fault}"
     with pytest.raises(Exception, match=where):
         read(prep.ReadShards(numbers), check=lambda _: None)
-
-
-def test_records_before_and_after_a_damaged_one_can_be_read(numbers, shard):
-    flip(shard, 7 * FRAME + 15)
-    opened = StoredElements.of(numbers, "train", None)
-    (run,) = opened.runs(lambda total: total)
-    for start, stop in ((0, 7), (8, 40)):
-        assert [number for number, _ in opened.read(run, start, stop)] == [*range(start, stop)]
-
-
-def test_a_truncated_shard_is_named_with_its_record(numbers, shard):
-    shard.write_bytes(shard.read_bytes()[: 9 * FRAME + 20])
-    with raises(RecordError, "record-damaged", path=str(shard), record=9, offset=9 * FRAME):
-        all_of(numbers)
-
-
-def test_a_missing_shard_is_named(numbers, shard):
-    shard.unlink()
-    with pytest.raises(FileNotFoundError, match=shard.name):
-        all_of(numbers)
-
-
-def test_damage_of_a_compressed_shard_is_named(tmp_path, quiet_build):
-    source = prep.Arrays({"x": np.random.default_rng(0).integers(0, 1 << 60, 400)})
-    quiet_build(source, tmp_path / "data", shards=1, options=prep.Options(compression="gzip"))
-    path = tmp_path / "data" / read_manifest(tmp_path / "data").shards[0].path
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with raises(RecordError, "record-damaged", path=str(path)) as caught:
-        all_of(tmp_path / "data")
-    assert 100 < caught.value.record < 300
-    assert "the compressed data are damaged" in str(caught.value)
 
 
 def test_what_is_damaged_only_once_is_read(tmp_path, quiet_build, monkeypatch):
@@ -480,6 +373,6 @@ def test_a_dataset_is_read_and_replaced_in_one_pipeline(tmp_path, quiet_build):
 
 
 def test_a_worker_with_other_versions_is_refused(numbers, monkeypatch):
-    monkeypatch.setattr(read_shards, "own_versions", lambda: {"tfshards": "0.0"})
+    monkeypatch.setattr("tfshards.prep.engines.read_shards.own_versions", lambda: {"tfshards": "0.0"})
     with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
         read(prep.ReadShards(numbers), check=lambda _: None)

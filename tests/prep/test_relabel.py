@@ -1,44 +1,35 @@
 """relabel: files of labels, numbers for classes, and what is refused; see tests/verbs for the examples."""
 
-import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.errors import raises
 from tfshards.prep import ImageFolder, append, relabel, reshard, verify
-from tfshards.prep.cli.main import main
-from tfshards.prep.planning.plan import label_counts
-from tfshards.prep.records.example import example_encoder, with_label
-from tfshards.prep.rewriting import origin as origin_module
-from tfshards.prep.rewriting.relabel import new_labels
-from tfshards.schemas import BuildError, Feature, InputError, OptionsError, Schema
+from tfshards.schemas import InputError, OptionsError
 
-from .derived import build_arrays, build_images, build_quietly, build_table, quiet, write_images
+from .derived import build_arrays, build_images, build_quietly, quiet, write_images
 
 
 @pytest.fixture(scope="module")
-def origins(tmp_path_factory) -> dict[str, Path]:
-    """60 images in three splits, and 101 rows with classes that have no names."""
-    found = {}
-    for name, make in (("images", build_images), ("arrays", build_arrays)):
-        folder = tmp_path_factory.mktemp(name)
-        make(folder)
-        found[name] = folder / "old"
-    return found
+def origin(tmp_path_factory) -> Path:
+    """60 images in three splits."""
+    folder = tmp_path_factory.mktemp("images")
+    build_images(folder)
+    return folder / "old"
 
 
 @pytest.fixture
-def pets(origins, tmp_path) -> Path:
-    return Path(shutil.copytree(origins["images"], tmp_path / "pets"))
+def pets(origin, tmp_path) -> Path:
+    return Path(shutil.copytree(origin, tmp_path / "pets"))
 
 
-def test_classes_without_names_are_numbers(origins, tmp_path):
-    root = Path(shutil.copytree(origins["arrays"], tmp_path / "rows"))
+def test_classes_without_names_are_numbers(tmp_path):
+    build_arrays(tmp_path)
+    root = tmp_path / "old"
     made = relabel(root, {"3": 2, "7": "2"}, log=quiet)
     assert [*made.splits["train"].label_counts.items()] == [("0", 33), ("1", 33), ("2", 35)]
     with raises(InputError, "class-unknown", unknown="9"):
@@ -47,18 +38,8 @@ def test_classes_without_names_are_numbers(origins, tmp_path):
     assert [*made.splits["train"].label_counts] == ["-5", "0", "1", "2", "9"]
     assert verify(root, deep=True)
     for label in ("cat", "07", str(1 << 63)):
-        message = rf"the label '{label}' is not an integer of type int64, but the"
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=f"'{label}'"):
             relabel(root, {"3": label}, new_classes=True, log=quiet)
-
-
-def test_unknown_keys_and_datasets_without_classes_are_refused(pets, tmp_path):
-    wanted = {"cat/000.png": "dog", "cat/nobody.png": "dog"}
-    with raises(InputError, "keys-unknown", some="1 of 2 keys", keys="'cat/nobody.png'"):
-        relabel(pets, wanted, log=quiet)
-    build_table(tmp_path)
-    with raises(InputError, "relabel-no-label"):
-        relabel(tmp_path / "old", {"0": "a"}, log=quiet)
 
 
 FILES = {
@@ -68,91 +49,39 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", [*FILES, "l.parquet"])
-def test_files_of_labels_are_read(name, tmp_path):
-    path = tmp_path / name
-    if name in FILES:
-        path.write_bytes(FILES[name])
-    else:
-        pq.write_table(pa.table({"key": ["cat/000.png", "cat/002.png"], "label": ["dog", "dog"]}), path)
-    assert new_labels(path) == {b"cat/000.png": "dog", b"cat/002.png": "dog"}
+def test_files_of_labels_are_read(pets, tmp_path):
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    table = pa.table({"key": ["cat/000.png", "cat/002.png"], "label": ["dog", "dog"]})
+    pq.write_table(table, tmp_path / "l.parquet")
+    made = relabel(pets, {"cat/000.png": "dog", "cat/002.png": "dog"}, log=quiet)
+    for name in [*FILES, "l.parquet"]:
+        # the same labels change nothing more
+        assert relabel(pets, tmp_path / name, log=quiet) == made
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("l.csv", b"key,class\na,b\n", r"no column 'label'; its columns are 'key', 'class', and must be"),
-        (
-            "l.csv",
-            b"key,label\na,x\na,x\na,y\n",
-            r"row 3: the key 'a' has the label 'y', but 'x' in an earlier row",
-        ),
-        ("l.csv", b"key,label\na,\n", r"row 1: label is '', but must be text or an integer"),
-        ("l.jsonl", b'{"key": "a", "label": 1.5}\n', r"row 1: label is 1.5, but must be text or an integer"),
-        ("l.jsonl", b'{"key": null, "label": "b"}\n', r"row 1: key is None, but must be text or an integer"),
-    ],
-)
-def test_files_that_hold_no_labels_are_errors(name, content, message, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        new_labels(tmp_path / name)
+WRONG = {
+    "no label": ("l.csv", b"key,class\na,b\n"),
+    "two labels of a key": ("l.csv", b"key,label\na,x\na,x\na,y\n"),
+    "an empty label": ("l.csv", b"key,label\na,\n"),
+    "a fraction": ("l.jsonl", b'{"key": "a", "label": 1.5}\n'),
+    "no key": ("l.jsonl", b'{"key": null, "label": "b"}\n'),
+}
 
 
-def test_arguments_that_are_no_labels_are_errors(tmp_path):
-    with raises(OptionsError, "labels-none"):
-        new_labels({})
-    for wrong in ({"a": 1.5}, {"a": True}, {3: "a"}):
-        with raises(OptionsError, "labels-mapping"):
-            new_labels(wrong)
+def test_what_holds_no_labels_is_refused(pets, tmp_path):
+    for name, content in WRONG.values():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=name):
+            relabel(pets, tmp_path / name, log=quiet)
+    for wrong in ({}, {"a": 1.5}, {"a": True}, {3: "a"}):
+        with raises(OptionsError, "labels-mapping" if wrong else "labels-none"):
+            relabel(pets, wrong, log=quiet)
     (tmp_path / "l.txt").touch()
     with raises(OptionsError, "table-suffix"):
-        new_labels(tmp_path / "l.txt")
-    unreadable = tmp_path / "l.jsonl"
-    unreadable.mkdir()
-    with raises(InputError, "table-folder"):
-        new_labels(unreadable)
-
-
-def test_a_label_is_replaced_wherever_it_is_and_nothing_else():
-    schema = Schema(
-        (
-            Feature("a", "bytes", "bytes"),
-            Feature("label", "label", "int64"),
-            Feature("labels", "label", "int64", (None,)),
-            Feature("x", "raw", "uint8", (3,)),
-        )
-    )
-    encode = example_encoder(schema)
-    for old, new in ((0, 300), (300, 0), (5, -1), (-1, 1 << 40)):
-        data = [b"label", old, [old, 1], b"\x1a\x05x" * 2000]
-        before, after = (b"".join(encode([*data[:1], label, *data[2:]])) for label in (old, new))
-        assert with_label(before, "label", new) == after
-    with pytest.raises(ValueError, match=r"the feature 'x' has 0 integers instead of 1"):
-        with_label(before, "x", 1)
-
-
-def test_a_record_that_cannot_be_relabeled_ends_the_call(pets, monkeypatch):
-    monkeypatch.setattr(origin_module, "with_label", lambda *_: b"")
-    with pytest.raises(BuildError, match=r"record \d+ at byte \d+: would change in more than its label"):
-        relabel(pets, {"cat/000.png": "dog"}, log=quiet)
-
-
-def test_the_command_relabels(pets, tmp_path, capsys):
-    (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dgo\n")
-    assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv")]) == 1
-    assert "its classes are 'cat', 'dog'. To add new ones, give --new-classes" in capsys.readouterr().err
-    (tmp_path / "l.csv").write_text("key,label\ncat/000.png,dog\n")
-    assert main(["relabel", str(pets), "--labels", str(tmp_path / "l.csv"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["options"]["source"] == "relabel"
-
-
-def test_a_split_with_an_example_of_no_class_has_no_counts():
-    label = Feature("label", "label", "int64")
-    named, plain = Schema((label,), ("a", "b", "c")), Schema((label,))
-    assert label_counts(np.array([0, -1, 1]), named) == {}
-    assert label_counts(np.array([0, 0, 1]), named) == {"a": 2, "b": 1, "c": 0}
-    assert label_counts(np.array([5, -1, 5]), plain) == {"-1": 1, "5": 2}
-    assert label_counts(None, plain) == {}
+        relabel(pets, tmp_path / "l.txt", log=quiet)
+    with raises(InputError, "keys-unknown", some="1 of 2 keys", keys="'cat/nobody.png'"):
+        relabel(pets, {"cat/000.png": "dog", "cat/nobody.png": "dog"}, log=quiet)
 
 
 def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):
@@ -163,7 +92,7 @@ def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):
     reshard(root, tmp_path / "again", shards=2, log=quiet)
     for folder, checksum in ((root, False), (tmp_path / "again", True)):
         append(photos, folder, engine="local", checksum=checksum, log=log.append)
-        assert log[-1] == f"{folder} is up to date: none of the 8 inputs is new, and none has changed"
+        assert "up to date" in log[-1]
     shutil.copy(photos / "cat" / "002.png", photos / "cat" / "000.png")
     append(photos, root, engine="local", checksum=True, log=log.append)
     assert "warning: 1 input has changed, such as 'cat/000.png'; " in "".join(log)

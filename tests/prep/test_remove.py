@@ -1,32 +1,19 @@
 """remove: what is written, what is left on disk, and what is refused; see tests/verbs for the examples."""
 
-import json
-import os
 import shutil
-from dataclasses import replace
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.errors import raises
-from tfshards import prep, schemas
-from tfshards.prep import Arrays, ImageFolder, Options, adopt, append, merge, prune, remove, verify
-from tfshards.prep.building.inputs_file import read_inputs
-from tfshards.prep.cli.main import main
-from tfshards.prep.records.frames import read_records
-from tfshards.prep.rewriting.keys import are_removed
-from tfshards.prep.rewriting.layout import SplitLayout, kept_layout
-from tfshards.prep.rewriting.origin import Origin
-from tfshards.prep.writing.area import AREA_NAME
-from tfshards.schemas import BuildError, InputError, Manifest, Schema, Shard, Split, Totals, read_manifest
-from tfshards.schemas.example import decode_key
-from tfshards.schemas.manifest_file import write_manifest
+from tfshards import prep
+from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, verify
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
 from . import derived
-from .derived import build_arrays, build_images, build_quietly, quiet, records, write_images
+from .derived import build_arrays, build_images, build_quietly, first_shard, keys, quiet, write_images
 
 
 @pytest.fixture(scope="module")
@@ -38,33 +25,22 @@ def origin(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def photos(origin, tmp_path) -> Path:
-    """A copy of the folder."""
-    return Path(shutil.copytree(origin, tmp_path / "photos-and-data"))
-
-
-def keys(root: Path) -> dict[str, list[str]]:
-    """Return the keys of each split, in order."""
-    return {split: [os.fsdecode(decode_key(d) or b"") for d in held] for split, held in records(root).items()}
+def root(origin, tmp_path) -> Path:
+    """A copy of the dataset."""
+    return Path(shutil.copytree(origin / "old", tmp_path / "old"))
 
 
 def sizes(manifest: Manifest) -> dict[str, list[int]]:
     return {name: [shard.num_examples for shard in split.shards] for name, split in manifest.splits.items()}
 
 
-def test_only_the_shards_concerned_are_written(photos, log):
-    root = photos / "old"
-    before, held = read_manifest(root), keys(root)
-    assert sizes(before)["train"] == [15, 14, 14]
-    made = remove(root, held["train"][3:4], log=log.append)
+def test_only_the_shards_concerned_are_written(root):
+    held = keys(root)
+    assert sizes(read_manifest(root))["train"] == [15, 14, 14]
+    made = remove(root, held["train"][3:4], log=quiet)
     assert sizes(made)["train"] == [14, 14, 14]
-    assert log[1] == "train: writing 1 of 3 shards, 14 examples per shard"
-    links = {shard.path: (root / shard.path).stat().st_nlink for shard in made.shards}
-    assert sorted(links.values()) == [1, *[2] * 8]
-    assert [*keys(root)["train"]] == [*held["train"][:3], *held["train"][4:]]
-    labels = made.splits["train"].label_counts
-    assert sum(labels.values()) == made.splits["train"].num_examples
-    assert made.splits["val"].label_counts == before.splits["val"].label_counts
+    assert sorted((root / shard.path).stat().st_nlink for shard in made.shards) == [1, *[2] * 8]
+    assert keys(root)["train"] == [*held["train"][:3], *held["train"][4:]]
 
 
 def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
@@ -77,7 +53,6 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     write_images(tmp_path / "more", range(20, 24))
     append(tmp_path / "more", root, engine="local", log=quiet)
     names = ["cat/004.png", "dog/005.png", "dog/broken-of-jane.png", "cat/022.png"]
-    twin = "dog/twin.png"
     images = [
         (folder / name).read_bytes()[8:]
         for folder in (pictures, tmp_path / "more")
@@ -85,27 +60,22 @@ def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
         if (folder / name).exists() and "broken" not in name
     ]
     assert len(images) == 3
-    made = remove(root, names, log=log.append)
-    assert log[0] == (f"removing 3 examples and 2 rejected inputs from {root}")
-    assert made.totals.rejected == 0
-    assert made.rejects_digest == ""
+    # the twin was rejected as a copy of one of them
+    made = remove(root, names, log=quiet)
+    assert (made.totals.rejected, made.rejects_digest) == (0, "")
     assert not list(root.glob(f"rejected-{made.build_id}*"))
     held = everything(root)
     assert all(name.encode() in held for name in names)
     prune(root)
     held = everything(root)
-    for text in [*images, *(name.encode() for name in [*names, twin])]:
+    for text in [*images, *(name.encode() for name in [*names, "dog/twin.png"])]:
         assert text not in held
     assert b"cat/006.png" in held
-    assert not (root / AREA_NAME).exists()
+    assert not (root / ".build").exists()
     assert verify(root, deep=True)
-    inputs = read_inputs(root, made.build_id)
-    assert inputs is not None
-    assert len(inputs.keys) == len(inputs.sizes) == 21
     # nor do they come back
-    log.clear()
     assert append(pictures, root, engine="local", log=log.append) == made
-    assert f"leaving out 4 inputs removed from {root}, such as 'cat/004.png'" in log
+    assert any(line.startswith("leaving out 4 inputs") for line in log)
 
 
 def everything(root: Path) -> bytes:
@@ -120,148 +90,46 @@ def everything(root: Path) -> bytes:
     return b"\n".join(parts)
 
 
-def test_removed_keys_are_known_after_the_splits_were_put_before_the_keys(tmp_path):
-    for name, first in (("a", 0), ("b", 10)):
-        build_quietly(
-            ImageFolder(write_images(tmp_path / f"{name}s", range(first, first + 8))), tmp_path / name
-        )
-    remove(tmp_path / "a", ["cat/000.png"], log=quiet)
-    merged = merge({"train": tmp_path / "a", "test": tmp_path / "b"}, tmp_path / "both", log=quiet)
-    named = [b"train/cat/000.png", b"test/cat/000.png", b"cat/000.png"]
-    assert are_removed(named, merged.made).tolist() == [True, False, False]
-    made = remove(tmp_path / "both", ["train/dog/001.png"], log=quiet)
-    assert are_removed([b"train/cat/000.png", b"train/dog/001.png"], made.made).tolist() == [True, True]
-
-
-def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(photos, log):
-    root = photos / "old"
+def test_a_split_keeps_an_example_and_a_class_without_examples_is_reported(root, log):
     held = keys(root)
     with raises(InputError, "remove-whole-split", num_examples=5, name="test"):
         remove(root, held["test"], log=quiet)
-    cats = [key for key in held["val"] if key.startswith("cat/")]
-    made = remove(root, cats, log=log.append)
-    assert "warning: the split 'val' will have no examples of the classes 'cat'" in log
+    made = remove(root, [key for key in held["val"] if key.startswith("cat/")], log=log.append)
+    assert any(line.startswith("warning: ") and "'val'" in line and "'cat'" in line for line in log)
     assert made.schema.class_names == ("cat", "dog")
     assert made.splits["val"].label_counts["cat"] == 0
-    log.clear()
-    made = remove(root, held["test"][:-2], log=log.append)
+    # fewer examples than shards
+    made = remove(root, held["test"][:-2], log=quiet)
     assert sizes(made)["test"] == [1, 1]
-    assert any("will have 2 shards instead of 3" in line for line in log)
     assert verify(root, deep=True)
 
 
-@pytest.mark.parametrize("wanted", [[], b"cat/000.png", [7], 7])
-def test_keys_that_are_none_are_refused(photos, wanted):
-    with pytest.raises(schemas.OptionsError, match=r"keys="):
-        remove(photos / "old", wanted, log=quiet)
-
-
-def test_datasets_that_cannot_be_edited_are_refused(photos, tmp_path):
+def test_what_cannot_be_edited_is_refused(root, tmp_path):
+    for wanted in ([], b"cat/000.png", [7], 7):
+        with pytest.raises(OptionsError, match=r"keys="):
+            remove(root, wanted, log=quiet)
     (tmp_path / "empty").write_text("\n")
     with raises(InputError, "keys-empty"):
-        remove(photos / "old", tmp_path / "empty", log=quiet)
-    with raises(InputError, "path-missing"):
-        remove(tmp_path / "none", ["a"], log=quiet)
-    adopted = tmp_path / "adopted"
-    adopted.mkdir()
-    shard = read_manifest(photos / "old").splits["train"].shards[0]
-    shutil.copy(photos / "old" / shard.path, adopted / "a.tfrecord")
-    adopt(adopted, prep.AdoptOptions(splits={"train": "a*"}))
+        remove(root, tmp_path / "empty", log=quiet)
+    manifest = read_manifest(root)
+    (tmp_path / "adopted").mkdir()
+    shutil.copy(first_shard(root), tmp_path / "adopted" / "a.tfrecord")
+    adopt(tmp_path / "adopted", prep.AdoptOptions(splits={"train": "a*"}))
     with raises(InputError, "edit-of-foreign-records"):
-        remove(adopted, ["cat/000.png"], log=quiet)
-    keyless = tmp_path / "keyless"
-    built = build_quietly(Arrays({"x": np.arange(4)}), keyless)
-    features = tuple(replace(one, name="id") if one.name == "key" else one for one in built.schema.features)
-    write_manifest(replace(built, schema=replace(built.schema, features=features)), keyless)
-    with raises(InputError, "edit-no-keys"):
-        remove(keyless, ["0"], log=quiet)
+        remove(tmp_path / "adopted", ["cat/000.png"], log=quiet)
+    # a file of another shard than that with the key
+    key = keys(root)["train"][0]
+    (root / manifest.splits["test"].shards[0].files[0]).unlink()
+    with raises(BuildError, "file-fault"):
+        remove(root, [key], log=quiet)
+    assert read_manifest(root) == manifest
 
 
 def test_a_dataset_with_another_content_than_its_digests_is_not_edited(tmp_path):
     build_arrays(tmp_path)
-    shard = tmp_path / "old" / read_manifest(tmp_path / "old").shards[1].path
-    derived.repeat_a_record(shard)
-    held = [os.fsdecode(decode_key(data) or b"") for _, data in read_records(shard, "none")]
-    one = next(key for key in held if held.count(key) == 1)
+    root = tmp_path / "old"
+    derived.repeat_a_record(first_shard(root))
+    shard = read_manifest(root).shards[0]
+    held = Counter(keys(root)["train"][: shard.num_examples])
     with raises(BuildError, "copies-differ", name="train"):
-        remove(tmp_path / "old", [one], log=quiet)
-
-
-def test_the_command_removes_what_the_audit_lists(tmp_path, capsys):
-    pictures = write_images(tmp_path / "photos", range(12))
-    for number in (2, 4):
-        shutil.copy(pictures / "cat" / f"{number:03d}.png", pictures / "cat" / f"twin-{number}.png")
-    root = str(tmp_path / "data")
-    build_quietly(ImageFolder(pictures), root, shards=2)
-    listed = tmp_path / "keys.txt"
-    assert main(["audit", root, "--distance", "none", "--keys", str(listed)]) == 0
-    assert f"wrote 2 keys to {listed}" in capsys.readouterr().err
-    assert main(["remove", root, "--keys", str(listed), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["totals"]["accepted"] == 12
-    assert main(["audit", root, "--distance", "none", "--keys", str(listed)]) == 0
-    assert listed.read_bytes() == b""
-    listed.write_text("nobody\ncat/000.png\n")
-    assert main(["remove", root, "--keys", str(listed)]) == 1
-    assert "1 of 2 keys not in" in capsys.readouterr().err
-
-
-def test_a_missing_index_of_another_shard_ends_the_call(photos):
-    root = photos / "old"
-    manifest = read_manifest(root)
-    missing = root / manifest.splits["test"].shards[0].files[0]
-    missing.unlink()
-    with raises(BuildError, "file-fault"):
-        remove(root, keys(root)["train"][:1], log=quiet)
-    assert read_manifest(root) == manifest
-
-
-SCHEMA = Schema((schemas.Feature("x", "int", "int64"),))
-
-
-def layout_of(sizes: list[int], is_removed: np.ndarray, *, is_balanced: bool) -> SplitLayout:
-    digest, zero = f"sha256:{64 * '0'}", 16 * "0"
-    shards = [
-        Shard(f"d-train-0123abcd.tfrecord-{i:05d}", s, 16 * s, 16 * s, digest, digest, zero, zero, "")
-        for i, s in enumerate(sizes)
-    ]
-    manifest = Manifest("d", "0123abcd", SCHEMA, {"train": Split(tuple(shards))}, Totals(0, 0))
-    origin = Origin(Path("d"), manifest)
-    return kept_layout([origin], "train", is_removed, is_balanced=is_balanced)
-
-
-@given(st.data(), st.booleans())
-def test_the_other_records_keep_their_shard_and_order_except_the_moved_ones(data, is_balanced):
-    num_shards = data.draw(st.integers(1, 6))
-    if is_balanced:
-        least = data.draw(st.integers(1, 8))
-        sizes = [least + data.draw(st.integers(0, 1)) for _ in range(num_shards)]
-    else:
-        sizes = [data.draw(st.integers(0, 9)) for _ in range(num_shards)]
-    is_removed = np.array([data.draw(st.booleans()) for _ in range(sum(sizes))], np.bool_)
-    if is_removed.all():
-        return
-    made = layout_of(sizes, is_removed, is_balanced=is_balanced)
-    shard_of = np.repeat(np.arange(num_shards), sizes)
-    made_records = [
-        np.concatenate(
-            [np.arange(first, first + count) for _, first, count in [(0, 0, 0), *made.runs(index)]]
-        )
-        for index in range(len(made.kept))
-    ]
-    assert sorted(np.concatenate(made_records).tolist()) == np.flatnonzero(~is_removed).tolist()
-    homes = [int(np.bincount(shard_of[each], minlength=num_shards).argmax()) for each in made_records]
-    moved = 0
-    for of_shard, kept, home in zip(made_records, made.kept, homes, strict=True):
-        if kept >= 0:
-            assert of_shard.tolist() == np.flatnonzero(shard_of == kept).tolist()
-            continue
-        own = [number for number in of_shard.tolist() if shard_of[number] == home]
-        assert own == sorted(own)
-        moved += len(of_shard) - len(own)
-    if is_balanced:
-        counts = [len(each) for each in made_records]
-        assert max(counts) - min(counts) <= 1
-        assert made.num_moved <= is_removed.sum() + num_shards
-    else:
-        assert made.num_moved == moved == 0
+        remove(root, [min(held, key=held.get)], log=quiet)

@@ -1,7 +1,5 @@
 """Runners other than Beam's local one: jobs that end with the build, and workers in other places."""
 
-import json
-import os
 import re
 import shutil
 import signal
@@ -19,16 +17,10 @@ from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, export, reshard, verify
-from tfshards.prep.cli import main as cli
-from tfshards.prep.engines import beam
-from tfshards.prep.engines.table import cancel_lost_job
-from tfshards.prep.progress.lines import lines_to
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, OptionsError
 
 from .job_services import (
     COMMAND,
-    PRISM,
     TIMEOUT_SECONDS,
     free_port,
     jobs_running,
@@ -94,13 +86,10 @@ def build_command(source: Path, out: Path, *beam_args: str) -> list[str]:
     return [*COMMAND, str(source), str(out), "--shards=4", "--max-rejected=100%", "--", *beam_args]
 
 
-def test_an_option_that_neither_beam_nor_the_job_service_has_is_refused(endpoint, tmp_path, quiet_build):
+def test_options_that_the_job_service_lacks_are_refused(endpoint, tmp_path, quiet_build):
     args = [*arguments(endpoint), "--flonk=1"]
-    with pytest.raises(BuildError, match=r"Apache Beam: --flonk=1 is not a pipeline option$"):
+    with pytest.raises(BuildError, match="--flonk=1"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=args)
-
-
-def test_the_portable_runner_needs_an_endpoint(tmp_path, quiet_build):
     with raises(OptionsError, "beam-no-endpoint"):
         quiet_build(Arrays({"x": np.arange(4)}), tmp_path / "out", beam_args=["--runner=PortableRunner"])
 
@@ -124,7 +113,7 @@ def test_a_runner_that_starts_a_server_writes_the_same_bytes(
     assert log == expected
     assert processes_of(server) == ""
     # the folder of a killed build is removed with its build area
-    assert {options["dir"].parent for options in folders if "dir" in options} == {out / AREA_NAME}
+    assert {options["dir"].parent for options in folders if "dir" in options} == {out / ".build"}
 
 
 @pytest.mark.parametrize(
@@ -156,29 +145,9 @@ def test_the_server_of_a_runner_ends_with_the_build(number, server, slow_folder,
     if number == signal.SIGINT:
         assert (status, err.splitlines()[1:]) == (130, ["", "interrupted; run the same command to resume"])
         assert processes_of(server) == ""
-        assert "cancels a job" in next(out.glob(f"{AREA_NAME}/*/workers.log")).read_text()
+        assert "cancels a job" in next(out.glob(".build/*/workers.log")).read_text()
     until(lambda: processes_of(server) == "")
-    assert not list(out.glob(f"{AREA_NAME}/*/job"))
-
-
-# test_limits.py interrupts a build with worker processes, too
-@pytest.mark.nightly
-def test_ctrl_c_does_not_reach_worker_processes_which_end_with_the_work(slow_folder, tmp_path):
-    out = tmp_path / "out"
-    program = """
-from tfshards.prep.cli.main import entry
-from tfshards.prep.engines import beam
-beam.END_SECONDS = 1000
-entry()
-"""
-    args = ["--runner=DirectRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    command = [sys.executable, "-c", program, *build_command(slow_folder, out, *args)[3:]]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until(lambda: started(out) or process.poll() is not None)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert process.returncode == 130
-    assert err.splitlines()[1:] == ["", "interrupted; run the same command to resume"]
+    assert not list(out.glob(".build/*/job"))
 
 
 def interrupt(command: list[str], out: Path, number: int) -> tuple[int, str]:
@@ -207,7 +176,7 @@ sys.exit(main())
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert re.fullmatch(
-        r"starting build: .*\ntfshards: out-train-\w+\.tfrecord-0000\d-of-00004: ValueError: odd\n",
+        r"starting build: .*\ntfshards: out-train-.*: ValueError: odd\n",
         done.stderr,
     ), done.stderr
 
@@ -228,7 +197,7 @@ def test_ctrl_c_cancels_the_job_of_a_service(endpoint, slow_folder, tmp_path):
     status, err = interrupt(build_command(slow_folder, out, *arguments(endpoint)), out, signal.SIGTERM)
     assert (status, err.splitlines()[1:]) == (143, ["", "interrupted; run the same command to resume"])
     assert jobs_running(endpoint) == []
-    assert not (out / AREA_NAME / "job").exists()
+    assert not (out / ".build" / "job").exists()
 
 
 def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
@@ -241,37 +210,12 @@ def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
         killer.join()
     assert done.returncode == 1
     assert re.search(
-        rf"^warning: the job \S+ at localhost:{port} may still run, since it could not be cancelled \(.+\); "
-        r"cancel it in the interface of its engine, or run the same command, which cancels it first$",
+        rf"^warning: the job \S+ at localhost:{port} may still run",
         done.stderr,
         re.MULTILINE,
     ), done.stderr
-    assert list(out.glob(f"{AREA_NAME}/*/job"))
+    assert list(out.glob(".build/*/job"))
     assert len(done.stderr.splitlines()) == 3, done.stderr
-
-
-def test_a_lost_job_whose_service_is_gone_is_reported_once(tmp_path, monkeypatch, log):
-    monkeypatch.setattr(beam, "_CONNECT_SECONDS", 1)
-    note = tmp_path / "job"
-    endpoint = f"localhost:{free_port()}"
-    note.write_text(json.dumps({"job_id": "job-7", "endpoint": endpoint}))
-    with lines_to(lambda text, is_warning: log.append((text, is_warning))):
-        cancel_lost_job(note)
-        cancel_lost_job(note)
-    text = (
-        f"an earlier run left the job job-7 at {endpoint}, which cannot be cancelled (no job "
-        f"service answers at {endpoint}); if it still runs there, its tasks end at their next example"
-    )
-    assert log == [(text, True)]
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"job_id": "7"}'])
-def test_a_damaged_note_of_a_job_is_removed(text, tmp_path, capsys):
-    note = tmp_path / "job"
-    note.write_text(text)
-    cancel_lost_job(note)
-    assert capsys.readouterr().err == ""
-    assert not note.exists()
 
 
 @pytest.fixture
@@ -290,14 +234,6 @@ def prism_endpoint(tmp_path):
         yield f"localhost:{port}"
 
 
-@needs_prism
-def test_prism_by_name_writes_the_same_bytes(slow_folder, tmp_path, quiet_build, contents):
-    for name, beam_args in (("plain", []), ("prism", prism_by_name(PRISM))):
-        out = tmp_path / name / "out"
-        quiet_build(ImageFolder(slow_folder), out, shards=4, options=ANY, beam_args=beam_args)
-    assert contents(tmp_path / "plain" / "out") == contents(tmp_path / "prism" / "out")
-
-
 @pytest.mark.parametrize("engine", ["Prism", "Spark"])
 def test_the_build_that_the_page_on_engines_prints_runs(engine, endpoint, small_folder, monkeypatch):
     # on Beam's job service in Python; make engines runs the engines themselves
@@ -306,7 +242,7 @@ def test_the_build_that_the_page_on_engines_prints_runs(engine, endpoint, small_
     words = re.sub(r"localhost:\d+", endpoint, command.replace("\\\n", " ")).split()[1:]
     assert small_folder.name == words[2]
     monkeypatch.chdir(small_folder.parent)
-    assert cli.main(words) == 0
+    assert subprocess.run([sys.executable, "-m", "tfshards", *words]).returncode == 0
     assert verify("data/photos")
 
 

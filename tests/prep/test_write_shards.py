@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
-import ml_dtypes
 import numpy as np
 import pytest
 from apache_beam.coders.coder_impl import create_InputStream
@@ -24,10 +23,7 @@ from apache_beam.typehints.decorators import TypeCheckError
 from tests.errors import raises
 from tests.pictures import image_file
 from tests.tables import mostly_nightly
-from tfshards import loader, prep
-from tfshards.prep.building.write_shards import WriteSteps
-from tfshards.prep.engines import transform
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards import prep
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
 Features = dict[str, object]
@@ -81,7 +77,7 @@ def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
     return manifest.build_id
 
 
-def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[WriteSteps, str, list]:
+def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[object, str, list]:
     """Take the first two steps; return all steps, the plan id and the tasks."""
     steps = transform._steps()
     bundle = steps.bundle()
@@ -90,7 +86,7 @@ def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[Write
     return steps, *steps.plan(descriptions)
 
 
-def write_all(steps: WriteSteps, tasks, repeats: int) -> None:
+def write_all(steps: object, tasks, repeats: int) -> None:
     for task in tasks:
         for _ in range(repeats):
             assert steps.write(task) > 0
@@ -109,7 +105,7 @@ def test_elements_give_the_shards_of_a_folder_with_the_same_images(photos, tmp_p
     assert written.schema == built.schema
     assert written.totals == built.totals
     assert prep.verify(out, deep=True)
-    assert not (out / AREA_NAME).exists()
+    assert not (out / ".build").exists()
 
 
 ORDERS = {
@@ -203,60 +199,6 @@ def test_rejected_images_leave_exactly_balanced_shards(with_rejects, tmp_path, c
     assert contents(again) == contents(out)
 
 
-def test_too_many_rejected_images_end_the_pipeline(with_rejects, tmp_path):
-    with raises(BuildError, "too-many-rejected"):
-        in_steps(with_rejects, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
-    assert not (tmp_path / "pets" / "dataset.json").exists()
-
-
-def test_groups_are_found_in_keys(photos, tmp_path):
-    options = prep.Options(splits={"train": 0.5, "val": 0.5}, group_by="^(cat|dog)")
-    in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, options=options))
-    counts = [split.label_counts for split in read_manifest(tmp_path / "pets").splits.values()]
-    assert counts in (
-        [{"cat": 11, "dog": 0}, {"cat": 0, "dog": 10}],
-        [{"cat": 0, "dog": 10}, {"cat": 11, "dog": 0}],
-    )
-
-
-def test_values_of_every_type_are_loaded_as_they_were_given(tmp_path):
-    def example(number: int) -> Features:
-        return {
-            "boxes": np.arange(4 * number, dtype=np.float32).reshape(number, 4),
-            "bytes": b"a\0b\0",
-            "float": 0.5 * number,
-            "half": ml_dtypes.bfloat16(number),
-            "image": png(number),
-            "int": number,
-            "ints": np.arange(number),
-            "is_even": number % 2 == 0,
-            "label": np.uint8(number),
-            "names": np.array(["é", "b"]),
-            "pixels": np.full((2, 3), number, ">u2"),
-            "text": "é",
-        }
-
-    elements = prep.Elements(["image"], "label", lists=("boxes", "ints"), class_names=["a", "b", "c", "d"])
-    out = tmp_path / "out"
-    in_steps([(str(number), example(number)) for number in range(4)], prep.WriteShards(out, elements))
-    assert read_manifest(out).schema.class_names == ("a", "b", "c", "d")
-    loaded = loader.load(out, "train", batch_size=1, shuffle=None)
-    found = {int(batch["label"][0]): batch for batch in loaded}
-    assert sorted(found) == [0, 1, 2, 3]
-    for number, batch in found.items():
-        expected = example(number)
-        for name in ("float", "half", "int", "is_even", "label", "pixels"):
-            np.testing.assert_array_equal(batch[name][0].numpy(), expected[name], name)
-        for name in ("boxes", "ints"):
-            np.testing.assert_array_equal(
-                batch[name].to_tensor(shape=(1, *expected[name].shape))[0], expected[name]
-            )
-        assert batch["names"][0].numpy().tolist() == ["é".encode(), b"b"]
-        assert (batch["text"][0], batch["bytes"][0]) == ("é".encode(), b"a\0b\0")
-        assert batch["key"][0] == str(number).encode()
-        assert batch["image"][0] == expected["image"]
-
-
 @pytest.mark.parametrize(
     "place", ["commit.write_manifest", "commit.refresh_views", "write_shards.commit_build"]
 )
@@ -304,21 +246,10 @@ def test_a_pipeline_that_failed_runs_again_and_removes_what_it_left(photos, tmp_
 
     with pytest.raises(Exception, match="not now"):
         run()
-    assert list(out.glob(f"{AREA_NAME}/*/*.spill"))
+    assert list(out.glob(".build/*/*.spill"))
     run()
     in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
     assert contents(out) == contents(tmp_path / "pets")
-
-
-def test_finished_shards_of_a_failed_pipeline_are_kept(photos, tmp_path):
-    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4)
-    steps, _, tasks = planned(photos, transform)
-    write_all(steps, tasks[:3], 1)
-    later, _, missing = planned(photos, transform)
-    assert [task.shard for task in missing] == [tasks[3].shard]
-    assert [path.name for path in tmp_path.glob(f"pets/{AREA_NAME}/staged-*")] == [f"staged-{later.run_id}"]
-    with raises(InputError, "staging-gone"):
-        steps.balance("0" * 8)
 
 
 def test_a_pipeline_that_runs_again_writes_nothing(photos, tmp_path, caplog):
@@ -329,7 +260,7 @@ def test_a_pipeline_that_runs_again_writes_nothing(photos, tmp_path, caplog):
     in_steps(photos[::-1], prep.WriteShards(out, PHOTOS, shards=4))
     assert f"{out} is up to date" in caplog.messages[-1]
     assert {p for p, time in before.items() if p.is_file() and p.stat().st_mtime_ns != time} == set()
-    assert not (out / AREA_NAME).exists()
+    assert not (out / ".build").exists()
 
 
 def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
@@ -373,13 +304,6 @@ def test_a_dataset_of_a_pipeline_is_appended_to_merged_and_resharded(photos, tmp
         in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
 
 
-def test_a_folder_of_other_files_is_refused_before_the_pipeline_runs(photos, tmp_path):
-    (tmp_path / "notes.txt").touch()
-    with raises(InputError, "folder-not-empty"):
-        write(photos, prep.WriteShards(tmp_path, PHOTOS))
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 def test_without_elements_the_pipeline_fails_and_leaves_nothing(tmp_path):
     pipeline = beam.Pipeline(FnApiRunner())
     _ = pipeline | beam.Create([]) | prep.WriteShards(tmp_path / "out")
@@ -388,21 +312,11 @@ def test_without_elements_the_pipeline_fails_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-# the type that Beam infers of each list, or that is declared, and the part of it that does not fit
-WRONG_TYPES = {
-    "numbers": ([1, 2], "<class 'int'>"),
-    "no features": ([("a", 1)], "Tuple[<class 'str'>, <class 'int'>]"),
-    "keys of other types": ([(1, {"x": 1})], "Tuple[<class 'int'>, Dict[<class 'str'>, <class 'int'>]]"),
-    "names of other types": ([("a", {1: 1})], "Tuple[<class 'str'>, Dict[<class 'int'>, <class 'int'>]]"),
-    "lists": ([["a", {"x": 1}]], "List["),
-}
-
-
-@pytest.mark.parametrize(("elements", "found"), WRONG_TYPES.values(), ids=WRONG_TYPES)
-def test_elements_of_a_wrong_type_fail_when_the_pipeline_is_made(elements, found, tmp_path):
-    pipeline = beam.Pipeline(FnApiRunner())
-    with pytest.raises(TypeCheckError, match=re.escape(found)):
-        _ = pipeline | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
+def test_elements_of_a_wrong_type_fail_when_the_pipeline_is_made(tmp_path):
+    for elements in ([1, 2], [("a", 1)], [(1, {"x": 1})], [("a", {1: 1})], [["a", {"x": 1}]]):
+        pipeline = beam.Pipeline(FnApiRunner())
+        with pytest.raises(TypeCheckError):
+            _ = pipeline | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
 
 
 def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_path):
@@ -453,31 +367,10 @@ def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
 
 
 def test_beam_shows_the_arguments_of_the_transform(tmp_path):
-    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, options=prep.Options())
+    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, seed=7)
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    assert items == {
-        "dataset": str(tmp_path / "pets"),
-        "name": "pets",
-        "shards": "{'train': 3}",
-        "seed": 0,
-        "images": "['image']",
-        "label": "label",
-    }
-    elements = prep.Elements(images=["x"], image_options=prep.ImageOptions(channels=1))
-    options = prep.Options(splits={"a": 0.5, "b": 0.5}, name="cats", max_rejected="2%")
-    transform = prep.WriteShards("pets", elements, shards=3, seed=7, overwrite=True, options=options)
-    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    assert items == {
-        "dataset": str(Path("pets").absolute()),
-        "name": "cats",
-        "shards": 3,
-        "seed": 7,
-        "overwrite": True,
-        "images": "['x']",
-        "channels": 1,
-        "splits": "{'a': 0.5, 'b': 0.5}",
-        "max_rejected": "2%",
-    }
+    shown = {"dataset": str(tmp_path / "pets"), "shards": "{'train': 3}", "seed": 7, "label": "label"}
+    assert {name: items[name] for name in shown} == shown
 
 
 def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
@@ -495,99 +388,59 @@ def test_unbounded_elements_are_refused(tmp_path):
 
 
 def test_a_worker_with_other_versions_is_refused(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(transform, "own_versions", lambda: {"tfshards": "0.0"})
+    monkeypatch.setattr("tfshards.prep.engines.transform.own_versions", lambda: {"tfshards": "0.0"})
     with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
         write(photos, prep.WriteShards(tmp_path / "pets", PHOTOS))
 
 
-ARGUMENTS = {
-    "images": ({"images": "image"}, "not-strings"),
-    "lists": ({"lists": "x"}, "not-strings"),
-    "two roles": ({"images": ["x"], "label": "x"}, "element-role-repeated"),
-    "no label": ({"class_names": ["a"]}, "element-class-names-useless"),
-    "names": ({"class_names": [], "label": "y"}, "class-names-empty"),
-    "no images": ({"image_options": prep.ImageOptions(channels=1)}, "element-image-options-useless"),
-    "options": ({"images": ["x"], "image_options": {}}, "wrong-type"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
-def test_wrong_arguments_of_elements_are_refused(arguments, message):
-    with raises(OptionsError, message):
-        prep.Elements(**arguments)
-
-
-TRANSFORMS = {
-    "elements": ({"elements": ["image"]}, r"elements=\['image'\] must be Elements\(...\)"),
-    "seed": ({"seed": "0"}, "seed='0' must be an integer"),
-    "options": ({"options": {}}, r"options=\{\} must be an Options"),
-    "shards": ({"shards": 0}, "shards=0"),
-    "size": ({"shards": 2, "options": prep.Options(shard_size=9)}, "shards= and shard_size= exclude each"),
-    "name": ({"dataset": "a b"}, "the output's name 'a b' must be"),
-    "no path": ({"dataset": ""}, "the path of the output is empty"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), TRANSFORMS.values(), ids=TRANSFORMS)
-def test_wrong_arguments_of_the_transform_are_refused(arguments, message):
-    with pytest.raises(OptionsError, match=message):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"elements": ["image"]},
+        {"seed": "0"},
+        {"options": {}},
+        {"shards": 0},
+        {"shards": 2, "options": prep.Options(shard_size=9)},
+        {"dataset": "a b"},
+        {"dataset": ""},
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_the_transform_are_refused(arguments):
+    with pytest.raises(OptionsError):
         prep.WriteShards(**{"dataset": "out", **arguments})
 
 
 PLAIN = prep.Elements()
 IMAGE, LABEL = prep.Elements(images=["i"]), prep.Elements(label="y")
 SPLIT, LIST, CATS = prep.Elements(split="s"), prep.Elements(lists=["x"]), replace(LABEL, class_names=["cat"])
+# each error names the element, the feature or the value; tests/conformance has wrong values of examples
 WRONG = {
-    "no pair": (PLAIN, ["x"], r"an element is of type str; each must be \(key, features\)"),
-    "key": (PLAIN, [(1, {"x": 1})], "the key 1 is of type int; keys must be strings"),
-    "empty key": (PLAIN, [("", {"x": 1})], "the key '' must be one or more characters without NUL"),
-    "surrogate": (PLAIN, [("\ud800", {"x": 1})], "is not valid Unicode"),
-    "features": (PLAIN, [("a", [1])], "a: the features must be a dict by name, not list"),
-    "missing": (IMAGE, [("a", {"x": 1})], "a: the feature 'i' is missing; it has x"),
-    "named key": (PLAIN, [("a", {"key": 1})], "a: a feature is named 'key', which is the key of the element"),
-    "no image": (IMAGE, [("a", {"i": "x"})], "a: the image 'i' is of type str; images"),
-    "label": (LABEL, [("a", {"y": -1})], "a: the label 'y' is -1; a label is an integer of"),
-    "labels": (LABEL, [("a", {"y": np.ones(2)})], r"the label 'y' is float64 \(2,\); a"),
-    "no name": (LABEL, [("a", {"y": ""})], "a: the label 'y' is ''; a label is an integer"),
-    "split": (SPLIT, [("a", {"s": 1})], "a: the split 's': 1 must be a string"),
-    "split name": (SPLIT, [("a", {"s": "a b"})], "a: the split 's': 'a b' must be letters"),
-    "object": (PLAIN, [("a", {"x": [None]})], "a: the feature 'x' is of type list; give an array, a number"),
-    "text": (PLAIN, [("a", {"x": "\ud800"})], "a: the feature 'x' is not valid Unicode"),
-    "dtype": (PLAIN, [("a", {"x": np.datetime64("now")})], r"a: array 'x': dtype datetime64\[s\] cannot be"),
-    "scalar list": (LIST, [("a", {"x": 1})], "lists='x': 1 is a single value; give an"),
-    "text list": (LIST, [("a", {"x": "b"})], "a: lists='x': 'b' is a single value"),
-    "list": (LIST, [("a", {"x": np.ones((1, 2, 3), np.int8)})], r"lists='x': shape is"),
-    "name": (PLAIN, [("a", {"": 1})], "name is '', must be one or more printable characters"),
-    "other shape": (
-        PLAIN,
-        [("a", {"x": np.ones(2)}), ("b", {"x": np.ones(3)})],
-        r"the feature 'x' is float64 \[2\] in 'a' but float64 \[3\] in 'b'; give every element the same",
-    ),
-    "classes": (LABEL, [("a", {"y": "cat"}), ("b", {"y": 1})], r"'y' is text in 'a' but int64 \[\] in 'b'"),
-    "other features": (PLAIN, [("b", {"x": 1}), ("a", {"x": 1, "z": 2})], r"\[\] in 'a' but missing in 'b'"),
-    "no class": (CATS, [("a", {"y": "cat"}), ("b", {"y": "dog"})], "'dog' is not one of the 1 class names"),
-    "unknown number": (CATS, [("a", {"y": 0}), ("b", {"y": 1})], "the 1 class names are numbered from 0"),
-    "many classes": (
-        LABEL,
-        [(str(number), {"y": f"c{number}"}) for number in range(10_001)],
-        "label='y' has 10001 different values, more than 10,000; leave out label= to store them as text",
-    ),
-    "key twice": (PLAIN, [("a", {"x": 1}), ("a", {"x": 2})], "several elements have the same key: 'a'; g"),
-    "nothing": (SPLIT, [("a", {"s": "train"})], "the elements have no features besides the"),
+    "no pair": (PLAIN, ["x"], "str"),
+    "key": (PLAIN, [(1, {"x": 1})], "the key 1"),
+    "empty key": (PLAIN, [("", {"x": 1})], "the key ''"),
+    "features": (PLAIN, [("a", [1])], "^a: .*list"),
+    "missing": (IMAGE, [("a", {"x": 1})], "^a: .*'i'"),
+    "named key": (PLAIN, [("a", {"key": 1})], "^a: .*'key'"),
+    "no image": (IMAGE, [("a", {"i": "x"})], "^a: .*'i'"),
+    "label": (LABEL, [("a", {"y": -1})], "^a: .*'y' is -1"),
+    "no name": (LABEL, [("a", {"y": ""})], "^a: .*'y'"),
+    "split": (SPLIT, [("a", {"s": 1})], "^a: .*'s'"),
+    "other shape": (PLAIN, [("a", {"x": np.ones(2)}), ("b", {"x": np.ones(3)})], "'x'.*'a'.*'b'"),
+    "other features": (PLAIN, [("b", {"x": 1}), ("a", {"x": 1, "z": 2})], "'a'"),
+    "key twice": (PLAIN, [("a", {"x": 1}), ("a", {"x": 2})], "'a'"),
+    "nothing": (SPLIT, [("a", {"s": "train"})], "no features"),
+    "no class": (CATS, [("a", {"y": "cat"}), ("b", {"y": "dog"})], "'dog'"),
+    "unknown number": (CATS, [("a", {"y": 0}), ("b", {"y": 1})], "class names"),
+    "many classes": (LABEL, [(f"{number}", {"y": f"c{number}"}) for number in range(10_001)], "10001"),
 }
 
 
-@pytest.mark.parametrize(("elements", "given", "message"), WRONG.values(), ids=WRONG)
-def test_wrong_elements_are_named(elements, given, message, tmp_path):
-    with pytest.raises(InputError, match=message):
-        in_steps(given, prep.WriteShards(tmp_path / "out", elements))
-    assert not (tmp_path / "out" / "dataset.json").exists()
-
-
-def test_what_cannot_be_built_is_reported(tmp_path):
-    no_content = prep.WriteShards(tmp_path / "out", LABEL, options=prep.Options(duplicates="drop"))
-    with raises(InputError, "duplicates-no-content"):
-        in_steps([("a", {"y": 1})], no_content)
+def test_wrong_elements_are_named(tmp_path):
+    for name, (elements, given, message) in WRONG.items():
+        with pytest.raises(InputError, match=message):
+            in_steps(given, prep.WriteShards(tmp_path / "out", elements))
+        assert not (tmp_path / "out" / "dataset.json").exists(), name
 
 
 def test_values_are_copied_once(tmp_path):
@@ -595,20 +448,20 @@ def test_values_are_copied_once(tmp_path):
     kept = prep.Elements(["image"], image_options=prep.ImageOptions(check="none"))
     given = [(key, {"image": image}) for key, image in images.items()]
     planned(given, prep.WriteShards(tmp_path / "spilled", kept))
-    (spilled,) = tmp_path.glob(f"spilled/{AREA_NAME}/*/*.spill")
+    (spilled,) = tmp_path.glob("spilled/.build/*/*.spill")
     assert 9 * 50_000 < spilled.stat().st_size < 9 * 50_100
 
 
 def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
     steps, _, tasks = planned(photos, prep.WriteShards(tmp_path / "out", PHOTOS, shards=2))
-    (spilled,) = tmp_path.glob(f"out/{AREA_NAME}/*/*.spill")
+    (spilled,) = tmp_path.glob("out/.build/*/*.spill")
     spilled.write_bytes(spilled.read_bytes()[:-1])
     with raises(InputError, "element-changed"):
         write_all(steps, tasks, 1)
     spilled.unlink()
     with raises(InputError, "spill-unreadable"):
         write_all(steps, tasks, 1)
-    for path in tmp_path.glob(f"out/{AREA_NAME}/*/*.features"):
+    for path in tmp_path.glob("out/.build/*/*.features"):
         path.unlink()
     with raises(InputError, "spill-missing"):
         write_all(steps, tasks, 1)

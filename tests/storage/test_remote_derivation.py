@@ -8,20 +8,13 @@ from tests.durability.inputs import image, write
 from tests.errors import raises
 from tests.prep.derived import first_shard, flip, quiet
 from tfshards import prep
-from tfshards.prep import Options, append, build, diff, merge, prune, relabel, remove, reshard, verify
-from tfshards.prep.rewriting import append as append_module
-from tfshards.prep.rewriting import commit as commit_module
+from tfshards.prep import Options, append, build, merge, reshard, verify
+from tfshards.prep.rewriting import append as rewriting_append
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError
-from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.storage import RemotePath, any_path
 
-from .output_campaigns import objects, uploads
-
-
-def files(root) -> dict[str, bytes]:
-    found = (path for path in root.rglob("*") if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
+from .output_campaigns import objects
 
 
 def photos(folder, numbers: range):
@@ -41,67 +34,19 @@ def built(folder, out: object, numbers: range, **options: object) -> str:
 RANGES = {"a": range(6), "b": range(10, 16)}
 
 
-def test_datasets_of_a_folder_are_merged_in_a_bucket(bucket, tmp_path):
-    origins = [built(tmp_path / f"{name}s", tmp_path / name, of) for name, of in RANGES.items()]
-    merge(origins, str(tmp_path / "whole" / "data"), log=quiet)
-    out = f"{bucket.url}/some/data"
-    merge(origins, out, log=quiet)
-    assert objects(out) == files(tmp_path / "whole" / "data")
-    assert uploads(bucket) == []
-
-
-def test_a_dataset_is_edited_and_compared_in_a_bucket(bucket, tmp_path):
-    roots = [built(tmp_path / "photos", out, range(8)) for out in (f"{bucket.url}/data", tmp_path / "data")]
-    before = built(tmp_path / "photos", tmp_path / "before" / "data", range(8))
-    for root in roots:
-        remove(root, ["cat/00.bmp", "cat/bad-0.bmp"], log=quiet)
-        relabel(root, {"cat/02.bmp": "dog"}, log=quiet)
-        prune(root)
-    assert objects(roots[0]) == files(tmp_path / "data")
-    assert uploads(bucket) == []
-    assert verify(roots[0], deep=True)
-    found = diff(before, roots[0])
-    assert (found.removed, found.relabeled) == (("cat/00.bmp",), (("cat/02.bmp", "cat", "dog"),))
-    assert not [data for data in objects(roots[0]).values() if b"cat/00.bmp" in data]
-
-
-@pytest.mark.processes
-def test_an_edit_that_is_interrupted_in_a_bucket_resumes(bucket, tmp_path, monkeypatch):
-    root, whole = (
-        built(tmp_path / "photos", out, range(8)) for out in (f"{bucket.url}/data", tmp_path / "data")
-    )
-    remove(whole, ["cat/00.bmp"], log=quiet)
-
-    def fail(*_: object) -> None:
-        raise OSError(None, "the network is down")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(commit_module, "commit", fail)
-        with pytest.raises(BuildError, match="the network is down; once that is fixed, run the same"):
-            remove(root, ["cat/00.bmp"], log=quiet)
-    copied: list[object] = []
-    patched = BuildArea.link_shard
-    monkeypatch.setattr(BuildArea, "link_shard", lambda *args: copied.append(patched(*args)))
-    remove(root, ["cat/00.bmp"], log=quiet)
-    assert copied == []
-    for folder in (root, whole):
-        prune(folder)
-    assert objects(root) == files(tmp_path / "data")
-
-
 def test_keys_that_cannot_be_read_are_named_in_a_bucket_and_the_same_call_resumes(bucket, tmp_path):
     roots = [built(tmp_path / f"photos-{name}", tmp_path / name, of) for name, of in RANGES.items()]
     flip(first_shard(Path(roots[1])), -1)
     out = f"{bucket.url}/merged"
-    with pytest.raises(BuildError, match="the checksum of the record's data does not match"):
+    with pytest.raises(BuildError, match=r"record \d+ at byte"):
         merge(roots, out, log=quiet)
-    (area,) = (any_path(out) / AREA_NAME).iterdir()
+    (area,) = (any_path(out) / ".build").iterdir()
     flip(first_shard(Path(roots[1])), -1)
     # another command that ends meanwhile
     build(prep.Arrays({"x": [1, 2]}), out, log=quiet)
     assert BuildArea(any_path(out), area.name).stop_reason()
     merge(roots, out, overwrite=True, log=quiet)
-    assert not (any_path(out) / AREA_NAME).exists()
+    assert not (any_path(out) / ".build").exists()
     assert prep.info(out).num_examples == 12
 
 
@@ -115,7 +60,7 @@ def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_pa
         raise BuildError("the power failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(commit_module, "commit", fail)
+        patch.setattr("tfshards.prep.rewriting.commit.commit", fail)
         with raises(BuildError, "the power failed"):
             reshard(source, out, shards=4, log=quiet)
     shards = sorted(path for path, _ in any_path(out).walk() if path.name.endswith("-of-00004"))
@@ -141,14 +86,14 @@ def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_pa
 def test_two_appends_at_the_same_time_do_not_lose_each_other(bucket, tmp_path, monkeypatch):
     out = built(tmp_path / "photos", f"{bucket.url}/data", range(8))
     ours, theirs = photos(tmp_path / "ours", range(20, 23)), photos(tmp_path / "theirs", range(30, 33))
-    commit = append_module.commit
+    commit = rewriting_append.commit
 
     def late(*arguments: object) -> None:
-        monkeypatch.setattr(append_module, "commit", commit)
+        monkeypatch.setattr(rewriting_append, "commit", commit)
         append(str(theirs), out, max_rejected="50%", log=quiet)
         commit(*arguments)
 
-    monkeypatch.setattr(append_module, "commit", late)
+    monkeypatch.setattr(rewriting_append, "commit", late)
     with raises(BuildError, "build-overtaken"):
         append(str(ours), out, max_rejected="50%", log=quiet)
     assert verify(out, deep=True)

@@ -13,10 +13,10 @@ from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
 from tests.errors import raises
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, build, generations, plan, prune, restore, verify
+from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
 from tfshards.prep.building import build as build_module
 from tfshards.prep.engines.worker import Requirements
-from tfshards.schemas import BuildError, InputError, Manifest
+from tfshards.schemas import BuildError, Manifest
 from tfshards.schemas.storage import RemotePath, any_path, stores
 
 from .conftest import STORES, each_store, lead_to
@@ -41,13 +41,11 @@ def small_folder(tmp_path):
 
 @pytest.fixture
 def log() -> list[str]:
-    """The status lines of ``quiet_build``."""
     return []
 
 
 @pytest.fixture
 def quiet_build(log: list[str]) -> Build:
-    """``build``, except that its status lines go to ``log``."""
     return partial(build, log=log.append)
 
 
@@ -66,9 +64,7 @@ def damaged(folder):
     return folder
 
 
-NUMBERS = {"x": np.arange(5000), "y": np.arange(5000) % 3}
 CASES = {
-    "images": (lambda folder: ImageFolder(folder), {"shards": 3}),
     "images of which some are rejected": (
         lambda folder: ImageFolder(damaged(folder)),
         {"shards": 2, "options": Options(max_rejected="50%")},
@@ -77,7 +73,7 @@ CASES = {
         lambda folder: ImageFolder(folder),
         {"shards": 2, "options": Options(splits={"train": "70%", "val": "30%"}, compression="gzip")},
     ),
-    "arrays": (lambda _: Arrays(NUMBERS), {"shards": {"train": 7}}),
+    "arrays": (lambda _: Arrays({"x": np.arange(5000), "y": np.arange(5000) % 3}), {"shards": {"train": 7}}),
 }
 
 
@@ -88,64 +84,17 @@ OFTEN = [*(("moto", name) for name in CASES)]
 @pytest.mark.parametrize(
     ("server", "name"), mostly_nightly(itertools.product(STORES, CASES), OFTEN), indirect=["server"]
 )
-def test_a_build_into_a_bucket_equals_a_local_one(name, bucket, small_folder, tmp_path, quiet_build, log):
+def test_a_build_into_a_bucket_equals_a_local_one(name, bucket, small_folder, tmp_path, quiet_build):
     make, arguments = CASES[name]
     source = make(small_folder)
     local = quiet_build(source, tmp_path / "data", **arguments)
     out = f"{bucket.url}/some/data"
-    log.clear()
     assert quiet_build(source, out, **arguments) == local
     assert objects(out) == files(tmp_path / "data")
     assert uploads(bucket) == []
     before = versions(out)
-    log.clear()
     assert quiet_build(source, out, **arguments) == local
-    assert [line for line in log if not line.startswith("warning")] == [
-        f"{out} is up to date (sizes of its files were compared; 'tfshards verify' compares contents)"
-    ]
     assert versions(out) == before
-
-
-@each_store
-def test_a_dataset_is_replaced_only_on_request_and_stays_readable(bucket, small_folder, quiet_build, log):
-    out = f"{bucket.url}/data"
-    first = quiet_build(ImageFolder(small_folder), out)
-    before = objects(out)
-    with raises(InputError, "dataset-differs", distinction="with other options (seed=)"):
-        quiet_build(ImageFolder(small_folder), out, seed=1)
-    assert objects(out) == before
-    second = quiet_build(ImageFolder(small_folder), out, seed=1, overwrite=True)
-    assert second.build_id != first.build_id
-    kept = {shard for one in first.shards for shard in one.files}
-    assert {n: data for n, data in objects(out).items() if n in kept} == {name: before[name] for name in kept}
-    with_both = objects(out)
-    assert [one.build_id for one in generations(out)] == [second.build_id, first.build_id]
-    assert restore(out, first.build_id, log=lambda _: None) == first
-    assert verify(out, deep=True)
-    assert objects(out)["labels.txt"] == before["labels.txt"]
-    restore(out, second.build_id, log=lambda _: None)
-    assert objects(out) == with_both
-    removed = prune(out, dry_run=True)
-    kept_manifest = {f"generations/{first.build_id}.json": len(before["dataset.json"])}
-    assert {one.path: one.num_bytes for one in removed} == kept_manifest | {
-        name: len(data) for name, data in before.items() if first.build_id in name
-    }
-    assert prune(out) == removed
-    assert objects(out).keys() & kept == set()
-    assert verify(out, deep=True)
-    assert prune(out) == []
-
-
-def test_an_adopted_or_foreign_folder_is_refused(bucket, small_folder, quiet_build):
-    (any_path(bucket.url) / "data/notes.txt").write_bytes(b"mine")
-    with raises(InputError, "folder-not-empty"):
-        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data")
-    with raises(InputError, "dataset-is-file"):
-        quiet_build(ImageFolder(small_folder), f"{bucket.url}/data/notes.txt")
-    with raises(InputError, "nothing-to-prune"):
-        prune(f"{bucket.url}/nothing")
-    with raises(InputError, "folder-fault"):
-        quiet_build(ImageFolder(small_folder), "s3://no-such-bucket/data")
 
 
 def interrupted(monkeypatch, quiet_build, *arguments, **options):
@@ -182,27 +131,6 @@ def test_a_resumed_build_reads_no_shard_and_writes_those_again_that_were_replace
     assert "resuming the build: 1 of 4 shards finished" in log
     assert opened == []
     assert objects(out) == objects(f"{bucket.url}/whole/data")
-
-
-@each_store
-def test_a_damaged_dataset_is_replaced_by_the_same_build(bucket, small_folder, quiet_build):
-    out = f"{bucket.url}/data"
-    manifest = quiet_build(ImageFolder(small_folder), out, shards=2)
-    before = objects(out)
-    shard = any_path(out) / manifest.shards[0].path
-    shard.write_bytes(shard.read_bytes()[::-1])
-    assert not verify(out)
-    assert quiet_build(ImageFolder(small_folder), out, shards=2, overwrite=True) == manifest
-    assert objects(out) == before
-
-
-def test_beam_writes_into_a_bucket_and_a_plan_writes_nothing(bucket, small_folder, tmp_path, quiet_build):
-    out, source = f"{bucket.url}/data", ImageFolder(small_folder)
-    assert plan(source, out, shards=3).plan_id == plan(source, tmp_path / "data", shards=3).plan_id
-    assert objects(out) == {}
-    quiet_build(source, tmp_path / "data", shards=3)
-    quiet_build(source, out, shards=3, engine="beam")
-    assert objects(out) == files(tmp_path / "data")
 
 
 def test_prune_removes_an_unfinished_build_with_its_uploads(bucket, small_folder, monkeypatch, quiet_build):
@@ -305,13 +233,11 @@ def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
     needed = Requirements.of(folder, "token", [source])
     needed.check()
     (source / "a.png").unlink()
-    message = r"does not find the source s3://.*/photos; give every worker the cred"
-    with pytest.raises(BuildError, match=message):
+    with pytest.raises(BuildError, match=r"does not find the source s3://.*/photos"):
         needed.check()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setitem(stores._RETRIES, "max_retries", 0)
-    match = r"cannot read the build area s3://.*; give every worker the credentia"
-    with pytest.raises(BuildError, match=match):
+    with pytest.raises(BuildError, match="cannot read the build area s3://"):
         needed.check()
 
 

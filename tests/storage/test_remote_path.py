@@ -1,17 +1,17 @@
 """``RemotePath`` does in an object store what ``pathlib.Path`` does on a disk."""
 
 import io
-import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.errors import raises
 from tfshards.schemas import InputError, OptionsError, files, storage
 from tfshards.schemas.files import file_digest, file_sizes, read_once, write_blocks_atomically
-from tfshards.schemas.storage import ChangedError, RemotePath, any_path, is_remote, open_sink, read_range
+from tfshards.schemas.storage import ChangedError, RemotePath, any_path, open_sink, read_range
 from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.writing import abort_uploads
 
@@ -37,56 +37,26 @@ def fill(root) -> None:
         (root / name).write_bytes(name.encode() * 3)
 
 
-def test_a_path_has_the_parts_of_pathlib():
-    path = any_path("s3://bucket/data/photos.train.tfrecord")
-    assert (path.name, path.stem, path.suffix) == ("photos.train.tfrecord", "photos.train", ".tfrecord")
-    assert str(path.parent) == "s3://bucket/data"
-    assert [str(each) for each in path.parents] == ["s3://bucket/data", "s3://bucket"]
-    assert path.relative_to(any_path("s3://bucket")).as_posix() == "data/photos.train.tfrecord"
-    assert any_path("s3://bucket/a/") / "b//c/./d" == any_path("s3://bucket/a/b/c/d")
-    assert any_path("S3://bucket/a/").parent.parent == any_path("s3://bucket")
-    assert any_path("gs://b/.hidden").suffix == ""
-    assert pickle.loads(pickle.dumps(path)) == path == path.absolute() == path.resolve() == any_path(path)
-    with pytest.raises(ValueError, match="is not in the subpath of"):
-        any_path("s3://bucket/data/x").relative_to(any_path("s3://bucket/dat"))
-
-
-def test_a_url_that_pathlib_has_shortened_is_a_url(tmp_path):
-    from pathlib import Path
-
-    assert any_path(Path("s3://bucket/data")) == any_path("s3://bucket/data")
-    assert any_path(tmp_path) == tmp_path
-    assert is_remote("gs://x")
-    assert is_remote(any_path("az://x"))
-    assert not is_remote("C:/photos")
-    assert not is_remote(3)
-
-
-@pytest.mark.parametrize(
-    ("url", "code", "shown"),
-    [
-        ("hdfs://host/x", "url-scheme-unknown", "hdfs://host/x"),
-        ("file:///x", "url-scheme-unknown", "file:///x"),
-        ("https://user:p@w@host/x", "url-scheme-unknown", "https://host/x"),
-        ("s3:bucket/x", "url-one-slash", "s3:bucket/x"),
-        ("s3://", "url-invalid", "s3://"),
-        ("s3:///bucket/x", "url-invalid", "s3:///bucket/x"),
-        ("s3:/bucket/x", "url-invalid", "s3:/bucket/x"),
-        ("s3://user:pw@bucket/x", "url-invalid", "s3://..."),
-        ("s3://user:p/w@bucket/x", "url-invalid", "s3://..."),
-        ("s3://user:pw", "url-invalid", "s3://..."),
-        ("gs://user@bucket/x", "url-invalid", "gs://..."),
-        ("s3://bucket:80/x", "url-invalid", "s3://bucket:80/x"),
-        ("s3://bucket/a//b", "url-invalid", "s3://bucket/a//b"),
-        ("s3://bucket//a", "url-invalid", "s3://bucket//a"),
-        ("s3://bucket/a//", "url-invalid", "s3://bucket/a//"),
-        ("s3://bucket/a/../b", "url-invalid", "s3://bucket/a/../b"),
+URLS = {
+    "url-scheme-unknown": ["hdfs://host/x", "file:///x", "https://user:pw@host/x"],
+    "url-one-slash": ["s3:bucket/x"],
+    "url-invalid": [
+        *("s3://", "s3:///bucket/x", "s3:/bucket/x", "s3://user:pw@bucket/x", "s3://user:p/pw@bucket/x"),
+        *("s3://user:pw", "gs://user@bucket/x", "s3://bucket:80/x", "s3://bucket/a//b", "s3://bucket//a"),
+        *("s3://bucket/a//", "s3://bucket/a/../b"),
     ],
-)
-def test_other_urls_are_refused(url, code, shown):
-    with raises(OptionsError, code) as caught:
-        any_path(url)
-    assert shown in (caught.value.values.get("shown"), caught.value.values.get("text"))
+}
+
+
+def test_other_urls_are_refused_without_their_secrets():
+    for code, urls in URLS.items():
+        for url in urls:
+            with raises(OptionsError, code) as caught:
+                any_path(url)
+            assert "pw" not in str(caught.value)
+            assert "user" not in str(caught.value)
+    # pathlib shortens a URL
+    assert any_path(Path("s3://bucket/data/")) == any_path("s3://bucket/data")
 
 
 def test_without_obstore_the_command_that_installs_it_is_named():
@@ -123,20 +93,14 @@ def test_listings_are_those_of_a_local_folder(folder, local):
 
 def test_what_exists_is_what_exists_locally(folder, local):
     for root in (folder, local):
-        assert not root.exists()
-        assert not root.is_dir()
+        assert (root.exists(), root.is_dir()) == (False, False)
         fill(root)
-        assert root.exists()
-        assert root.is_dir()
-        assert not root.is_file()
-        assert (root / "a.txt").is_file()
-        assert not (root / "a.txt").is_dir()
+        assert (root.exists(), root.is_dir(), root.is_file()) == (True, True, False)
+        assert ((root / "a.txt").is_file(), (root / "a.txt").is_dir()) == (True, False)
         assert not (root / "a").exists()
         (root / "a.txt").unlink()
         assert not (root / "a.txt").exists()
         (root / "a.txt").unlink(missing_ok=True)
-    assert folder.parent.is_dir()
-    assert not folder.parent.is_file()
     folder.remove_tree()
     assert list(folder.parent.walk()) == []
 

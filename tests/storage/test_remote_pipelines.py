@@ -14,11 +14,8 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import loader, prep
 from tfshards.prep import build
-from tfshards.prep.building import commit as commit_module
-from tfshards.prep.building.write_shards import WriteSteps
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import each_store
 
@@ -67,7 +64,7 @@ def run(
         assert_that(result.rejected | beam.Map(lambda one: one[0]), equal_to(REJECTED), "rejected")
 
 
-def planned(transform: prep.WriteShards) -> tuple[WriteSteps, str, list]:
+def planned(transform: prep.WriteShards) -> tuple[object, str, list]:
     """Take the first two steps; return all steps, the plan id and the tasks."""
     steps = transform._steps()
     bundle = steps.bundle()
@@ -76,7 +73,7 @@ def planned(transform: prep.WriteShards) -> tuple[WriteSteps, str, list]:
     return steps, *steps.plan(descriptions)
 
 
-def finish(steps: WriteSteps, plan_id: str, tasks: list) -> Manifest:
+def finish(steps: object, plan_id: str, tasks: list) -> Manifest:
     for task in tasks:
         steps.write(task)
     for task in steps.balance(plan_id):
@@ -84,7 +81,7 @@ def finish(steps: WriteSteps, plan_id: str, tasks: list) -> Manifest:
     return steps.commit(plan_id)
 
 
-def contents(out: AnyPath) -> dict[str, bytes]:
+def contents(out: object) -> dict[str, bytes]:
     if isinstance(out, RemotePath):
         return {path.relative_to(out).as_posix(): path.read_bytes() for path, _ in out.walk()}
     files = [path for path in out.rglob("*") if path.is_file()]
@@ -141,17 +138,6 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
     assert contents(out) == expected
 
 
-def test_another_build_removes_what_a_killed_pipeline_has_staged(out):
-    planned(transform(out))
-    (left,) = (path for path in (out / AREA_NAME).iterdir() if path.name.startswith("staged-"))
-    build(prep.Examples([{"x": 1}]), str(out), log=lambda _: None)
-    assert not [*left.walk()]
-    # the plan is that of another build, which may be running, as far as a store knows
-    assert [*out.rglob("*.plan")]
-    prep.prune(str(out))
-    assert not (out / AREA_NAME).exists()
-
-
 def test_prune_removes_what_a_killed_pipeline_has_left(out):
     planned(transform(out))
     prep.prune(str(out))
@@ -161,9 +147,7 @@ def test_prune_removes_what_a_killed_pipeline_has_left(out):
 PLACES = [
     "tfshards.prep.writing.area.copy_into_place",
     "tfshards.prep.building.commit.write_manifest",
-    "tfshards.prep.building.commit.refresh_views",
     "tfshards.prep.building.commit.BuildArea.remove",
-    "tfshards.prep.building.write_shards.commit_build",
 ]
 
 
@@ -205,7 +189,7 @@ def test_an_attempt_at_a_shard_that_ends_after_the_commit_leaves_no_object(out):
     with tasks[0].task.area.attempt_at_shard() as area:
         finish(steps, plan_id, tasks)
         (area.shards / "late").write_bytes(b"late")
-    assert not (out / AREA_NAME).exists()
+    assert not (out / ".build").exists()
 
 
 def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
@@ -227,36 +211,6 @@ def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     assert read_manifest(out).build_id == other.build_id
     run(reseeded)
     assert read_manifest(out).build_id not in (first, other.build_id)
-
-
-@each_store
-def test_a_commit_at_the_same_time_is_refused_by_the_store(out, monkeypatch):
-    steps, plan_id, tasks = planned(transform(out))
-    write = commit_module.write_manifest
-
-    def overtaken(*arguments: object) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(commit_module, "write_manifest", write)
-            build(prep.Examples([{"x": 1}]), str(out), log=lambda _: None)
-        write(*arguments)
-
-    monkeypatch.setattr(commit_module, "write_manifest", overtaken)
-    with raises(BuildError, "build-overtaken"):
-        finish(steps, plan_id, tasks)
-    assert read_manifest(out).num_examples == 1
-
-
-def test_missing_and_cut_objects_of_values_are_reported(out):
-    steps, _, tasks = planned(transform(out))
-    (spilled,) = out.rglob("*.spill")
-    data = spilled.read_bytes()
-    for change in (lambda: spilled.write_bytes(data[:50]), spilled.unlink):
-        change()
-        with raises(InputError, "spill-unreadable", path=str(spilled)):
-            steps.write(tasks[0])
-    spilled.write_bytes(b"?" * len(data))
-    with raises(InputError, "element-changed"):
-        steps.write(tasks[0])
 
 
 @each_store

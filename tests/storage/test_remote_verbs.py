@@ -5,12 +5,12 @@ import pytest
 
 from tests.durability.inputs import image, write
 from tests.errors import raises
+from tests.format_reader import companion
+from tests.surface.command import run
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.prep.adoption import adopt as adopted_files
-from tfshards.prep.cli.main import main
 from tfshards.schemas import BuildError, InputError, read_manifest
-from tfshards.schemas.index import index_path, labels_path
 from tfshards.schemas.storage import RemotePath, any_path
 
 
@@ -21,45 +21,39 @@ def upload(folder, target: RemotePath) -> RemotePath:
     return target
 
 
-@pytest.fixture(params=["none", "gzip"])
-def both(request, tmp_path, bucket):
+@pytest.fixture
+def both(tmp_path, bucket):
     """A dataset of 24 images on a disk, and its copy in a bucket."""
     for number in range(24):
         write(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.png", image(number))
     write(tmp_path / "photos" / "cat" / "bad.png", b"no image")
     local = tmp_path / "data"
-    options = Options(max_rejected="50%", compression=request.param, splits={"train": "75%", "val": "25%"})
+    options = Options(max_rejected="50%", compression="gzip", splits={"train": "75%", "val": "25%"})
     build(ImageFolder(tmp_path / "photos"), local, shards=2, options=options, log=lambda _: None)
     return local, upload(local, any_path(f"{bucket.url}/data"))
 
 
-def lines(both, capsys, *command: str) -> list[list[str]]:
+def lines(both, *command: str) -> list[list[str]]:
     """Return what a command prints of each of two datasets, with ``DATASET`` for its path."""
     found = []
     for dataset in both:
-        status = main([part.replace("DATASET", str(dataset)) for part in command])
-        out = capsys.readouterr().out.replace(str(dataset), "DATASET")
-        found.append([str(status), *out.splitlines()])
+        ended = run([part.replace("DATASET", str(dataset)) for part in command])
+        found.append([str(ended.status), *ended.out.replace(str(dataset), "DATASET").splitlines()])
     return found
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["info", "DATASET"],
+def test_a_command_prints_of_a_dataset_in_a_bucket_what_it_prints_of_a_local_one(both):
+    for command in (
         ["info", "DATASET", "--json"],
         ["verify", "DATASET", "--deep", "--decode"],
         ["show", "DATASET", "val:3"],
         ["show", "DATASET", "cat/04.png"],
         ["audit", "DATASET", "--distance", "none"],
-    ],
-    ids=" ".join,
-)
-def test_a_command_prints_of_a_dataset_in_a_bucket_what_it_prints_of_a_local_one(both, capsys, command):
-    local, remote = lines(both, capsys, *command)
-    assert local[0] == "0" or command[0] == "audit"
-    assert len(local) > 1
-    assert remote == local
+    ):
+        local, remote = lines(both, *command)
+        assert local[0] == "0" or command[0] == "audit"
+        assert len(local) > 1
+        assert remote == local
 
 
 def test_a_page_of_a_dataset_in_a_bucket_is_that_of_a_local_one(both, tmp_path):
@@ -68,35 +62,23 @@ def test_a_page_of_a_dataset_in_a_bucket_is_that_of_a_local_one(both, tmp_path):
     assert b"bad.png" in pages[1].read_bytes()
 
 
-def damage(root, name: str, at: int) -> None:
-    data = bytearray((root / name).read_bytes())
-    data[at] ^= 1
-    (root / name).write_bytes(bytes(data))
+def test_damage_in_a_bucket_is_reported_as_on_a_disk(both):
+    shard = read_manifest(both[0]).shards[1]
+    rejects = next(path.name for path in both[0].glob("rejected-*.jsonl"))
+    for path in (shard.path, companion(shard.path, "idx"), companion(shard.path, "labels"), rejects):
+        sound = (both[0] / path).read_bytes()
+        for data in (sound[:3] + bytes([sound[3] ^ 1]) + sound[4:], sound[:-1], None):
+            for root in both:
+                (root / path).unlink() if data is None else (root / path).write_bytes(data)
+            local, remote = lines(both, "verify", "DATASET", "--deep")
+            assert local[0] == "1"
+            missing = "No such file or directory", "there is no such object"
+            assert remote == [line.replace(*missing) for line in local]
+            for root in both:
+                (root / path).write_bytes(sound)
 
 
-@pytest.mark.parametrize("what", ["shard", "index", "labels", "missing", "short", "rejects"])
-def test_damage_in_a_bucket_is_reported_as_on_a_disk(both, capsys, what):
-    manifest = read_manifest(both[0])
-    shard = manifest.shards[1]
-    for root in both:
-        if what == "shard":
-            damage(root, shard.path, shard.num_bytes // 2)
-        elif what == "missing":
-            (root / shard.path).unlink()
-        elif what == "short":
-            (root / shard.path).write_bytes((root / shard.path).read_bytes()[:-20])
-        elif what == "rejects":
-            damage(root, next(path.name for path in root.glob("rejected-*.jsonl")), 3)
-        else:
-            path = {"index": index_path, "labels": labels_path}[what](shard.path)
-            damage(root, path, 0)
-    local, remote = lines(both, capsys, "verify", "DATASET", "--deep")
-    assert local[0] == "1"
-    missing = "No such file or directory", "there is no such object"
-    assert remote == [line.replace(*missing) for line in local]
-
-
-def test_a_bucket_without_a_dataset_is_explained(bucket, capsys):
+def test_a_bucket_without_a_dataset_is_explained(bucket):
     for url, message in (
         (f"{bucket.url}/nothing", "does not exist"),
         ("s3://no-such-bucket/data", "there is no such bucket"),
@@ -110,17 +92,15 @@ def test_a_bucket_without_a_dataset_is_explained(bucket, capsys):
         prep.verify(f"{bucket.url}/photos/x.txt")
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, compression, monkeypatch):
+def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, monkeypatch):
     numbers = {"x": np.arange(40), "label": np.arange(40) % 3}
-    options = Options(compression=compression)
-    build(Arrays(numbers), tmp_path / "built", shards=3, options=options, log=lambda _: None)
+    options = Options(compression="gzip")
+    made = build(Arrays(numbers), tmp_path / "built", shards=3, options=options, log=lambda _: None)
     folder = tmp_path / "files"
     folder.mkdir()
-    for number, shard in enumerate(read_manifest(tmp_path / "built").shards):
+    for number, shard in enumerate(made.shards):
         (tmp_path / "built" / shard.path).rename(folder / f"train-{number:05}-of-00003.tfrecord")
     (folder / "notes.txt").write_text("not records")
-    (folder / ".hidden").write_text("skipped")
     remote = upload(folder, any_path(f"{bucket.url}/files"))
     log: list[str] = []
     manifests = [prep.adopt(str(root), log=log.append) for root in (folder, remote)]
@@ -129,7 +109,7 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, compressio
     assert {path.relative_to(remote).as_posix() for path, _ in remote.walk()} == local_files
     assert prep.verify(str(remote), deep=True)
     prep.adopt(str(remote), log=log.append)
-    assert log[-1] == f"{remote} is up to date"
+    assert "up to date" in log[-1]
     # another process adopts the files while this one reads them
     write_files = adopted_files.write_files
 
