@@ -460,13 +460,15 @@ def stated(orientation, size, boxes=((1, 2, 3, 2), (0, 0, 1, 1)), **given):
         "categories": [{"id": 1, "name": "x"}],
         "annotations": [{"image_id": 1, "category_id": 1, "bbox": [*box]} for box in boxes],
     }
-    return {"in/a.json": found, "in/a.png": with_tag(orientation)}, coco("in/a.json", **given)
+    files = {"in/a.json": found, "in/a.png": with_tag(orientation)}
+    return files, coco("in/a.json", {"objects/area": "drop"}, **given)
 
 
 def kept(orientation, boxes=((1, 2, 3, 2), (0, 0, 1, 1))):
     """Return what is stored of ``stated``: boxes as they are."""
     values = {"image": turned(PHOTO, orientation), "image_id": 1, "objects/category": ["x"] * len(boxes)}
     values["objects/bbox"] = np.array(boxes, F32).reshape(-1, 4)
+    values["objects/iscrowd"] = np.zeros(len(boxes), bool)
     conversions = {"orientation applied": 1, "re-encoded": 1} if orientation > 1 else {}
     return stored({"train": {"a.png": values}}, "x", conversions=conversions)
 
@@ -499,7 +501,7 @@ NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
         for name, found in NOT_FITTING.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
-    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(3)),
+    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(1)),
     row("four columns of a box", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}), four(None, {"boxes":
         np.array([1, 2, 5, 6], F32)}, features={"boxes": "float float32 4 xyxy"})),
     row("four columns of a box that is turned", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}, 6,
