@@ -576,6 +576,8 @@ RARE = [
     label_row("half a list", ["['dog'", "['cat']"], ["['dog'", "['cat']"], "['cat']", "['dog'"),
     label_row("a list that is one class", ["['dog']", "['cat']"], ["['dog']", "['cat']"], "['cat']",
         "['dog']", label_separator=""),
+    label_row("of other Unicode forms", ["caf\u00e9", "cafe\u0301"], ["caf\u00e9", "cafe\u0301"],
+        "cafe\u0301", "caf\u00e9", warns=("'caf\u00e9'",)),
     row("a separator without labels", columns(x=[1]), table(PARQUET, label_separator="|"),
         refused(InputError, "label-separator-type")),
     *(row(f"group by {name}", columns(x=[1, 2, 3], g=values), table(PARQUET, splits=HALVES, group_by="g"),

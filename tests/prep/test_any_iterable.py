@@ -20,7 +20,6 @@ from PIL import Image
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.prep.writing.area import AREA_NAME
 from tfshards.schemas import BuildError, InputError, TfshardsError, read_manifest
 
 Values = dict[str, object]
@@ -123,7 +122,7 @@ def test_the_same_examples_of_any_iterable_are_the_same_dataset(name, build, ref
     manifest = read_manifest(out)
     found = {"shards": [shard.digest for shard in manifest.shards], "schema": manifest.schema}
     assert found == reference
-    assert not (out / AREA_NAME).exists()
+    assert not (out / ".build").exists()
 
 
 def test_samples_of_webdataset_are_read_decoded_or_not(build, tmp_path):
@@ -228,7 +227,7 @@ def test_a_killed_build_resumes_with_the_same_bytes(tmp_path, contents):
     assert run("whole", "never").returncode == 0
     for moment, line, num_read in (("reading", "", 300), ("writing", "resuming with the 300 examples", 100)):
         assert run(moment, moment).returncode == -9
-        assert len([*tmp_path.glob(f"{moment}/out/{AREA_NAME}/staged-*/*.spill")]) == 1
+        assert len([*tmp_path.glob(f"{moment}/out/.build/staged-*/*.spill")]) == 1
         again = run(moment, "never")
         assert again.returncode == 0, again.stderr
         assert line in again.stderr
@@ -243,7 +242,7 @@ def test_a_spool_is_used_for_the_same_examples_only(build, tmp_path, quiet_build
     def stopped(given: object) -> None:
         with raises(BuildError, "too-many-rejected"):
             build(given)
-        assert [*tmp_path.glob(f"out/{AREA_NAME}/staged-*/elements.arrow")]
+        assert [*tmp_path.glob("out/.build/staged-*/elements.arrow")]
 
     given = [broken, *map(example, range(COUNT))]
     stopped(given)
@@ -287,31 +286,23 @@ def test_repair_and_append_take_the_examples_again(build, tmp_path):
     grown = prep.append(prep.Examples([*given, example(20)]), out, log=lambda _: None)
     assert grown.num_examples == COUNT + 1
     keyed = build([(f"k{number}", example(number)) for number in range(3)], "keyed")
-    lines: list[str] = []
-    new = [("k1", example(7)), ("k9", example(9))]
-    assert prep.append(prep.Examples(new), keyed, log=lines.append).num_examples == 4
-    assert any("1 input has changed, such as 'k1'" in line for line in lines)
-    prep.reshard(keyed, tmp_path / "resharded", shards=2, log=lambda _: None)
-    assert prep.verify(tmp_path / "resharded")
-
-
-PNG = encoded(0)
+    new = prep.Examples([("k1", example(7)), ("k9", example(9))])
+    assert prep.append(new, keyed, log=lambda _: None).num_examples == 4
 
 
 OTHERS = {
-    "a frame as a table": (lambda: prep.Table(pd.DataFrame({"x": [1]})), "table-type"),
-    "a generator of images": (lambda: prep.Arrays(iter([PNG])), "chunk-type"),
-    "a list of images": (lambda: prep.Arrays([PNG, PNG]), "chunk-type"),
-    "lists of images by name": (lambda: prep.Arrays({"image": [PNG, PNG]}), "array-of-images"),
-    "examples as chunks": (lambda: prep.Arrays([{"image": PNG, "label": 1}]), "npy-single"),
+    "a frame as a table": lambda: prep.Table(pd.DataFrame({"x": [1]})),
+    "a generator of images": lambda: prep.Arrays(iter([encoded(0)])),
+    "a list of images": lambda: prep.Arrays([encoded(0)] * 2),
+    "lists of images by name": lambda: prep.Arrays({"image": [encoded(0)] * 2}),
+    "examples as chunks": lambda: prep.Arrays([{"image": encoded(0), "label": 1}]),
 }
 
 
-@pytest.mark.parametrize(("make", "code"), OTHERS.values(), ids=OTHERS)
-def test_other_sources_name_this_one(make, code, tmp_path):
-    with raises(TfshardsError, code) as caught:
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_other_sources_name_this_one(make, tmp_path):
+    with pytest.raises(TfshardsError, match=r"prep\.Examples\("):
         prep.build(make(), tmp_path / "out")
-    assert "prep.Examples(...)" in str(caught.value)
 
 
 def test_the_recipe_runs_as_printed(tmp_path, monkeypatch):
