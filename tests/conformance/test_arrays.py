@@ -386,10 +386,12 @@ WRONG_ARCHIVES = {
     **{f"a size of {n} bytes": in_directory(archive("x.npy"), 24, "<I", n) for n in (len(SOUND) - 1,
         len(SOUND) + 1, 2**32 - 2)},
     "an impossible size": as_declared(bytes(10**6), 2**31, 0),
-    "a member that is short": as_declared(SOUND, len(SOUND) + 1, zlib.crc32(SOUND)),
-    "a member that is long": as_declared(SOUND + b"x", len(SOUND), zlib.crc32(SOUND + b"x")),
-    "a member that lacks data": as_declared(LONGER, len(LONGER) + 7, zlib.crc32(LONGER)),
-    "another checksum": as_declared(SOUND, len(SOUND), 0),
+}  # fmt: skip
+WRONG_MEMBERS = {
+    "that is short": as_declared(SOUND, len(SOUND) + 1, zlib.crc32(SOUND)),
+    "that is long": as_declared(SOUND + b"x", len(SOUND), zlib.crc32(SOUND + b"x")),
+    "that lacks data": as_declared(LONGER, len(LONGER) + 7, zlib.crc32(LONGER)),
+    "with another checksum": as_declared(SOUND, len(SOUND), 0),
 }  # fmt: skip
 AB = np.array([97, 98], np.uint8)
 FIELDS = np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))])
@@ -403,8 +405,11 @@ FILE_ROWS = [
     *(row(f"a header with {name}", {"x.npy": data, "a.npz": archive("x.npy", data=data)}, arrays(file),
         refused(BuildError if "character" in name else InputError, None, "rows" if "rows than" in name
         else "x")) for name, data in WRONG_HEADERS.items() for file in ("x.npy", "a.npz")),
-    *(row(f"an archive with {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, None, "a.npz"))
-        for name, data in WRONG_ARCHIVES.items()),
+    # by the directory, before anything is unpacked
+    *(row(f"an archive with {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, "npz-fault",
+        "a.npz")) for name, data in WRONG_ARCHIVES.items()),
+    *(row(f"a member {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, None, "a.npz"))
+        for name, data in WRONG_MEMBERS.items()),
     row("a pattern of files", {"x-0.npy": X3}, arrays("x-*.npy"), refused(InputError, None, "x-*.npy")),
     row("a list of text", {}, arrays(lambda: {"x": ["a", "b"]}), refused(InputError, "array-list", "x")),
     row("an array without a name", {}, arrays(lambda: X3), refused(OptionsError)),
