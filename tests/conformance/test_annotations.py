@@ -119,7 +119,6 @@ def edge_row(name, box, expected, **given):
 POINTS = [[1.5, 2.5, 2, 0, 0, 0], [15.5, 0.5, 1, 8, 7, 2]]
 # the same in the picture turned by orientation 6: (x, y) becomes (8 - y, x)
 POINTS_6 = [[5.5, 1.5, 2, 0, 0, 0], [7.5, 15.5, 1, 1, 8, 2]]
-PLAIN = {"file_name": "a.png", "xmin": 1, "ymin": 2, "xmax": 5, "ymax": 6}
 EDGES = [
     edge_row("inside", [1, 2, 3, 4], [1, 2, 3, 4]),
     edge_row("of the whole image", [0, 0, 16, 8], [0, 0, 16, 8]),
@@ -448,9 +447,175 @@ YOLO_REFUSALS = [
         yolo(), refused(InputError, None, "a.txt")),
 ]  # fmt: skip
 
+# Boxes that state the size of their image, and columns of numbers
+
+
+def stated(orientation, size, boxes=((1, 2, 3, 2), (0, 0, 1, 1)), **given):
+    """Return files of COCO that state a size of their image, which is 16 x 8 in its file, and the call."""
+    image = {"id": 1, "file_name": "a.png"} | (
+        dict(zip(("width", "height"), size, strict=True)) if size else {}
+    )
+    found = {
+        "images": [image],
+        "categories": [{"id": 1, "name": "x"}],
+        "annotations": [{"image_id": 1, "category_id": 1, "bbox": [*box]} for box in boxes],
+    }
+    files = {"in/a.json": found, "in/a.png": with_tag(orientation)}
+    return files, coco("in/a.json", {"objects/area": "drop"}, **given)
+
+
+def kept(orientation, boxes=((1, 2, 3, 2), (0, 0, 1, 1))):
+    """Return what is stored of ``stated``: boxes as they are."""
+    values = {"image": turned(PHOTO, orientation), "image_id": 1, "objects/category": ["x"] * len(boxes)}
+    values["objects/bbox"] = np.array(boxes, F32).reshape(-1, 4)
+    values["objects/iscrowd"] = np.zeros(len(boxes), bool)
+    conversions = {"orientation applied": 1, "re-encoded": 1} if orientation > 1 else {}
+    return stored({"train": {"a.png": values}}, "x", conversions=conversions)
+
+
+FITTING = {"no orientation": (1, (16, 8)), "no size": (1, None), "the upright size": (6, (8, 16))}
+NOT_FITTING = {
+    "another size": (1, (400, 300)), "another turned size": (6, (7, 16)), "a half turn": (3, (16, 8)),
+    "a mirror": (2, (16, 8)), "no size of a turned image": (6, None),
+}  # fmt: skip
+FOUR = {"file_name": "a.png", "Roi.X1": 1, "Roi.Y1": 2, "Roi.X2": 5, "Roi.Y2": 6}
+CORNER_NAMES = ",".join([*FOUR][1:])
+STAYS = [[1, 2, 3, 4]]
+
+
+def of_columns(values, role, orientation=1, **given):
+    return {"in/a.png": with_tag(orientation), "in/in.jsonl": [values]}, table("in/in.jsonl", role, **given)
+
+
+def four(role, values, orientation=1, name="boxes", **given):
+    found = {"image": turned(PHOTO, orientation), **values}
+    conversions = {"orientation applied": 1, "re-encoded": 1} if orientation > 1 else {}
+    return stored({"train": {"a.png": found}}, conversions=conversions | given.pop("also", {}), **given)
+
+
+BOX = {"file_name": "a.png", "bbox": [1, 2, 3, 4]}
+SIZED = {"width": 16, "height": 8}
+ONE_6 = np.array(formatted(upright((1, 2, 4, 6), 6), (8, 16), "xywh"), F32)
+NUMBERS = [
+    *(row(f"COCO states {name}", *stated(*found), kept(found[0])) for name, found in FITTING.items()),
+    *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
+        for name, found in NOT_FITTING.items()),
+    row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
+    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(1)),
+    row("four columns of a box", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}), four(None, {"boxes":
+        np.array([1, 2, 5, 6], F32)}, features={"boxes": "float float32 4 xyxy"})),
+    row("four columns of a box that is turned", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}, 6,
+        boxes_in="file"), four(None, {"boxes": np.array(upright((1, 2, 5, 6), 6), F32)}, 6,
+        also={"boxes turned": 1})),
+    row("four columns that are declared to be none", *of_columns(FOUR, {CORNER_NAMES: "none"}, 6), four(None,
+        {n: value for n, value in FOUR.items() if n != "file_name"}, 6)),
+    row("four columns that nobody declared, turned", *of_columns(FOUR, {}, 6, max_rejected=1),
+        refused(BuildError)),
+    row("a column of boxes that nobody declared", *of_columns(BOX, {}), four(None, {"bbox": BOX["bbox"]},
+        warns=("boxes={'bbox': 'xywh'}",))),
+    row("a resized column of boxes that nobody declared", *of_columns(BOX, {}, resize="8x8"),
+        refused(InputError, "boxes-undeclared", "'bbox'")),
+    row("a turned column of boxes that nobody declared", *of_columns(BOX, {}, 6, max_rejected=1),
+        refused(BuildError)),
+    row("a column that is declared to be no boxes", *of_columns(BOX, {"bbox": "none"}, 6), four(None,
+        {"bbox": BOX["bbox"]}, 6)),
+    row("sizes in columns are those of the file", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"}, 6),
+        four(None, {"bbox": ONE_6, **SIZED}, 6, also={"boxes turned": 1})),
+    row("sizes in columns are those of the upright image", *of_columns({**BOX, "width": 8, "height": 16},
+        {"bbox": "xywh"}, 6), four(None, {"bbox": np.array([1, 2, 3, 4], F32), "width": 8, "height": 16},
+        6)),
+    edge_row("outside that is kept", [12, 0, 8, 12], [12, 0, 8, 12], outside_boxes="keep"),
+    *(row(f"a kept box {name}", *one(box, "xywh", outside_boxes="keep", max_rejected=1), refused(BuildError))
+        for name, box in {"of negative width": [5, 5, -2, 2], "with a missing number": [5, 5, None,
+        2]}.items()),
+]  # fmt: skip
+
+# Layouts of COCO and YOLO that are rare
+
+SEVERAL = {
+    "images": [{"id": n, "file_name": f"{name}.png", "license": 4} for n, name in enumerate("ab")],
+    "annotations": [{**POSE["annotations"][0], "num_keypoints": 1, "iscrowd": 0},
+        {"image_id": 0, "category_id": 1, "bbox": [0, 0, 2, 2], "iscrowd": 1, "segmentation": {"counts": [10,
+        3, 35], "size": [6, 8]}}],
+    "categories": POSE["categories"],
+}  # fmt: skip
+SEVERAL_VALUES = {
+    "image_id": 0, "objects/bbox": np.array([[1, 2, 4, 4], [0, 0, 2, 2]], F32),
+    "objects/category": ["person", "person"], "objects/iscrowd": np.array([False, True]),
+}  # fmt: skip
+MIXED = "1 0.25 0.125 0.75 0.125 0.5 0.625\n0 0.5 0.5 0.25 0.25"
+POSE_YAML = "train: .\nnames: [x, y]\nkpt_shape: [1, 2]"
+
+
+def yolo_of(text, config="train: .\nnames: [x, y]", **given):
+    return {"in/a.png": 0, "in/a.txt": text, "in/data.yaml": config}, yolo(**given)
+
+
+LAYOUTS = [
+    row("no file of COCO", {}, coco("none.json"), refused(InputError, None, "none.json")),
+    row("images of COCO twice", of_coco(INSTANCES.format("train"), "in/train") | of_coco(
+        INSTANCES.format("val"), "in/train"), coco(root="in/train"), refused(InputError,
+        "coco-images-repeated")),
+    *(row(f"a root of {name} that is none", of_coco("in/any.json", "in"), call("in", root="none"),
+        refused(InputError, "root-not-a-folder")) for name, call in (("COCO", coco), ("YOLO", yolo))),
+    *(row(f"COCO in instances_{name}.json", of_coco(f"in/instances_{name}.json", "in"),
+        coco(f"in/instances_{name}.json"), stored(split_of(split, ""), *NAMES)) for name,
+        split in (("test", "test"), ("custom", "train"))),
+    row("what is left out of COCO is counted", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
+        coco("in/k.json", roles={"objects/keypoints": "drop", "objects/area": "drop"}),
+        stored({"train": {"a.png": {"image": PHOTO, **SEVERAL_VALUES}, "b.png": {"image": PHOTO,
+        "image_id": 1, **{n: value[:0] for n, value in SEVERAL_VALUES.items() if n != "image_id"}}}},
+        "person", warns=("annotations.segmentation (2)", "images.license (2)", "1 image without annotations",
+        "1 crowd region"))),
+    row("keypoints and polygons that some lack", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
+        coco("in/k.json", roles={"objects/area": "drop"}, segmentations="polygons", splits={"a": 1}),
+        stored({"a": {"a.png": {"image": PHOTO, **SEVERAL_VALUES, "objects/keypoints": np.array([POINTS[0],
+        [0] * 6], F32), "polygons/points": np.array(CORNERS[:3], F32), "polygons/lengths": [3],
+        "polygons/object": [0], "objects/index": [0, 1]}, "b.png": {"image": PHOTO, "image_id": 1, **{n:
+        value[:0] for n, value in SEVERAL_VALUES.items() if n != "image_id"}, "objects/keypoints":
+        np.zeros((0, 6), F32), "polygons/points": np.zeros((0, 2), F32), "polygons/lengths": np.array([],
+        int), "polygons/object": np.array([], int), "objects/index": np.array([], int)}}}, "person",
+        warns=("without keypoints", "without polygons"))),
+    row("other kinds of files of COCO", of_coco(INSTANCES.format("val2017"), "in/val2017")
+        | {"in/annotations/person_keypoints_val2017.json": POSE, "in/annotations/captions_val2017.json": {}},
+        coco(), stored(split_of("val", "val2017"), *NAMES,
+        warns=("captions_val2017.json, person_keypoints_val2017.json",))),
+    row("text of segmentations of YOLO", *yolo_of(MIXED, segmentations="text"), refused(OptionsError,
+        "segmentations-form")),
+    row("text of segmentations that is resized", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
+        coco("in/k.json", segmentations="text", resize="3x4"), refused(InputError, "segmentations-resized")),
+    row("YOLO with polygons and boxes", *yolo_of(MIXED, segmentations="polygons"),
+        stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.375, 0.5, 0.5], [0.5, 0.5,
+        0.25, 0.25]], F32), "objects/category": ["y", "x"], "polygons/points": np.array([[0.25, 0.125],
+        [0.75, 0.125], [0.5, 0.625]], F32), "polygons/lengths": [3], "polygons/object": [0],
+        "objects/index": [0, 1]}}}, "x", "y", warns=("without polygons",))),
+    row("YOLO with points of two numbers", *yolo_of("1 0.5 0.5 0.5 0.25 0.25 0.125", POSE_YAML),
+        stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 0.5, 0.25]], F32),
+        "objects/category": ["y"], "objects/keypoints": np.array([[0.25, 0.125]], F32)}}}, "x", "y",
+        features={"objects/keypoints": "float float32 ? 2 xy-normalized"})),
+    *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML, **given), refused(InputError, code))
+        for name, text, given, code in (("polygons", "1 .5 .5 .5 .25 .2 .1", {"segmentations": "polygons"},
+        "yolo-pose-polygons"), ("a box", "1 .5 .5 .5 .25", {}, "yolo-box-values"), ("pixels",
+        "1 .5 .5 .5 .25 2 .5", {}, "yolo-box-range"))),
+    row("a list of YOLO with a NUL", of_yolo(".", "../labels", list_txt="a\0b.png\n",
+        data_yaml="train: list.txt"), yolo(), refused(InputError, "yolo-no-boxes")),
+    row("a folder of YOLO that is no split", of_yolo("train/images", "train/labels",
+        data_yaml="train: ../train/images\nholdout: more\n") | {"in/more/z.png": 1}, yolo(),
+        stored({"train": boxed("train/images")}, warns=("'holdout'",))),
+    *(row(f"a missing folder of YOLO in line {line}", of_yolo("images", "labels", data_yaml=text), yolo(),
+        refused(InputError, "yolo-folder-missing", missing)) for line, text, missing in ((1,
+        "train: ../none/images\nval: images\n", "../none/images"), (3, "train: images\n\nval: ../none\n",
+        "../none"), (2, "train: images\ntest:\n - images\n - x\n", "'x'"))),
+    row("a text file of YOLO outside that is followed", {"in/a.png": 0, "in/a.txt": Link("../a.txt"),
+        "a.txt": "0 0.5 0.5 1 1", "in/data.yaml": "train: .\nnames: [x]"}, yolo(follow_links=True),
+        stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]], F32),
+        "objects/category": ["x"]}}}, "x")),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize(
-    ("files", "call", "expected"), [*BOX_ROWS, *EDGES, *POSES, *COCO, *YOLO, *COCO_REFUSALS, *YOLO_REFUSALS]
+    ("files", "call", "expected"),
+    [*BOX_ROWS, *EDGES, *POSES, *COCO, *YOLO, *COCO_REFUSALS, *YOLO_REFUSALS, *NUMBERS, *LAYOUTS],
 )
 def test_annotations_move_with_their_image_or_are_refused(files, call, expected):
     check(files, call, expected)

@@ -4,6 +4,7 @@ import io
 import math
 import struct
 import zipfile
+import zlib
 
 import ml_dtypes
 import numpy as np
@@ -316,7 +317,173 @@ REFUSALS = [
         group_by="x"), refused(InputError, None, "x")),
 ]  # fmt: skip
 
+# Headers and directories that are wrong in one place
 
-@pytest.mark.parametrize(("files", "call", "expected"), [*DTYPE_ROWS, *VALUE_ROWS, *IMAGE_ROWS, *REFUSALS])
+
+def with_header(header, version=b"\1\0"):
+    length = struct.pack("<H", len(header)) if version == b"\1\0" else struct.pack("<I", len(header))
+    return b"\x93NUMPY" + version + length + header
+
+
+def in_directory(data, place, layout, *found):
+    """Overwrite fields of the first entry in the directory of an archive; ``place`` is the offset in it."""
+    edited = bytearray(data)
+    struct.pack_into(layout, edited, data.index(b"PK\1\2") + place, *found)
+    return bytes(edited)
+
+
+def zip64(size):
+    """Return an archive whose directory has the sizes of its member in a zip64 field."""
+    data = archive("x.npy")
+    start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    entry = bytearray(data[start:end] + struct.pack("<HHQQ", 1, 16, size, size))
+    struct.pack_into("<II", entry, 20, 0xFFFFFFFF, 0xFFFFFFFF)
+    struct.pack_into("<H", entry, 30, 20)
+    last = bytearray(data[end:])
+    struct.pack_into("<I", last, 12, len(entry))
+    return data[:start] + entry + last
+
+
+def linked():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as found:
+        info = zipfile.ZipInfo("x.npy")
+        info.external_attr = 0o120777 << 16
+        found.writestr(info, b"/etc/passwd")
+    return file.getvalue()
+
+
+def overlapping():
+    data = bytearray(archive("x.npy", "y.npy"))
+    struct.pack_into("<I", data, data.rindex(b"PK\1\2") + 42, 0)
+    return bytes(data)
+
+
+def as_declared(data, size, checksum):
+    """Return an archive of one member whose directory has this size and this checksum."""
+    found = archive("x.npy", data=data, method=zipfile.ZIP_DEFLATED)
+    return in_directory(in_directory(found, 16, "<I", checksum), 24, "<I", size)
+
+
+LONGER = SOUND.replace(b"(2,)", b"(9,)")
+WRONG_HEADERS = {
+    "padded": npy((4,), data=b"abcde"), "more rows than an index": npy((2**70, 0)),
+    "truth for a length": npy((True,), data=b"a"), "no axis of rows": npy((), data=b"a"),
+    "void of two bytes": npy((1,), "<V2", b"ab"), "a number for a character": npy((1,), "<U1", b"\xff" * 4),
+    "10,001 bytes": with_header(b" " * 10_001, b"\2\0"), "a list": with_header(b"[]\n"),
+    "mixed keys": with_header(b"{1: 2, 'a': 3}\n"), "brackets": with_header(b"{" * 500 + b"\n"),
+    "octals": with_header(b"{'shape': (01,)}\n"),
+}  # fmt: skip
+WRONG_ARCHIVES = {
+    **{f"a name {n}": archive(n) for n in ("./x.npy", "a//x.npy", "..\\x.npy", "C:\\x.npy", "a/", "a.npy/",
+        ".npy")},
+    "a NUL in a name": archive("x.npy_evil").replace(b"x.npy_evil", b"x.npy\0evil"), "a link": linked(),
+    "a name twice": archive("x.npy", "z.npy").replace(b"z.npy", b"x.npy"),
+    "encryption": in_directory(archive("x.npy"), 8, "<H", 1),
+    **{f"method {n}": in_directory(archive("x.npy"), 10, "<H", n) for n in (12, 93)},
+    "more bytes": archive("x.npy") + b"!", "bytes before it": b"#!/bin/sh\n" + archive("x.npy"),
+    "members that share bytes": overlapping(),
+    **{f"a size of {n} bytes": in_directory(archive("x.npy"), 24, "<I", n) for n in (len(SOUND) - 1,
+        len(SOUND) + 1, 2**32 - 2)},
+    "an impossible size": as_declared(bytes(10**6), 2**31, 0),
+}  # fmt: skip
+WRONG_MEMBERS = {
+    "that is short": as_declared(SOUND, len(SOUND) + 1, zlib.crc32(SOUND)),
+    "that is long": as_declared(SOUND + b"x", len(SOUND), zlib.crc32(SOUND + b"x")),
+    "that lacks data": as_declared(LONGER, len(LONGER) + 7, zlib.crc32(LONGER)),
+    "with another checksum": as_declared(SOUND, len(SOUND), 0),
+}  # fmt: skip
+AB = np.array([97, 98], np.uint8)
+FIELDS = np.zeros(4, [("number", "<i4"), ("box", "<f4", (2, 2))])
+FILE_ROWS = [
+    *(row(f"format version {version[0]}", {"x.npy": npy((2,), data=b"ab", version=version)}, arrays("x.npy"),
+        stored(by_row(x=AB))) for version in (b"\2\0", b"\3\0")),
+    row("sizes in zip64 fields", {"a.npz": zip64(len(SOUND))}, arrays("a.npz"), stored(by_row(x=AB))),
+    row("numbers in names that are no parts", {"y-3.npy": X3, "z_0.npy": X3, "z_1.npy": X3, "part*.npy": X3},
+        arrays("y-3.npy", "z_0.npy", "z_1.npy", "part*.npy"), stored(by_row(**dict.fromkeys(("y-3",
+        "z_0", "z_1", "part*"), X3)))),
+    *(row(f"a header with {name}", {"x.npy": data, "a.npz": archive("x.npy", data=data)}, arrays(file),
+        refused(BuildError if "character" in name else InputError, None, "rows" if "rows than" in name
+        else "x")) for name, data in WRONG_HEADERS.items() for file in ("x.npy", "a.npz")),
+    # by the directory, before anything is unpacked
+    *(row(f"an archive with {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, "npz-fault",
+        "a.npz")) for name, data in WRONG_ARCHIVES.items()),
+    *(row(f"a member {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, None, "a.npz"))
+        for name, data in WRONG_MEMBERS.items()),
+    row("a pattern of files", {"x-0.npy": X3}, arrays("x-*.npy"), refused(InputError, None, "x-*.npy")),
+    row("a list of text", {}, arrays(lambda: {"x": ["a", "b"]}), refused(InputError, "array-list", "x")),
+    row("an array without a name", {}, arrays(lambda: X3), refused(OptionsError)),
+    row("a chunk without a name", {}, arrays(lambda: iter([X3])), refused(InputError)),
+    *(row(f"fields {name}", {"x.npy": FIELDS, "a.npz": {"x": FIELDS}}, arrays(source), refused(InputError,
+        "array-structured", "number, box")) for name, source in {"in memory": lambda: {"x": FIELDS},
+        "of a record array": lambda: {"x": FIELDS.view(np.recarray)}, "in npy": "x.npy", "in npz": "a.npz",
+        "in chunks": lambda: iter([{"x": FIELDS}])}.items()),
+]  # fmt: skip
+
+# Splits in the names of arrays: names, and the splits and features that they give
+BY_NAME = {
+    "split last": (["x_train", "x_val", "x_test"], ["train", "val", "test"], ["x"]),
+    "split first": (["val_images", "val_texts", "train_images", "train_texts"], ["train", "val"], ["images",
+        "texts"]),
+    "capitals": (["X_Train", "X_TEST"], ["train", "test"], ["X"]),
+    "several words": (["my_x_train", "my_x_dev"], ["train", "dev"], ["my_x"]),
+    "a colon": (["layer:0", "layer:1"], ["train"], ["layer:0", "layer:1"]),
+    "only one split": (["x_train", "y_train"], ["train"], ["x_train", "y_train"]),
+    "not all are of splits": (["x_train", "x_test", "other"], ["train"], ["x_train", "x_test", "other"]),
+    "no array": (["train", "test"], ["train"], ["train", "test"]),
+    "no name": (["_train", "_test"], ["train"], ["_train", "_test"]),
+    "other words": (["x_left", "x_right"], ["train"], ["x_left", "x_right"]),
+}  # fmt: skip
+WRONG_SPLITS = {
+    "dtypes": ({"x_train": X3, "x_test": X3 / 2}, ("x_test", "float64")),
+    "shapes": ({"x_train": X3, "x_test": np.zeros((3, 2), int)}, ("x_test",)),
+    "bytes and text": ({"x_train": X3.astype("S"), "x_test": X3.astype("U")}, ("x_test",)),
+    "one array twice": ({"x_train": X3, "train_x": X3, "x_test": X3}, ("x",)),
+}  # fmt: skip
+KERAS = {"x_train": X4, "y_train": np.array([0, 1, 1, 0]), "x_test": X3, "y_test": np.array([2, 0, 1])}
+INT16 = np.arange(24, dtype=np.int16).reshape(4, 2, 3)
+TO_WARN = {
+    "labels in a column": ({"labels": np.array([[0], [1], [1]])}, {}, ("'labels'", "(n, 1)")),
+    "whole fractions": ({"labels": np.array([1.0, 0.0, np.nan])}, {}, ("'labels'",)),
+    "negative numbers": ({"labels": np.array([-1, 0, 1])}, {}, ("'labels'", "label='labels'")),
+}  # fmt: skip
+NAME_ROWS = [
+    *(row(f"splits by {name}", {}, arrays(lambda names=names: dict.fromkeys(names, X3 / 2)),
+        stored({split: examples for n, split in enumerate(splits) for examples in by_row(split, 3 * n,
+        **dict.fromkeys(features, X3 / 2)).values()})) for name, (names, splits,
+        features) in BY_NAME.items()),
+    row("splits of other layouts", {"n_train.npy": INT16[:1].astype(">i2"), "n_test.npy": np.asfortranarray(
+        INT16[1:]), "s_train.npy": np.array(["a"]), "s_test.npy": np.array(["猫", "bcd", ""], ">U3")},
+        arrays("n_test.npy", "n_train.npy", "s_test.npy", "s_train.npy"), stored(by_row(n=INT16[:1], s=["a"])
+        | by_row("test", 1, n=INT16[1:], s=["猫", "bcd", ""]))),
+    row("a split without rows", {}, arrays(lambda: {"x_train": X3, "x_test": X3[:0]}), stored(by_row(x=X3),
+        warns=("'test'",))),
+    row("labels of one split", {"a.npz": {n.replace("y_", "d_"): each for n, each in KERAS.items()}},
+        arrays("a.npz", roles={"d_test": "label"}), stored(by_row(x=X4, d=[0, 1, 1, 0]) | by_row("test", 4,
+        x=X3, d=[2, 0, 1]), features={"d": "label int64"})),
+    *(row(f"{name} are reported", {}, arrays(pair(**found), **given), stored(by_row(x=X4[:3], **found),
+        warns=warns)) for name, (found, given, warns) in TO_WARN.items()),
+    row("names that look alike", {}, arrays(lambda: {"label": np.array(["cat", " cat", "dog"]),
+        "split": np.array(["Train", "train", "val"])}), stored({"train": {"1": {"label": " cat"}},
+        "val": {"2": {"label": "dog"}}, "Train": {"0": {"label": "cat"}}}, " cat", "cat", "dog",
+        warns=("' cat'", "'Train'"))),
+    *(row(f"splits of other {name}", {}, arrays(lambda found=found: found), refused(InputError, None, *names))
+        for name, (found, names) in WRONG_SPLITS.items()),
+    row("an array of splits by name", {}, arrays(lambda: {f"{name}_{split}": X3 for name in ("x", "fold")
+        for split in ("train", "test")}, roles={"fold": "split"}), refused(InputError,
+        "split-array-useless")),
+    *(row(f"a split in {name}", {}, arrays(lambda name=name: {name: X3}), refused(OptionsError,
+        "array-split-name", wanted)) for name, wanted in {"train:x": "x_train", "Test:a:b": "a:b_Test",
+        "val:": "x_val"}.items()),
+    row("ratios next to splits by name", {"a.npz": KERAS}, arrays("a.npz", splits={"a": 1}),
+        refused(InputError, "splits-of-source")),
+    row("the label of one split that is none", {"a.npz": KERAS}, arrays("a.npz", roles={"z_train": "label"}),
+        refused(InputError, None, "z_train")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "call", "expected"), [*DTYPE_ROWS, *VALUE_ROWS, *IMAGE_ROWS, *REFUSALS, *FILE_ROWS, *NAME_ROWS]
+)
 def test_arrays_become_what_they_hold_or_are_refused(files, call, expected):
     check(files, call, expected)

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from tests.conformance.calls import examples
@@ -128,7 +129,60 @@ WRONG = [
         "images")),
 ]  # fmt: skip
 
+ONE_KNOWN = {"known by content": 1}
+MODES = {
+    "gray": (Image.new("L", (9, 8), 77), np.full((8, 9), 77, np.uint8)),
+    "bilevel": (Image.new("1", (9, 8), 1), np.full((8, 9), True)),
+    "CMYK": (Image.new("CMYK", (9, 8), (255, 0, 0, 0)), np.full((8, 9, 3), (0, 255, 255), np.uint8)),
+    "palette": (Image.new("RGB", (9, 8), (1, 2, 3)).quantize(2), np.full((8, 9, 3), (1, 2, 3), np.uint8)),
+}
+CHANGED = {name: {f"{name} to RGB": 1, "re-encoded": 1} for name in ("CMYK", "palette")}
+DEEP = np.arange(8 * 9, dtype=np.uint16).reshape(8, 9, 1) * 900
+MASKED = [{"image": png(1), "mask": Image.fromarray(pixels(1, 1) % 7)}]
 
-@pytest.mark.parametrize(("files", "call", "expected"), [*ROWS, *WRONG])
+
+def as_tagged(picture):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture.info["exif"] = exif.tobytes()
+    return picture
+
+
+PICTURES = [
+    *(row(f"a picture of mode {name}", {}, examples(lambda picture=picture: [{"x": picture}]),
+        stored(numbered({"x": wanted}), conversions=ONE_KNOWN | CHANGED.get(name, {}))) for name, (picture,
+        wanted) in MODES.items()),
+    row("a picture that is turned", {}, examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1)))}]),
+        stored(numbered({"x": np.rot90(pixels(1), -1)}), conversions=ONE_KNOWN | {"orientation applied": 1,
+        "re-encoded": 1})),
+    row("deep pixels", {}, examples(lambda: [{"x": DEEP}], {"x": "image"}, depth=16, channels=1),
+        stored(numbered({"x": DEEP[..., 0]}), conversions=ONE_KNOWN)),
+    row("deep pixels of colors are numbers", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}]),
+        stored(numbered({"x": np.repeat(DEEP, 3, 2)}), features={"x": "raw uint16 8 9 3"})),
+    row("deep pixels of colors as an image", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}],
+        {"x": "image"}), refused(InputError, "element-fault")),
+    row("a picture that cannot be encoded", {}, examples(lambda: [{"x": Image.new("HSV", (4, 4))}]),
+        refused(InputError, "element-fault")),
+    row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError,
+        "example-mask-unclear")),
+    row("a mask that is an image", {}, examples(lambda: MASKED, {"mask": "image"}), stored(numbered({
+        "image": 1, "mask": pixels(1, 1) % 7}), conversions={"known by content": 2})),
+    row("a mask of another size", {}, examples(lambda: [{"image": png(n), "m": pixels(1, 1)} for n in (1,
+        1, 2)], {"m": "mask"}, max_rejected=0.5), stored(numbered(*[{"image": 1, "m": pixels(1, 1)}] * 2),
+        rejected={"mismatch": 1}, conversions={"known by content": 4})),
+    row("a resized mask", {}, examples(lambda: [{"image": png(1), "m": np.full((6, 7), 5, np.uint8)}],
+        {"m": "mask"}, resize="4x6"), stored(numbered({"image": np.asarray(Image.fromarray(pixels(1)).resize((
+        6, 4), Image.Resampling.LANCZOS)), "m": np.full((4, 6), 5, np.uint8)}), conversions={"resized": 2,
+        "re-encoded": 2, "known by content": 2})),
+    row("a split without examples", {}, examples(lambda: {"train": [{"n": 1}], "test": []}),
+        stored({"train": {"train/0000000000": {"n": 1}}}, warns=("'test'",))),
+    row("tensors", {}, examples(lambda: [{"x": tf.constant([n, 1], tf.uint8), "t": tf.constant("é")} for n in
+        (0, 1)]), stored(numbered(*({"x": np.array([n, 1], np.uint8), "t": "é"} for n in (0, 1))))),
+    of("arrays of objects", np.array([1, 2], object), np.array([3], object), wanted=[[1, 2], [3]],
+        feature="int int64 ?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "call", "expected"), [*ROWS, *WRONG, *PICTURES])
 def test_examples_become_what_they_hold_or_are_refused(files, call, expected):
     check(files, call, expected)

@@ -503,9 +503,155 @@ REFUSALS = [
         ("lists", "g", [["a"], ["b"], ["c"]]), ("no column", "h", [1, 2, 3])]),
 ]  # fmt: skip
 
+# Files, columns and metadata that are rare
+
+CAT_DOG = {"_type": "ClassLabel", "names": ["cat", "dog", "猫"]}
+OBJECTS = [{"c": [2]}, {"c": [0, 2]}]
+IN_OBJECTS = {"o/c": [["猫"], ["cat", "猫"]]}
+# by form of the metadata: a column, what Hugging Face says of it, and its values if it has classes
+METADATA = {
+    "a feature": ({"o": OBJECTS}, {"o": {"feature": {"id": {"_type": "Value"}, "c": CAT_DOG}}}, IN_OBJECTS),
+    "a list": ({"o": [[{"c": 2}], [{"c": 0}, {"c": 2}]]}, {"o": [{"c": CAT_DOG}]}, IN_OBJECTS),
+    "no class in any row": ({"label": [-1, -1]}, {"label": CAT_DOG}, {"label": [None, None]}),
+    "one of two": ({"f": [2, 0], "g": [0, 1]}, {"f": CAT_DOG, "g": CAT_DOG}, None),
+    "no names": ({"f": [2, 0]}, {"f": {"_type": "ClassLabel", "num_classes": 3}}, None),
+    "text": ({"f": [2, 0]}, "features", None),
+}  # fmt: skip
+PHOTO = png(1)
+# values of a column x whose images nobody declared, and whether there is a column of images, too
+UNDECLARED = {
+    "paths": (["a.png", "b.png"], False), "paths of no files": (["no/a.JPG", "no/b.tif"], False),
+    "half of them paths": (["a.png", "b"], False), "paths and nothing": (["a.png", "", "", ""], False),
+    "paths next to images": (["a.png", "b.png"], True),
+    "categories": (pa.array(["a.png", "a.png"]).dictionary_encode(), False),
+    "URLs": (["s3://b/a.png", "gs://b/a.png"], True), "addresses": (["https://h/a.png"] * 2, False),
+    "images": ([PHOTO, PHOTO], False), "images next to images": ([PHOTO, PHOTO], True),
+    "lists": ([["a.png"], []], False),
+}  # fmt: skip
+PLAIN_VALUES = {
+    "text": (["x/y.txt", "a cat"], False), "few paths": (["a.png", "a cat", "a dog"], False),
+    "ids": (["a", "b"], False), "addresses next to images": (["https://h/a.png", "HTTP"], True),
+    "bytes": ([b"\0\1", b"\2"], False), "nothing": (["", ""], False),
+}  # fmt: skip
+NO_FILE = {"a folder": "sub", "the root": ".", "below a file": "a.png/b.png", "too long": "x" * 300 + ".png",
+           "a NUL": "a\0b", "nothing": ""}  # fmt: skip
+EACH = pa.array([{"bytes": png(7), "path": "0.png"}, {"bytes": None, "path": "b.png"}, {"bytes": None,
+    "path": "c.png"}, {"bytes": None, "path": None}], HF_IMAGE)  # fmt: skip
+
+
+def beside(values, has_images):
+    """Return a table of a column x, next to two pictures that a column may name."""
+    more = {"file_name": ["a.png", "b.png"]} if has_images else {}
+    return pictures("a.png", "b.png", **{"in/in.parquet": {"x": values, "n": [*range(len(values))], **more}})
+
+
+def by_folder(*names):
+    return pictures(*names, **{"in/metadata.jsonl": [{"file_name": name} for name in names]})
+
+
+def in_folders(*names):
+    found = {}
+    for number, name in enumerate(names):
+        found.setdefault(name.split("/")[-2], {})[name] = {"image": number}
+    return {split: found[split] for split in ("train", "test") if split in found}
+
+
+RARE = [
+    *(row(f"metadata of {name}", {PARQUET: hf_table(found, features)}, table(PARQUET),
+        stored(by_row(**(values or {n: np.array(each) for n, each in found.items()})), *(CAT_DOG["names"]
+        if values else ()))) for name, (found, features, values) in METADATA.items()),
+    row("a folder that looks like a value", {"year=2020/in.parquet": {"x": [1]}},
+        table("year=2020/in.parquet"), stored(by_row(x=np.array([1])))),
+    row("separators of others in a name", {"in.csv": "a;b,c\n1;2,3\n"}, table(), stored(by_row(**{"a;b":
+        ["1;2"], "c": np.array([3])}))),
+    row("a row of three megabytes", {"in.csv": f"a,b\n{'x' * (3 << 20)},1\n"}, table(),
+        stored(by_row(a=["x" * (3 << 20)], b=np.array([1])))),
+    *(row(f"no header above {first}", {"in.csv": f"{first}\nb.png,b.png\n"}, table(), refused(InputError,
+        "table-no-header")) for first in ("a.png,0", "0,./a.PNG")),
+    row("a large integer in a struct", {JSONL: [{"x": {"n": [[0.5], [2**60 + 1]]}}]}, table(JSONL),
+        refused(InputError, None, "x", str(2**60 + 1))),
+    label_row("nothing", pa.nulls(2), [-1, -1], warns=("-1",)),
+    label_row("missing in a dictionary", pa.array(["b", None]).dictionary_encode(), ["b", None], "b"),
+    label_row("missing small integers", pa.array([3, None], pa.uint8()), [3, -1]),
+    label_row("half a list", ["['dog'", "['cat']"], ["['dog'", "['cat']"], "['cat']", "['dog'"),
+    label_row("a list that is one class", ["['dog']", "['cat']"], ["['dog']", "['cat']"], "['cat']",
+        "['dog']", label_separator=""),
+    label_row("of other Unicode forms", ["caf\u00e9", "cafe\u0301"], ["caf\u00e9", "cafe\u0301"],
+        "cafe\u0301", "caf\u00e9", warns=("'caf\u00e9'",)),
+    row("a separator without labels", columns(x=[1]), table(PARQUET, label_separator="|"),
+        refused(InputError, "label-separator-type")),
+    *(row(f"group by {name}", columns(x=[1, 2, 3], g=values), table(PARQUET, splits=HALVES, group_by="g"),
+        refused(InputError, None, "g")) for name, values in {"a missing number": [1, None, 2],
+        "NaN": [0.5, 1, math.nan]}.items()),
+    row("group by no class", {PARQUET: hf_table({"x": [1, 2], "label": [-1, 0]}, {"label": NAMES})},
+        table(PARQUET, splits=HALVES, group_by="label"), refused(InputError, "group-by-no-class")),
+    row("a part without rows", {"in/train-00000-of-00002.parquet": {"x": [1, 2]},
+        "in/train-00001-of-00002.parquet": {"x": np.array([], int)}}, table("in"),
+        stored(by_row(x=np.array([1, 2])), warns=("00001",))),
+    row("parts without rows", {f"in/train-0000{n}-of-00002.parquet": {"x": np.array([], int)} for n in (0,
+        1)}, table("in"), refused(InputError, "table-no-rows")),
+    *(row(f"named parts {name}", {"in/train-00001-of-00002.parquet": {"x": [1]}}, table(f"in/{name}"),
+        stored(by_row(x=np.array([1])), warns=("train-*-of-00002",))) for name in ("train-*.parquet",
+        "train-00001-of-00002.parquet")),
+    row("metadata in the folders of splits", {f"in/{split}/metadata.jsonl": [{"x": 1}] for split in ("train",
+        "test")}, table("in"), refused(InputError, "table-metadata-deeper", "test, train")),
+    row("a column called image",
+        pictures("a.png", "b.png", **{"in/in.csv": "note,image\nx,b.png\ny,a.png\n"}),
+        table("in/in.csv"), stored({"train": {"a.png": {"image": 0, "note": "y"},
+        "b.png": {"image": 1,
+        "note": "x"}}})),
+    row("paths that look like numbers", pictures("007", "1", **{"in/in.csv": "image,n\n007,1\n1,2\n"}),
+        table("in/in.csv"), stored({"train": {"007": {"image": 0, "n": 1}, "1": {"image": 1, "n": 2}}},
+        conversions={"known by content": 2})),
+    row("a mask called image", {"in/a.png": 0, "in/m.png": MASK, "in/in.csv": "image,photo\nm.png,a.png\n"},
+        table("in/in.csv", {"image": "mask", "photo": "image"}), stored({"train": {"m.png": {"photo": 0,
+        "image": MASK}}})),
+    *(row(f"{name} called image", pictures("a.png", **{"in/in.parquet": {"image": values, "n": [1, 2]}}),
+        table("in/in.parquet"), refused(InputError, code)) for name, (values, code) in {"text": (["a car",
+        "a cat"], "column-no-image-exists"), "numbers": ([7, 8], "column-paths-type"),
+        "lists of numbers": ([[0, 1], [2]], "column-paths-type"), "lists of paths": ([["a.png"]] * 2,
+        "image-list")}.items()),
+    *(row(f"undeclared {name}", beside(*found), table("in/in.parquet"), refused(InputError,
+        "image-list" if name == "lists" else "column-undeclared", "'x'")) for name,
+        found in UNDECLARED.items()),
+    *(row(f"{name} that are no images", beside(values, has_images), table("in/in.parquet"),
+        stored({"train": {f"{'ab'[n]}.png" if has_images else str(n): {"x": value, "n": n} | ({"image": n}
+        if has_images else {}) for n, value in enumerate(values)}}, features={"x": "bytes bytes"})) for name,
+        (values, has_images) in PLAIN_VALUES.items()),
+    *(row(f"a column of images without files {name}", pictures("a.png", **{"in/in.csv": f"{name},n\nz,1\n"}),
+        table("in/in.csv", roles), refused(InputError, "column-no-image-exists", f"'{name}'")) for name,
+        roles in (("file_name", None), ("x", {"x": "image"}))),
+    *(row(f"a path to {name}", pictures("a.png", "sub/b.png", **{"in/in.parquet": {"file_name": ["a.png",
+        path, "sub/b.png"]}}), table("in/in.parquet", max_rejected="50%"),
+        stored({"train": {key: {"image": n} for n, key in enumerate(("0", "2") if name in ("a NUL",
+        "nothing") else ("a.png", "sub/b.png"))}}, rejected={"missing": 1})) for name,
+        path in NO_FILE.items()),
+    row("images inside or by path", pictures("a.png", "b.png", **{"in/in.parquet": {"image": EACH}}),
+        table("in/in.parquet", max_rejected="90%"), stored({"train": {"0": {"image": 7}, "1": {"image": 1}}},
+        rejected={"missing": 2})),
+    row("bytes that are paths", pictures("a.png", "b.png", **{"in/in.parquet": {"x": [b"b.png", b"a.png"]}}),
+        table("in/in.parquet", {"x": "image"}), stored(named("a.png", "b.png", feature="x"))),
+    *(row(f"an image that is too large {name}", {"in/a.png": PHOTO, "in/b.png": bytes(len(PHOTO) + 1),
+        "in/in.parquet": {"image": [PHOTO, PHOTO + bytes(1)] if "inside" in name else ["a.png", "b.png"]}},
+        table("in/in.parquet", max_rejected="50%", max_bytes=len(PHOTO)), stored({"train":
+        {"0" if "inside" in name else "a.png": {"image": 1}}}, rejected={"too large": 1},
+        conversions=BY_CONTENT if "inside" in name else {})) for name in ("inside", "by path")),
+    row("an image in two splits", listed("a.png,train", "./a.png,val", "b.png,train", head="file_name,split"),
+        table("in"), stored({"train": {"a.png": {"image": 0}, "b.png": {"image": 1}},
+        "val": {"./a.png": {"image": 0}}}, warns=("'a.png' in val and train",))),
+    row("folders of paths are splits", by_folder("train/0.png", "./test/0.png", "train/1.png"), table("in"),
+        stored(in_folders("train/0.png", "./test/0.png", "train/1.png"), warns=("split=''",))),
+    row("folders of paths are not wanted", by_folder("train/0.png", "test/0.png"), table("in", {"": "split"}),
+        stored(named("train/0.png", "test/0.png"))),
+    row("folders that are not all splits", by_folder("train/0.png", "test/0.png", "x/0.png"), table("in"),
+        stored(named("train/0.png", "test/0.png", "x/0.png"), warns=("test, train",))),
+    row("one folder is no split", by_folder("train/0.png", "train/1.png"), table("in"),
+        stored(named("train/0.png", "train/1.png"))),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize(
-    ("files", "call", "expected"), [*FORMS, *TYPE_ROWS, *LABELS, *PARTS, *IMAGES, *REFUSALS]
+    ("files", "call", "expected"), [*FORMS, *TYPE_ROWS, *LABELS, *PARTS, *IMAGES, *REFUSALS, *RARE]
 )
 def test_a_table_becomes_what_it_holds_or_is_refused(files, call, expected):
     check(files, call, expected)

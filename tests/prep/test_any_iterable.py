@@ -10,7 +10,6 @@ import tarfile
 from pathlib import Path
 
 import datasets
-import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,8 +19,7 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.pictures import image_file
-from tfshards import loader, prep
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards import prep
 from tfshards.schemas import BuildError, InputError, TfshardsError, read_manifest
 
 Values = dict[str, object]
@@ -124,7 +122,7 @@ def test_the_same_examples_of_any_iterable_are_the_same_dataset(name, build, ref
     manifest = read_manifest(out)
     found = {"shards": [shard.digest for shard in manifest.shards], "schema": manifest.schema}
     assert found == reference
-    assert not (out / AREA_NAME).exists()
+    assert not (out / ".build").exists()
 
 
 def test_samples_of_webdataset_are_read_decoded_or_not(build, tmp_path):
@@ -154,129 +152,6 @@ def test_samples_of_webdataset_are_read_decoded_or_not(build, tmp_path):
         whole = stored(out)[key]
         np.testing.assert_array_equal(image, np.asarray(Image.open(io.BytesIO(whole.pop("png")[0]))))
         assert values == whole
-
-
-def test_values_of_every_type_are_kept(build, tmp_path):
-    (tmp_path / "photo.jpg").write_bytes(encoded(3, "JPEG"))
-
-    def values(number: int) -> Values:
-        return {
-            "array": np.full((2, 3), number, np.float32),
-            "big_endian": np.full(2, number, ">i2"),
-            "boxes": [[number + 0.5, 1, 2, 3]] * (number % 3),
-            "bitmap": encoded(number, "BMP"),
-            "data": bytearray(b"\0\1"),
-            "file": tmp_path / "photo.jpg",
-            "flag": bool(number % 2),
-            "half": ml_dtypes.bfloat16(number),
-            "hf": {"bytes": None, "path": str(tmp_path / "photo.jpg")},
-            "fixed": [number, 1],
-            "ids": np.array([*range(number)], dtype=object),
-            "nested": {"inner": {"text": "é"}, "numbers": (1, 2)},
-            "number": 1 if number else 0.5,
-            "picture": Image.open(io.BytesIO(encoded(number))),
-            "pixels": np.asarray(Image.open(io.BytesIO(encoded(number)))),
-            "tags": ["a", "é"][: number % 3],
-            "tensor": tf.constant([number, 1], tf.uint8),
-            "text": tf.constant("é"),
-        }
-
-    out = build([*map(values, range(COUNT))], schema={"fixed": "raw", "pixels": "image"})
-    schema = read_manifest(out).schema
-    assert schema["boxes"].shape == (None, 4)
-    assert schema["tags"].shape == (None,)
-    for number, key in enumerate(KEYS):
-        found, pixels = stored(out)[key], np.asarray(Image.open(io.BytesIO(encoded(number))))
-        for name in ("bitmap", "picture", "pixels"):
-            np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(found.pop(name)[0]))), pixels)
-        assert found == {
-            "array": [np.full(6, number, "<f4").tobytes()],
-            "big_endian": [np.full(2, number, "<i2").tobytes()],
-            "boxes": [number + 0.5, 1, 2, 3] * (number % 3),
-            "data": [b"\0\1"],
-            "file": [encoded(3, "JPEG")],
-            "fixed": [np.array([number, 1], "<i8").tobytes()],
-            "flag": [bytes([number % 2])],
-            "half": [np.array(number, ml_dtypes.bfloat16).tobytes()],
-            "hf": [encoded(3, "JPEG")],
-            "ids": [*range(number)],
-            "nested/inner/text": ["é".encode()],
-            "nested/numbers": [1, 2],
-            "number": [np.float64(1 if number else 0.5).tobytes()],
-            "tags": [b"a", "é".encode()][: number % 3],
-            "tensor": [bytes([number, 1])],
-            "text": ["é".encode()],
-        }
-
-
-MODES = {
-    "gray": (Image.new("L", (9, 8), 77), [77]),
-    "bilevel": (Image.new("1", (9, 8), 1), [255]),
-    "CMYK": (Image.new("CMYK", (9, 8), (255, 0, 0, 0)), [0, 255, 255]),
-    "palette": (Image.new("RGB", (9, 8), (1, 2, 3)).quantize(2), [1, 2, 3]),
-    "turned": (Image.new("RGB", (9, 8), (1, 2, 3)), [1, 2, 3]),
-}
-
-
-@pytest.mark.parametrize("name", MODES)
-def test_pictures_of_every_mode_are_stored_upright(name, build):
-    picture, pixel = MODES[name]
-    if name == "turned":
-        exif = Image.Exif()
-        exif[0x0112] = 6
-        picture.info["exif"] = exif.tobytes()
-    out = build([{"image": picture}])
-    found = np.asarray(
-        Image.open(io.BytesIO(stored(out)[KEYS[0]]["image"][0])).convert("L" if len(pixel) == 1 else "RGB")
-    )
-    assert found.shape[:2] == ((9, 8) if name == "turned" else (8, 9))
-    assert (found.reshape(-1, len(pixel)) == pixel).all()
-
-
-def test_masks_are_declared_and_keep_their_numbers(build):
-    pairs = [{"image": encoded(n), "mask": np.full((5 + n % 3, 9), n, np.uint8)} for n in range(COUNT)]
-    out = build(pairs, schema={"mask": "mask"}, images=prep.ImageOptions(resize="4x6"))
-    assert read_manifest(out).schema["mask"].kind == "mask"
-    for number, key in enumerate(KEYS):
-        mask = np.asarray(Image.open(io.BytesIO(stored(out)[key]["mask"][0])))
-        np.testing.assert_array_equal(mask, np.full((4, 6), number))
-    pictures = [{**pair, "mask": Image.fromarray(pair["mask"])} for pair in pairs]
-    with raises(InputError, "example-mask-unclear", name="mask"):
-        build(pictures, "other")
-    assert build(pictures, "picture", schema={"mask": "image"})
-    # a mask of another size than its image is rejected
-    pairs[4]["mask"] = np.zeros((2, 2), np.uint8)
-    build(pairs, "rejected", {"options": prep.Options(max_rejected=0.2)}, schema={"mask": "mask"})
-
-
-def test_deep_pixels_keep_their_depth(build):
-    deep = np.arange(8 * 9, dtype=np.uint16).reshape(8, 9, 1) * 900
-    out = build([{"image": deep}], schema={"image": "image"}, images=prep.ImageOptions(depth=16, channels=1))
-    image = loader.Image(size=(8, 9), method="nearest")
-    (batch,) = loader.load(out, "train", batch_size=1, map_fn=lambda one, seed: one, image=image)
-    np.testing.assert_array_equal(batch["image"][0], deep)
-    color = np.repeat(deep, 3, axis=2)
-    with raises(InputError, "element-fault", key="0000000000"):
-        build([{"image": color}], "color", schema={"image": "image"})
-    (batch,) = loader.load(build([{"image": color}], "raw"), "train", batch_size=1, shuffle=None)
-    np.testing.assert_array_equal(batch["image"][0], color)
-
-
-def test_splits_are_iterables_or_a_value_or_ratios(build, log):
-    by_split = {"train": map(example, range(6)), "val": [*map(example, range(6, COUNT))], "test": []}
-    out = build(by_split)
-    assert {key: each["n"][0] for key, each in stored(out, "val").items()} == {
-        f"val/{number:010d}": 6 + number for number in range(3)
-    }
-    assert "warning: the split 'test' has no examples; it is left out" in log
-    named = [{**example(number), "split": "train" if number < 6 else "val"} for number in range(COUNT)]
-    assert stored(build(named, "named"), "val").keys() == {*KEYS[6:]}
-    parts = [{"n": number, "part": b"odd" if number % 2 else b"even"} for number in range(COUNT)]
-    assert stored(build(parts, "parts", splits="part"), "odd").keys() == {*KEYS[1::2]}
-    assert stored(build(named, "kept", splits=""))[KEYS[8]]["split"] == [b"val"]
-    options = prep.Options(splits={"train": 0.5, "val": 0.5}, stratify=True, group_by=None)
-    halves = build(map(example, range(8)), "halves", {"options": options})
-    assert [s.label_counts for s in read_manifest(halves).splits.values()] == [{"cat": 2, "dog": 2}] * 2
 
 
 def test_engines_and_jobs_write_the_same_bytes(build, contents, reference):
@@ -352,7 +227,7 @@ def test_a_killed_build_resumes_with_the_same_bytes(tmp_path, contents):
     assert run("whole", "never").returncode == 0
     for moment, line, num_read in (("reading", "", 300), ("writing", "resuming with the 300 examples", 100)):
         assert run(moment, moment).returncode == -9
-        assert len([*tmp_path.glob(f"{moment}/out/{AREA_NAME}/staged-*/*.spill")]) == 1
+        assert len([*tmp_path.glob(f"{moment}/out/.build/staged-*/*.spill")]) == 1
         again = run(moment, "never")
         assert again.returncode == 0, again.stderr
         assert line in again.stderr
@@ -367,7 +242,7 @@ def test_a_spool_is_used_for_the_same_examples_only(build, tmp_path, quiet_build
     def stopped(given: object) -> None:
         with raises(BuildError, "too-many-rejected"):
             build(given)
-        assert [*tmp_path.glob(f"out/{AREA_NAME}/staged-*/elements.arrow")]
+        assert [*tmp_path.glob("out/.build/staged-*/elements.arrow")]
 
     given = [broken, *map(example, range(COUNT))]
     stopped(given)
@@ -411,45 +286,23 @@ def test_repair_and_append_take_the_examples_again(build, tmp_path):
     grown = prep.append(prep.Examples([*given, example(20)]), out, log=lambda _: None)
     assert grown.num_examples == COUNT + 1
     keyed = build([(f"k{number}", example(number)) for number in range(3)], "keyed")
-    lines: list[str] = []
-    new = [("k1", example(7)), ("k9", example(9))]
-    assert prep.append(prep.Examples(new), keyed, log=lines.append).num_examples == 4
-    assert any("1 input has changed, such as 'k1'" in line for line in lines)
-    prep.reshard(keyed, tmp_path / "resharded", shards=2, log=lambda _: None)
-    assert prep.verify(tmp_path / "resharded")
-
-
-def test_a_plan_reads_the_examples(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tfshards.prep.progress.bars.LINE_SECONDS", 0)
-    plan = prep.plan(prep.Examples([*map(example, range(COUNT))]), tmp_path / "out", shards=3)
-    assert plan.listing.num_examples == COUNT
-    assert not (tmp_path / "out").exists()
-    assert "reading examples: 9 of 9 examples, " in capsys.readouterr().err
-    prep.plan(prep.Examples(map(example, range(COUNT))), tmp_path / "out", shards=3)
-    assert re.search("reading examples: 9 of 9 examples, .+ 0 s left", capsys.readouterr().err)
-
-
-def numbers(*values: object) -> list[Values]:
-    return [{"x": value} for value in values]
-
-
-PNG = encoded(0)
+    new = prep.Examples([("k1", example(7)), ("k9", example(9))])
+    assert prep.append(new, keyed, log=lambda _: None).num_examples == 4
 
 
 OTHERS = {
-    "a frame as a table": (lambda: prep.Table(pd.DataFrame({"x": [1]})), "table-type"),
-    "a generator of images": (lambda: prep.Arrays(iter([PNG])), "chunk-type"),
-    "a list of images": (lambda: prep.Arrays([PNG, PNG]), "chunk-type"),
-    "lists of images by name": (lambda: prep.Arrays({"image": [PNG, PNG]}), "array-of-images"),
-    "examples as chunks": (lambda: prep.Arrays([{"image": PNG, "label": 1}]), "npy-single"),
+    "a frame as a table": lambda: prep.Table(pd.DataFrame({"x": [1]})),
+    "a generator of images": lambda: prep.Arrays(iter([encoded(0)])),
+    "a list of images": lambda: prep.Arrays([encoded(0)] * 2),
+    "lists of images by name": lambda: prep.Arrays({"image": [encoded(0)] * 2}),
+    "examples as chunks": lambda: prep.Arrays([{"image": encoded(0), "label": 1}]),
 }
 
 
-@pytest.mark.parametrize(("make", "code"), OTHERS.values(), ids=OTHERS)
-def test_other_sources_name_this_one(make, code, tmp_path):
-    with raises(TfshardsError, code) as caught:
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_other_sources_name_this_one(make, tmp_path):
+    with pytest.raises(TfshardsError, match=r"prep\.Examples\("):
         prep.build(make(), tmp_path / "out")
-    assert "prep.Examples(...)" in str(caught.value)
 
 
 def test_a_hugging_face_dataset_with_a_format_is_taken_as_it_is(build):
@@ -460,10 +313,3 @@ def test_a_hugging_face_dataset_with_a_format_is_taken_as_it_is(build):
     )
     splits = datasets.DatasetDict(train=hugging_face(), val=hugging_face())
     assert read_manifest(build(splits, "splits")).schema.class_names == ("cat", "dog")
-
-
-def test_a_picture_that_cannot_be_encoded_is_named(build):
-    pictures = [{"image": Image.new("HSV", (4, 4))}]
-    with raises(InputError, "element-fault", key="0000000000") as caught:
-        build(pictures)
-    assert caught.value.values["error"].code == "example-image"

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tfshards.prep import Arrays
-from tfshards.prep.sources.arrays.source import ArraysReader
 from tfshards.schemas import InputError, OptionsError
 
 ARRAYS = {
@@ -68,7 +67,7 @@ def npz(method: int) -> bytes:
     return file.getvalue()
 
 
-def read(path, staged) -> tuple[ArraysReader, dict[str, list[object]]] | None:
+def read(path, staged):
     """Return the reader, and the values of each feature; None if the file is refused."""
     staged.mkdir()
     try:

@@ -1,6 +1,5 @@
 """Arrays that are images: what is taken for one, and what images get that they get as well."""
 
-import itertools
 import json
 import warnings
 from dataclasses import replace
@@ -8,17 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given as given_each
-from hypothesis import strategies as st
 from PIL import Image
 
 from tests.errors import raises
+from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
 from tfshards.prep.cli.main import main
-from tfshards.prep.imaging.pixels import encoded_pixels, resized_pixels
-from tfshards.schemas import Feature, InputError, OptionsError, Schema, read_manifest
-from tfshards.schemas.pixels import left_behind, likely_images, pixel_images
+from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
 
 SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}
 
@@ -38,51 +34,59 @@ def build(tmp_path, quiet_build):
     return run
 
 
-def raw(name: str, shape: tuple[int, ...], dtype: str = "uint8", **more: str) -> Feature:
-    return Feature(name, "raw", dtype, shape, **more)
+def raw(*shape: int) -> np.ndarray:
+    return np.zeros((2, *shape), np.uint8)
 
 
 MNIST = {"x": (28, 28), "y": ()}
-ENCODED = Feature("photo", "image", "uint8", (None, None, 3))
-RULES: dict[str, tuple[list[Feature], list[str]]] = {
-    "the only one": ([raw("x", (28, 28)), Feature("y", "label", "int64")], ["x"]),
-    "16 bits and channels": ([raw("x", (8, 8, 4), "uint16")], ["x"]),
-    "by name": ([raw("image", (28, 28)), raw("mask", (28, 28))], ["image"]),
-    "two": ([raw("left", (28, 28)), raw("right", (28, 28))], []),
-    "two of which one is declared": ([raw("left", (28, 28), pixels="raw"), raw("image", (28, 28))], ["left"]),
-    "small": ([raw("x", (7, 28))], []),
-    "small but declared": ([raw("x", (2, 3), pixels="raw")], ["x"]),
-    "numbers": ([raw("x", (28, 28), "float32")], []),
-    "video": ([raw("x", (4, 28, 28, 3))], []),
-    "channels first": ([raw("x", (3, 32, 32))], []),
-    "next to photos": ([ENCODED, raw("depth", (28, 28))], []),
-    "declared next to photos": ([ENCODED, raw("depth", (28, 28), pixels="raw")], ["depth"]),
+PHOTO = image_file(np.zeros((9, 9, 3), np.uint8))
+# arrays by name, which of them are declared, and which are images
+RULES = {
+    "the only one": ({"x": raw(28, 28), "y": np.arange(2)}, [], ["x"]),
+    "16 bits and channels": ({"x": raw(8, 8, 4).astype(np.uint16)}, [], ["x"]),
+    "by name": ({"image": raw(28, 28), "mask": raw(28, 28)}, [], ["image"]),
+    "two": ({"left": raw(28, 28), "right": raw(28, 28)}, [], []),
+    "two of which one is declared": ({"left": raw(28, 28), "image": raw(28, 28)}, ["left"], ["left"]),
+    "small": ({"x": raw(7, 28)}, [], []),
+    "small but declared": ({"x": raw(2, 3)}, ["x"], ["x"]),
+    "numbers": ({"x": raw(28, 28) / 2}, [], []),
+    "video": ({"x": raw(4, 28, 28, 3)}, [], []),
+    "channels first": ({"x": raw(3, 32, 32)}, [], []),
 }
 
 
-@pytest.mark.parametrize(("features", "expected"), RULES.values(), ids=RULES)
-def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(features, expected):
-    found = pixel_images(features)
-    assert [*found] == expected
-    assert all(image.kind == "image" and len(image.shape) == 3 for image in found.values())
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("arrays", "declared", "expected"), RULES.values(), ids=RULES)
+def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(arrays, declared, expected, build):
+    out = build(arrays, image_arrays=tuple(declared))
+    given = {"batch_size": 2, "shuffle": None, "image": loader.Image(size=(5, 5))}
+    if not expected:
+        with pytest.raises(OptionsError):
+            next(iter(loader.batches(out, "train", **given)))
+        return
+    (batch,) = loader.batches(out, "train", **given)
+    assert [name for name, values in batch.items() if values.shape[1:3] == (5, 5)] == expected
 
 
-def test_arrays_of_equal_sides_are_left_behind():
-    given = [raw("image", (28, 28, 3)), raw("mask", (28, 28)), raw("x", (28,)), raw("z", (28, 28, 2), "int8")]
-    assert likely_images(given) == ["image", "mask"]
-    assert left_behind(given, pixel_images(given).values()) == ["mask", "z"]
+def test_an_array_next_to_photos_is_no_image(tmp_path, quiet_build):
+    quiet_build(prep.Examples([{"photo": PHOTO, "depth": raw(28, 28)[0]}]), tmp_path / "out")
+    (batch,) = loader.batches(tmp_path / "out", "train", batch_size=1, image=loader.Image(size=(5, 5)))
+    assert {name: batch[name].shape[1:] for name in ("photo", "depth")} == {
+        "photo": (5, 5, 3),
+        "depth": (28, 28),
+    }
 
 
-def test_a_declaration_is_in_the_schema_and_nothing_else_is():
-    declared = Schema((raw("x", (28, 28), pixels="raw"),))
-    assert declared.to_json()["features"][0]["pixels"] == "raw"
-    assert "pixels" not in Schema((raw("x", (28, 28)),)).to_json()["features"][0]
-    assert declared.fingerprint != Schema((raw("x", (28, 28)),)).fingerprint
-    for wrong in (raw("x", (28, 28), "int8"), raw("x", (28, 28, 2)), Feature("x", "int", "uint8", (28, 28))):
+def test_only_pixels_are_declared():
+    for dtype, shape, kind in (
+        ("int8", (28, 28), "raw"),
+        ("uint8", (28, 28, 2), "raw"),
+        ("uint8", (28, 28), "int"),
+    ):
         with pytest.raises(ValueError, match="pixels is 'raw', but the feature is"):
-            Feature(wrong.name, wrong.kind, wrong.dtype, wrong.shape, pixels="raw")
+            Feature("x", kind, dtype, shape, pixels="raw")
     with pytest.raises(ValueError, match="pixels is 'png', must be 'raw'"):
-        raw("x", (28, 28), pixels="png")
+        Feature("x", "raw", "uint8", (28, 28), pixels="png")
 
 
 def test_a_manifest_with_a_wrong_declaration_is_refused(build):
@@ -108,18 +112,19 @@ VIEWS: dict[str, loader.Image] = {
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    mostly_nightly(itertools.product(SHAPES, ["uint8", "uint16"]), [("color", "uint8"), ("gray", "uint16")]),
+    mostly_nightly(
+        [*((name, "uint8") for name in SHAPES), ("gray", "uint16"), ("one channel", "uint16")],
+        [("color", "uint8"), ("gray", "uint16")],
+    ),
 )
 def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(name, dtype, build, tmp_path, quiet_build):
     array = pixels(SHAPES[name], dtype)
     out = build({"image": array, "label": np.arange(len(array))}, build={"shards": 2})
     channels = (*SHAPES[name], 1)[2]
-    if dtype == "uint16" and channels > 1:
-        with pytest.raises(ValueError, match="color with 16 bits"):
-            encoded_pixels(array[0])
-        return
     options = prep.ImageOptions(channels=channels, depth=8 if dtype == "uint8" else 16)
-    examples = [(str(row), {"image": encoded_pixels(each), "label": row}) for row, each in enumerate(array)]
+    examples = [
+        (str(row), {"image": image_file(each.squeeze()), "label": row}) for row, each in enumerate(array)
+    ]
     quiet_build(prep.Examples(examples, images=options), tmp_path / "png", shards=2)
     assert "pixels" not in (out / "dataset.json").read_text()
     given = {"batch_size": 3, "shuffle": None, "select": ("image", "label")}
@@ -143,9 +148,7 @@ def test_boxes_move_with_arrays_as_with_files(build, tmp_path, quiet_build):
     boxes = np.array([[1, 2, 8, 9], [0, 0, 9, 12]] * 3, np.float32)
     array = pixels((12, 9, 3), count=6)
     out = build({"image": array, "boxes": boxes}, lists=("boxes",))
-    rows = [
-        (str(r), {"image": encoded_pixels(array[r]), "boxes": boxes[r : r + 1].tolist()}) for r in range(6)
-    ]
+    rows = [(str(r), {"image": image_file(array[r]), "boxes": boxes[r : r + 1].tolist()}) for r in range(6)]
     quiet_build(prep.Examples(rows), tmp_path / "png")
     # a single box of shape (4,) is never removed, so without a crop
     view = loader.Image(size=(6, 6), flip="horizontal")
@@ -193,26 +196,23 @@ def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(buil
     assert read_manifest(declared).options["image_arrays"] == ["left", "right"]
 
 
-@given_each(
-    st.integers(1, 20),
-    st.integers(1, 20),
-    st.sampled_from([None, 1, 3, 4]),
-    st.sampled_from(["uint8", ">u2"]),
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("gray", "uint16"), ("one channel", "uint8"), ("color", "uint16"), ("alpha", ">u2")]
 )
-def test_pixels_are_resized_as_pillow_resizes_each_channel(height, width, channels, dtype):
-    shape = (9, 11) if channels is None else (9, 11, channels)
-    array = np.random.default_rng(height).integers(0, 256, shape).astype(dtype)
-    if channels == 4:
+def test_pixels_are_resized_as_pillow_resizes_each_channel(name, dtype, build):
+    array = pixels(SHAPES[name], "uint16").astype(dtype)
+    if name == "alpha":
         # opaque, since transparent pixels have no weight
         array[..., 3] = np.iinfo(np.dtype(dtype)).max
-    found = resized_pixels(array, (width, height))
-    assert found.shape == (height, width, *shape[2:])
-    for index in range(channels or 1):
-        plane = array.reshape(9, 11, -1)[..., index]
-        plane = Image.fromarray(plane if dtype == "uint8" else plane.astype(np.float32))
-        wanted = np.asarray(plane.resize((width, height), Image.Resampling.LANCZOS))
-        limit = np.rint(wanted).clip(0, np.iinfo(np.dtype(dtype)).max)
-        np.testing.assert_allclose(found.reshape(height, width, -1)[..., index].astype(float), limit, atol=1)
+    rows = loader.Records(build({"image": array}, resize="5x7"), "train")
+    for values in rows:
+        found = np.reshape(values["image"], (5, 7, -1)).astype(float)
+        wanted = array[int(values["key"])].reshape(12, 9, -1)
+        for index in range(found.shape[2]):
+            plane = wanted[..., index].astype("uint8" if dtype == "uint8" else "float32")
+            plane = np.asarray(Image.fromarray(plane).resize((7, 5), Image.Resampling.LANCZOS))
+            limit = np.rint(plane).clip(0, np.iinfo(np.dtype(dtype)).max)
+            np.testing.assert_allclose(found[..., index], limit, atol=1)
 
 
 def test_a_build_resizes_images_and_nothing_else(build, tmp_path, contents):

@@ -1,5 +1,6 @@
 """Tables in object stores, and tables that name images in stores."""
 
+import re
 import sys
 
 import pytest
@@ -8,7 +9,6 @@ from tests.errors import raises
 from tests.prep.table_files import encoded, write_jsonl, write_parquet, write_text
 from tests.storage import conftest
 from tfshards.prep import ColumnRoles, Options, Table, build, verify
-from tfshards.prep.sources.tables import images as remote_images
 from tfshards.schemas import InputError, OptionsError
 
 server, bucket, upload = conftest.server, conftest.bucket, conftest.upload
@@ -46,8 +46,8 @@ def test_a_table_in_a_store_gives_the_dataset_of_its_copy(name, photos, upload, 
 
 
 def test_only_the_wanted_objects_of_a_folder_are_asked_for(photos, upload, tmp_path, contents, monkeypatch):
-    monkeypatch.setattr(remote_images, "_LEAST_LISTED", 3)
-    monkeypatch.setattr(remote_images, "_LISTED_PER_IMAGE", 0)
+    monkeypatch.setattr("tfshards.prep.sources.tables.images._LEAST_LISTED", 3)
+    monkeypatch.setattr("tfshards.prep.sources.tables.images._LISTED_PER_IMAGE", 0)
     rows = [f"{name},{'ab'[number % 2]}" for number, name in enumerate(NAMES)]
     write_text(photos / "metadata.csv", "file_name,label", *rows)
     remote = Table(f"{upload(photos)}/metadata.csv")
@@ -87,19 +87,10 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, build_tab
         build_table(table, columns=roles, root=url, build={"shards": 2})
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("../x.png", r"'\.\./x\.png' is outside s3://"),
-        ("/x.png", "'/x.png' is outside s3://"),
-        ("s3://", "s3:// is not a URL of a file"),
-        ("gs://bucket/a/../b.png", "is not a URL of a file"),
-        ("none.png", "none of the image files exists, such as 'none.png' in s3://"),
-    ],
-)
-def test_a_path_that_cannot_be_read_is_an_error(path, message, bucket, tmp_path):
+@pytest.mark.parametrize("path", ["../x.png", "/x.png", "s3://", "gs://bucket/a/../b.png", "none.png"])
+def test_a_path_that_cannot_be_read_is_an_error(path, bucket, tmp_path):
     table = write_text(tmp_path / "t.csv", "file_name,n", f"{path},1")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=re.escape(path)):
         Table(table, root=f"{bucket.url}/photos").stage(tmp_path)
 
 

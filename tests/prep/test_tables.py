@@ -1,0 +1,264 @@
+"""Tables: files that change, memory, groups, warnings, roles of columns, and what follows a build.
+
+tests/conformance/test_tables.py has what the values of each table become, and which tables are refused.
+"""
+
+import json
+import os
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tests.errors import raises
+from tests.prep.table_files import encoded, examples, write_jsonl, write_parquet, write_text
+from tfshards.prep import ColumnRoles, Options, Table, merge, plan, verify
+from tfshards.prep.cli.main import main
+from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
+
+ROW = {"path": "a.png", "edge": "m.png", "bbox": [0, 0, 4, 4], "eye": [1, 2, 1], "kind": "cat", "part": "val"}
+KINDS = ["image", "mask", "xywh", "xyv", "label", "split", "drop"]
+ROLES = dict(zip([*ROW, "note"], KINDS, strict=True))
+FIELDS = ColumnRoles(
+    images=("path",),
+    masks=("edge",),
+    boxes={"bbox": "xywh"},
+    keypoints={"eye": "xyv"},
+    label="kind",
+    split="part",
+    drop=("note",),
+)
+
+
+def csv(folder, *lines: str):
+    return write_text(folder / "metadata.csv", *lines)
+
+
+def test_roles_of_columns_are_the_options_of_their_roles():
+    assert ColumnRoles(column=ROLES) == FIELDS
+    assert ColumnRoles(images=("a",), column={"b": "image", "c": "none"}) == ColumnRoles(
+        images=("a", "b"), boxes={"c": "none"}
+    )
+
+
+CONFLICTS = {
+    "another role": {"images": ("a",), "column": {"a": "mask"}},
+    "the same role": {"drop": ("a",), "column": {"a": "drop"}},
+    "two formats": {"boxes": {"a": "xywh"}, "column": {"a": "xyxy"}},
+    "two labels": {"label": "b", "column": {"a": "label"}},
+    "no label": {"label": "", "column": {"a": "label"}},
+    "two splits": {"column": {"a": "split", "b": "split"}},
+    "no role": {"column": {"a": "picture"}},
+    "no columns": {"column": "a"},
+    "a format of points for boxes": {"boxes": {"a": "xy"}},
+    "no format of points": {"keypoints": {"a": "none"}},
+    "a list of boxes": {"boxes": ["a=xywh"]},
+}
+
+
+@pytest.mark.parametrize("given", CONFLICTS.values(), ids=CONFLICTS)
+def test_roles_that_contradict_each_other_are_refused(given):
+    with pytest.raises(OptionsError):
+        ColumnRoles(**given)
+
+
+def test_plan_and_info_print_the_role_of_each_column(tmp_path, capsys):
+    (tmp_path / "a.png").write_bytes(encoded(1))
+    (tmp_path / "m.png").write_bytes(encoded(2, mode="L"))
+    path = write_jsonl(tmp_path / "t.jsonl", [{**ROW, "note": "x", "age": 0}, {**ROW, "note": "y", "age": 1}])
+    words = ["table", str(path), str(tmp_path / "out"), "--quiet"]
+    words += [each for name, role in ROLES.items() for each in ("--column", f"{name}={role}")]
+    assert main(["build", *words]) == 0
+    for command in (["plan", *words], ["info", str(tmp_path / "out")]):
+        capsys.readouterr()
+        assert main(command) == 0
+        rows = [tuple(line.split()) for line in capsys.readouterr().out.splitlines()]
+        first = rows.index(("column", "role", "feature"))
+        found = {row[0]: row[1:] for row in rows[first + 1 : first + 7]}
+        assert found == {n: (role, n) if role != "split" else (role,) for n, role in list(ROLES.items())[:6]}
+
+
+def test_the_index_of_pandas_is_dropped_by_its_empty_name(tmp_path):
+    table, out = write_text(tmp_path / "rows.csv", ",x", "0,5", "1,6"), str(tmp_path / "out")
+    assert main(["build", "table", str(table), out, "--drop", ""]) == 0
+    assert read_manifest(out).schema.names == ("x", "key")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("image", ["a red car", "a cat"]), ("image", [["a.png"]] * 2), ("x", ["a.png", "b.png"])],
+)
+def test_columns_that_seem_to_hold_images_are_text_without_images(name, values, tmp_path):
+    path = write_parquet(tmp_path / "rows.parquet", {name: values, "n": [1, 2]})
+    for columns, kind in ((ColumnRoles(no_images=True), "bytes"), (ColumnRoles(drop=(name,)), None)):
+        schema = plan(Table(path, columns=columns), tmp_path / "out").listing.schema
+        assert (schema[name].kind if name in schema.names else None) == kind
+
+
+def test_a_dataset_names_the_folder_of_images_after_its_table(image_folder, tmp_path, quiet_build):
+    root = image_folder({"root/a.png": 1, "root/b.png": 2}) / "root"
+    path, out = write_text(tmp_path / "rows.csv", "file_name,n", "a.png,1", "b.png,2"), tmp_path / "out"
+    manifest = quiet_build(Table(path, root=root), out)
+    assert main(["append", str(path), str(out)]) == 1
+    (out / manifest.shards[0].path).unlink()
+    assert main(["verify", str(out), "--repair", str(path)]) == 1
+    assert main(["verify", str(out), "--repair", str(path), "--repair", str(root)]) == 0
+    assert main(["append", str(path), str(root), str(out)]) == 0
+
+
+def test_engines_write_the_same_bytes(image_folder, tmp_path, quiet_build, contents):
+    names = [f"{number:03d}.png" for number in range(20)]
+    columns = {
+        "file_name": names,
+        "label": [("b", "a")[number % 2] for number in range(20)],
+        "boxes": [list(range(number % 3)) for number in range(20)],
+    }
+    rows = pa.table(columns).take(np.random.default_rng(0).permutation(20))
+    table = write_parquet(image_folder({name: n for n, name in enumerate(names)}) / "t.parquet", rows)
+    args = ["--direct_running_mode=multi_threading", "--direct_num_workers=2"]
+    for name, more in (("one", {}), ("two", {"beam_args": args})):
+        quiet_build(Table(table), tmp_path / name / "out", shards=4, **more)
+    assert contents(tmp_path / "two" / "out") == contents(tmp_path / "one" / "out")
+    assert verify(tmp_path / "two" / "out", deep=True)
+
+
+@pytest.mark.parametrize("columns", [{"file_name": "{}.png", "x": "{}"}, {"x": "{}"}], ids=["images", "none"])
+def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(columns, tmp_path):
+    sizes = []
+    for num_rows in (10, 10_000):
+        rows = {name: [form.format(number) for number in range(num_rows)] for name, form in columns.items()}
+        (tmp_path / "0.png").touch()
+        (tmp_path / str(num_rows)).mkdir()
+        reader = Table(write_parquet(tmp_path / "t.parquet", rows)).stage(tmp_path / str(num_rows))
+        assert reader.listing().num_examples == num_rows
+        sizes.append(len(pickle.dumps(reader)))
+    assert sizes[1] <= sizes[0] + 20
+    assert sizes[1] < 4_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mark"),
+    [("a.csv", "file_name;caption\na.png;a cat, a dog\n", ";"), ("a.csv", "a\tb\n1\t2\n", "\t"),
+     ("a.csv", "w;h\n1,5;2,5\n", ";"), ("a.tsv", "a;b\n1;2\n", ";")],
+)  # fmt: skip
+def test_other_separators_are_refused_with_the_line_that_converts_them(
+    name, content, mark, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(content)
+    with raises(InputError, "table-separators", mark=mark) as raised:
+        Table(tmp_path / name).stage(tmp_path)
+    eval(re.search(r"pd\.read_csv.*", str(raised.value))[0], {"pd": pd})
+    assert len(Table("commas.csv").column_names()) == 2
+
+
+def test_a_row_longer_than_a_block_is_reported(tmp_path, monkeypatch):
+    path = write_text(tmp_path / "rows.csv", "a,b", "x" * (3 << 20) + ",1")
+    monkeypatch.setattr("tfshards.prep.sources.tables.csv_file.BLOCK_BYTES", 1 << 20)
+    with raises(InputError, "table-unreadable"):
+        Table(path).stage(tmp_path)
+
+
+def test_a_table_that_changes_while_it_is_read_is_reported(tmp_path, monkeypatch):
+    path = write_text(tmp_path / "rows.csv", "a", "1")
+    change = lambda path: path.write_text("a\n1\n2\n") and ""  # noqa: E731
+    monkeypatch.setattr("tfshards.prep.sources.tables.files.file_digest", change)
+    with raises(InputError, "changed-while-read"):
+        Table(path).stage(tmp_path)
+
+
+def test_an_image_that_changes_during_the_build_ends_it(image_folder, tmp_path, quiet_build, monkeypatch):
+    root = image_folder({"a.png": 1, "b.png": 2})
+    table = Table(csv(root, "file_name", "a.png", "b.png"))
+    stage = Table.stage
+
+    def changing(self, folder, *, preview=False):
+        reader = stage(self, folder, preview=preview)
+        (root / "b.png").write_bytes(b"other")
+        return reader
+
+    monkeypatch.setattr(Table, "stage", changing)
+    with pytest.raises(BuildError, match=r"b\.png: changed after the build listed it"):
+        quiet_build(table, tmp_path / "out")
+
+
+def test_unreadable_files_next_to_the_table_do_not_matter(image_folder, build_table, monkeypatch):
+    root = image_folder({"a.png": 1})
+
+    def fail(*_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied", str(root / "private"))
+
+    monkeypatch.setattr("tfshards.prep.sources.tree.LocalTree.images", fail)
+    assert build_table(csv(root, "file_name", "a.png")).num_examples == 1
+
+
+def test_what_is_rejected_of_a_row_is_named(image_folder, tmp_path, build_table):
+    root = image_folder({"a.png": 1, "b.png": b"no image", "c.png": 2})
+    os.mkfifo(root / "pipe.png")
+    table = csv(root, "file_name,mask_file_name", "a.png,b.png", "c.png,a.png", "pipe.png,a.png")
+    build_table(table, build={"options": Options(max_rejected=1)})
+    (path,) = (tmp_path / "out").glob("rejected-*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["key"]: line["reason"] for line in lines} == {"a.png": "unreadable", "pipe.png": "missing"}
+    assert all(word in line["detail"] for line, word in zip(lines, ("mask", "pipe.png"), strict=True))
+
+
+GROUPS = {
+    "text": ["p1", "p2", "p3", "p4"],
+    "text in a dictionary": pa.array(["p1", "p2", "p3", "p4"]).dictionary_encode(),
+    "bytes": [b"\xff", b"1", b"2", b"3"],
+    "integers": [1, 2, 3, 4],
+    "fractions": [0.0, 1.5, 2.5, 3.5],
+    "dates": pa.array([1, 2, 3, 4], pa.date32()),
+    "paths": ["a.png", "b.png", "c.png", "d.png"],
+}
+
+
+@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
+def test_rows_of_one_group_have_equal_values(groups, tmp_path):
+    groups = groups if isinstance(groups, pa.Array) else pa.array(groups)
+    again = pa.array([-0.0, 1.5, 2.5, 3.5]) if groups.type == pa.float64() else groups
+    path = write_parquet(tmp_path / "t.parquet", {"x": range(8), "g": pa.concat_arrays([groups, again])})
+    # no files have these names
+    for columns in (ColumnRoles(drop=("g",)), ColumnRoles(no_images=True)):
+        reader = Table(path, columns=columns).stage(tmp_path)
+        found = reader.groups(reader.listing(), "g")
+        assert found == found[:4] * 2
+        assert len(set(found)) == 4
+
+
+LIKELY = {
+    "most have several": (["a|b", "c|d", "e"], "|"),
+    "they repeat the names of others": (["a", "b", "c", "a;c"], ";"),
+    "commas between names of others": (["a", "b", "a, b"], ","),
+    "commas in names": (["crane, bird", "crane, machine", "tench, Tinca tinca"], None),
+    "blanks between names of others": (["scab", "rust", "scab rust"], " "),
+    "blanks in names": (["red fox", "red panda", "fox"], None),
+    "a rare bar": (["a|b", "c", "d", "e"], None),
+    "a rare bar beside a name of others": (["a|b", "a", "d", "e"], "|"),
+}
+
+
+@pytest.mark.parametrize(("cells", "separator"), LIKELY.values(), ids=LIKELY)
+def test_texts_that_seem_to_hold_several_classes_lead_to_a_warning(cells, separator, tmp_path):
+    path = write_parquet(tmp_path / "t.parquet", {"label": cells})
+    for declared, count in ((None, separator is not None), ("", 0)):
+        warnings = Table(path, columns=ColumnRoles(label_separator=declared)).stage(tmp_path).warnings
+        named = [line for line in warnings if "label_separator=" in line]
+        assert len(named) == count
+        assert all(f"label_separator={separator!r}" in line for line in named)
+
+
+def test_tables_without_labels_merge_with_labeled_ones(tmp_path, build_table):
+    test = write_parquet(tmp_path / "test.parquet", {"x": [1, 2], "label": [None, None]})
+    train = write_parquet(tmp_path / "train.parquet", {"x": [3, 4], "label": ["b", "a"]})
+    build_table(train, "labeled")
+    build_table(test, "unlabeled", class_names=("a", "b"))
+    origins = {"train": tmp_path / "labeled", "test": tmp_path / "unlabeled"}
+    merge(origins, tmp_path / "merged", log=lambda _: None)
+    found = {split: examples(tmp_path / "merged", split).values() for split in origins}
+    assert {(each["x"][0], each["label"][0]) for each in found["train"]} == {(3, 1), (4, 0)}
+    assert {(each["x"][0], each["label"][0]) for each in found["test"]} == {(1, -1), (2, -1)}
