@@ -12,7 +12,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, Table, build
 from tfshards.prep.records.frames import frame, read_records
 from tfshards.schemas import Manifest, read_manifest
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.index import index_path, labels_path
+from tfshards.schemas.index import labels_path
 
 STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
@@ -100,11 +100,6 @@ def flip(path: Path, at: int | None = None) -> Path:
 def first_shard(root: Path) -> Path:
     """Return the path of the first shard."""
     return root / read_manifest(root).shards[0].path
-
-
-def first_index(root: Path) -> Path:
-    """Return the path of the index of the first shard."""
-    return root / index_path(read_manifest(root).shards[0].path)
 
 
 def first_labels(root: Path) -> Path:

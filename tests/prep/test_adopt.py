@@ -180,7 +180,7 @@ def test_the_feature_is_inferred_from_the_values_in_one_shard_or_several(values,
         ({"label": [[0, 1], [1, 0]]}, None, None),
         ({"label": [0.5, 1.0]}, None, None),
         ({"label": list(range(100_001))}, None, None),
-        ({"label": [*range(100_001), -1]}, "label", "label"),
+        ({"label": [-1, 0, 5]}, "label", "label"),
         # lists are not counted
         ({"label": [[1, 2], []]}, "label", None),
     ],

@@ -267,7 +267,7 @@ def test_any_value_at_any_place_is_read_or_reported(problems, parsed, data):
 def test_a_changed_byte_anywhere_is_detected(first, parsed):
     text = photos().to_text().encode()
     for place in range(first, len(text), 8):
-        for bit in range(8):
+        for bit in {1, place // 8 % 8}:
             with pytest.raises(FormatError):
                 parsed(text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :])
 
