@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.format_reader import read_dataset
 from tfshards import loader
-from tfshards.prep import Arrays, ImageFolder, Options, build
+from tfshards.prep import Arrays, build
 from tfshards.schemas import read_manifest
 
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -108,23 +108,3 @@ def test_tensorflow_reads_the_files_with_its_own_functions(dataset, columns):
     assert np.array_equal(pixels, wanted["uint8_matrix"])
     for name in ("label", "list_int16", "list_float32"):
         assert np.array_equal(batch[name], wanted[name]), name
-
-
-def test_images_are_read_back_as_the_bytes_of_the_files_with_label_and_key(tmp_path):
-    for number in range(9):
-        path = tmp_path / "photos" / f"class {number % 2}" / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.full((4 + number, 5, 3), number * 20, np.uint8)
-        path.write_bytes(tf.io.encode_png(pixels).numpy())
-    options = Options(splits={"train": "2/3", "val": "1/3"})
-    manifest = build(ImageFolder(tmp_path / "photos"), tmp_path / "out", shards=2, options=options)
-    assert {name: split.num_examples for name, split in manifest.splits.items()} == {"train": 6, "val": 3}
-    seen = []
-    for split in manifest.splits:
-        for batch in loader.load(tmp_path / "out", split, batch_size=2, remainder="keep").as_numpy_iterator():
-            for image, label, key in zip(batch["image"], batch["label"], batch["key"], strict=True):
-                file = tmp_path / "photos" / key.decode()
-                assert image == file.read_bytes()
-                assert manifest.schema.class_names[label] == file.parent.name
-                seen.append(key)
-    assert len(seen) == len(set(seen)) == 9

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfshards.schemas import BuildError, FormatError, InputError, OptionsError, Problem, TfshardsError
+from tfshards.schemas import BuildError, FormatError, OptionsError, Problem
 from tfshards.schemas.errors import texts
 
 ROOT = Path(__file__).parents[1]
@@ -70,15 +70,3 @@ def test_the_table_of_a_room_is_sorted_and_no_code_is_in_two(room):
 def test_errors_pass_between_processes(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.code) == (type(error), str(error), error.code)
-
-
-def test_texts_have_formats_of_their_own(monkeypatch):
-    text = (
-        "{names:list}; {names:reprs}; {one:count shard}; {many:count shard}; {size:size}; {size:,} || do it"
-    )
-    monkeypatch.setitem(dict(texts()), "x", text)
-    monkeypatch.setattr("tfshards.schemas.errors.texts", lambda: {"x": text})
-    error = InputError("x", "a\nb", names=["a", "b"], one=1, many=2000, size=2048)
-    assert str(error) == "a, b; 'a', 'b'; 1 shard; 2,000 shards; 2.0 KiB; 2,048; do it\na\\nb"
-    assert error.remedy == "do it"
-    assert isinstance(error, TfshardsError)

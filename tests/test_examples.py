@@ -47,39 +47,44 @@ def run(programs):
     return run
 
 
-@pytest.mark.nightly
-def test_three_frameworks_have_the_same_losses_on_the_same_batches(run, digits):
-    output = run("same_losses.py", digits, "--steps", "60")
-    first, last = map(float, re.search(r"loss from ([\d.]+) to ([\d.]+)", output).groups())
-    assert last < 0.9 * first
-    assert float(re.search(r"between the frameworks: (\S+)", output)[1]) < 1e-3
+# An example with its arguments, what it prints, and what must hold of the numbers in it.
+PRINTED = [
+    (
+        ["same_losses.py", "DATA", "--steps", "60"],
+        r"(?s)loss from ([\d.]+) to ([\d.]+).*between the frameworks: (\S+)",
+        lambda first, last, difference: last < 0.9 * first and difference < 1e-3,
+    ),
+    (
+        ["static_tensor.py", "DATA"],
+        r"(?s)CPU:0.*CPU:1.*loss: ([\d.]+) in the first step, ([\d.]+) in step",
+        lambda first, last: last < 0.8 * first,
+    ),
+    # three digits are rare in the training split
+    (["mirrored_fit.py", "DATA"], r"^accuracy: ([\d.]+)", lambda a: a > 0.6),
+    (["larger_than_memory.py", "DATA", "FAST"], r"^accuracy: ([\d.]+)$", lambda a: a > 0.6),
+    (
+        ["separate_models.py", "DATA"],
+        r"^CPU:0: accuracy ([\d.]+)$\n(?:.*\n)*?^CPU:1: accuracy ([\d.]+)$",
+        lambda a, b: min(a, b) > 0.5,
+    ),
+]
 
 
 @pytest.mark.nightly
-def test_static_tensor_is_on_each_device_and_the_loss_falls(run, digits):
-    output = run("static_tensor.py", digits)
-    assert re.findall(r"mean on .*CPU:(\d)", output) == ["0", "1"], output
-    first, last = map(
-        float, re.search(r"loss: ([\d.]+) in the first step, ([\d.]+) in step", output).groups()
-    )
-    assert last < 0.8 * first
+@pytest.mark.parametrize(("words", "pattern", "holds"), PRINTED, ids=lambda value: str(value)[:20])
+def test_an_example_prints_what_the_guide_promises(words, pattern, holds, run, digits, tmp_path):
+    output = run(*({"DATA": digits, "FAST": tmp_path / "fast"}.get(word, word) for word in words))
+    found = re.search(pattern, output, re.M)
+    assert found, output
+    assert holds(*map(float, found.groups())), output
 
 
-# test_sample_weights.py and tests/order check the weights and the ratios more often
 @pytest.mark.nightly
 def test_imbalanced_recognizes_rare_classes_better_with_weights_and_resampling(run, digits):
     output = run("imbalanced.py", digits)
     recall = {name: float(value) for name, value in re.findall(r"^(.+): mean recall ([\d.]+)$", output, re.M)}
-    assert recall["class_weight"] > recall["as they are"] + 0.05, output
-    assert recall["resampled"] > recall["as they are"] + 0.05, output
+    assert min(recall["class_weight"], recall["resampled"]) > recall["as they are"] + 0.05, output
     assert recall["sample_weights"] == pytest.approx(recall["class_weight"], abs=0.02), output
-
-
-@pytest.mark.nightly
-def test_larger_than_memory_learns_from_the_copies(run, digits, tmp_path):
-    output = run("larger_than_memory.py", digits, tmp_path / "fast")
-    assert float(re.search(r"^accuracy: ([\d.]+)$", output, re.M)[1]) > 0.6, output
-    assert len(list((tmp_path / "fast").rglob("*.tfrecord-*"))) == 2
 
 
 # test_write_shards.py and test_pages.py write from pipelines more often
@@ -103,23 +108,6 @@ def test_embed_shards_writes_the_embeddings_of_a_dataset(run, digits, tmp_path):
     assert embeddings.schema.class_names == images.schema.class_names
     assert embeddings.schema["embedding"].shape == (32,)
     assert verify(tmp_path / "embeddings", deep=True)
-
-
-# test_distribute.py trains on two replicas more often, and make demo runs this example
-@pytest.mark.nightly
-def test_mirrored_fit_recognizes_digits(run, digits):
-    output = run("mirrored_fit.py", digits)
-    # three digits are rare in the training split
-    assert float(re.search(r"^accuracy: ([\d.]+)", output, re.M)[1]) > 0.6, output
-
-
-# tests/order reads parts of a split more often
-@pytest.mark.nightly
-def test_separate_models_are_evaluated_on_examples_that_they_have_not_seen(run, digits):
-    output = run("separate_models.py", digits)
-    accuracies = {n: float(value) for n, value in re.findall(r"^(CPU:\d): accuracy ([\d.]+)$", output, re.M)}
-    assert set(accuracies) == {"CPU:0", "CPU:1"}, output
-    assert all(accuracy > 0.5 for accuracy in accuracies.values()), output
 
 
 # test_resume.py kills training more often

@@ -1,6 +1,5 @@
-"""What other operating systems lack is used in one module each: the core runs without it."""
+"""The core runs without what other operating systems lack."""
 
-import ast
 import os
 import subprocess
 import sys
@@ -25,12 +24,6 @@ for name in ("symlink", "link", "getuid", "geteuid", "fork", "killpg", "sched_ge
     delattr(os, name)
 del signal.SIGHUP
 """
-
-HOMES = {
-    "fcntl": {"schemas/locks.py"},
-    "symlink": set(),
-    "link": {"loader/fetching/folder.py", "schemas/storage/writing.py"},
-}
 
 
 @pytest.mark.parametrize(
@@ -62,24 +55,6 @@ def test_the_core_runs_without_what_other_systems_lack(code, tmp_path):
         [sys.executable, "-c", WITHOUT + code], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_it_is_used_in_few_modules():
-    users = {name: set() for name in HOMES}
-    for room in ("prep", "loader", "schemas"):
-        for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                for name in HOMES:
-                    if uses(node, name):
-                        users[name].add(str(path.relative_to(ROOT)))
-    assert users == HOMES
-
-
-def uses(node, name):
-    if isinstance(node, ast.Import):
-        return any(alias.name == name for alias in node.names)
-    is_attribute = isinstance(node, ast.Attribute) and node.attr == name
-    return is_attribute and ast.unparse(node) == f"os.{name}"
 
 
 def test_a_download_without_links_and_without_git_is_complete(tmp_path):

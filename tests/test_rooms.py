@@ -1,7 +1,5 @@
 """Each room is imported with the packages blocked that it must not import; pyproject.toml has the layers."""
 
-import ast
-import re
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
@@ -89,30 +87,8 @@ print("\\n", [verb for verb, status in statuses.items() if status])
     assert done.stderr == "tfshards: images need PIL: pip install 'tfshards[prep]'\n" * 3
 
 
-def test_a_package_of_no_extra_that_is_missing_is_a_fault():
-    code = """
-import sys
-from tfshards import prep
-from tfshards.prep.cli.main import main
-sys.modules["tfshards.schemas.digests"] = None
-for run in (lambda: prep.verify, lambda: main(["verify", "data"])):
-    try:
-        run()
-    except ModuleNotFoundError as error:
-        print(error.name)
-"""
-    assert run_without(set(), code) == "tfshards.schemas.digests\n" * 2
-
-
 def installed():
     return set(packages_distributions()) - {"tfshards"}
-
-
-def test_the_names_of_prep_are_imported_when_they_are_first_used():
-    assert set(prep.__all__) <= set(dir(prep))
-    assert all(getattr(prep, name) for name in prep.__all__)
-    with pytest.raises(AttributeError, match=r"^module 'tfshards\.prep' has no attribute 'bild'$"):
-        _ = prep.bild
 
 
 def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
@@ -150,47 +126,3 @@ def run_without(blocked, code, folder=None, *, capture_stderr=False):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done if capture_stderr else done.stdout
-
-
-# Modules that open files for reading by themselves, since nobody else writes these.
-OWN_FILES = {
-    "prep/engines/worker.py": "the token of the build that started it",
-    "prep/exporting/write_parts.py": "files that were just written, to flush them",
-    "prep/progress/threads.py": "limits of the system",
-    "prep/reporting/charts.py": "templates of the package",
-    "prep/reporting/report.py": "as before",
-    "prep/sources/arrays/mapped.py": "arrays whose headers were read, by their names",
-    "prep/sources/elements/spill.py": "its own temporary files",
-    "loader/fetching/folder.py": "the file that it has just made, to lock it",
-    "loader/training/resume.py": "checkpoints that were just written, to flush them",
-    "schemas/errors.py": "tables of the package",
-    "schemas/storage/remote_path.py": "objects",
-    "schemas/storage/writing.py": "objects",
-    "schemas/storage/untrusted.py": "",
-}
-
-
-def test_only_known_files_are_opened_by_other_means_than_those_for_untrusted_ones():
-    found = {
-        str(path.relative_to(ROOT))
-        for room in ("prep", "loader", "schemas")
-        for path in (ROOT / room).rglob("*.py")
-        if any(map(opens_for_reading, ast.walk(ast.parse(path.read_text()))))
-    }
-    assert found == OWN_FILES.keys()
-
-
-def opens_for_reading(node):
-    """Return whether an expression opens a file by its name, unlike one in memory or in an archive."""
-    if not isinstance(node, ast.Call):
-        return False
-    call, words = ast.unparse(node.func), [ast.unparse(word) for word in (*node.args, *node.keywords)]
-    name = call.rpartition(".")[2]
-    if name != "open":
-        return name in ("read_bytes", "read_text") or (call == "np.load" and words[0] == "path")
-    if call.startswith(("os.", "Image.", "archive.")) or call.endswith(
-        ("area.open", "Reader.open", "Arrays.open")
-    ):
-        return False
-    modes = [word for word in words if re.fullmatch("'[rwaxbt+]+'", word)]
-    return not modes or "r" in modes[0]

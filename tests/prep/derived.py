@@ -14,6 +14,7 @@ from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import Manifest, read_manifest
 
 STAMP = 1_600_000_000 * 10**9
+
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
 
 
@@ -88,11 +89,6 @@ def flip(path: Path, at: int | None = None) -> Path:
 def first_shard(root: Path) -> Path:
     """Return the path of the first shard."""
     return root / read_manifest(root).shards[0].path
-
-
-def first_index(root: Path) -> Path:
-    """Return the path of the index of the first shard."""
-    return root / companion(read_manifest(root).shards[0].path, "idx")
 
 
 def first_labels(root: Path) -> Path:

@@ -1,14 +1,16 @@
-"""Datasets with features of every kind, written record by record, for the tests of exports."""
+"""Datasets written record by record, as docs/format.md describes: every kind of feature, hostile records."""
 
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 
+from tests.format_reader import LISTS, companion, number_of
 from tests.pictures import image_file
-from tfshards.prep.records.example import Values, example_encoder
-from tfshards.prep.records.shard_file import ShardFile, frames_of
-from tfshards.schemas import Feature, Manifest, Schema, Split, Totals
-from tfshards.schemas.manifest_file import write_manifest
+from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
 
 # All that every format holds.
 FEATURES = (
@@ -32,6 +34,7 @@ FEATURES = (
 CLASSES = ("cat", "dog und Ähnliches")
 EVERYTHING = Schema(FEATURES, CLASSES)
 FORMATS = ("JPEG", "PNG", "WEBP")
+BUILD_ID = "3f9a2c1b"
 
 
 def encoded(number: int, name: str, channels: int = 3) -> bytes:
@@ -41,7 +44,7 @@ def encoded(number: int, name: str, channels: int = 3) -> bytes:
     return image_file(pixels, name)
 
 
-def example(number: int) -> dict[str, Values]:
+def example(number: int) -> dict[str, object]:
     """Return the values of ``EVERYTHING`` in one example; all floats are finite."""
     rows = number % 3
     return {
@@ -64,31 +67,119 @@ def example(number: int) -> dict[str, Values]:
     }
 
 
-def write_dataset(root, schema, splits) -> Manifest:
-    """Write a dataset of given shards, each a list of examples, and its manifest; return that."""
-    encode = example_encoder(schema)
-    (root / "index").mkdir(parents=True)
+def _varint(number: int) -> bytes:
+    number %= 2**64
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _list(name: str, values: Sequence) -> bytes:
+    if name == "bytes_list":
+        return _field(1, b"".join(_field(1, value) for value in values))
+    if name == "float_list":
+        return _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
+    return _field(3, _field(1, b"".join(_varint(int(value)) for value in values)))
+
+
+def record(schema: Schema, values: Mapping[str, object]) -> bytes:
+    """Return the bytes of an example, whose values need not fit the schema."""
+    entries = []
+    for feature in sorted(schema.features, key=lambda each: each.name.encode()):
+        value = values[feature.name]
+        items = _list(LISTS[feature.kind], value if isinstance(value, list) else [value])
+        entries.append(_field(1, _field(1, feature.name.encode()) + _field(2, items)))
+    return _field(1, b"".join(entries))
+
+
+def _crc(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
+def frame(data: bytes) -> bytes:
+    """Return a record with its length and checksums."""
+    head = struct.pack("<Q", len(data))
+    return b"".join([head, struct.pack("<I", _crc(head)), data, struct.pack("<I", _crc(data))])
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _shard(root: Path, path: str, records: Sequence[bytes], labels: Sequence[int] | None) -> Shard:
+    frames, lines, offset, numbers = [frame(data) for data in records], [], 0, 0
+    for each in frames:
+        lines.append(f"{offset} {len(each)}\n")
+        offset += len(each)
+        numbers += number_of(len(each) - 16, int.from_bytes(each[-4:], "little"))
+    files = {path: b"".join(frames), companion(path, "idx"): "".join(lines).encode()}
+    if labels is not None:
+        files[companion(path, "labels")] = struct.pack(f"<{len(labels)}q", *labels)
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    data, *digests = files[path], *map(_digest, files.values())
+    return Shard(
+        path,
+        len(records),
+        offset,
+        offset,
+        *digests[:2],
+        f"{numbers % 2**64:016x}",
+        data[-8:].hex(),
+        *digests[2:],
+    )
+
+
+def write_records(
+    root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequence[bytes]]], labels=None, **fields: object
+) -> Manifest:
+    """Write a dataset of given shards, each a list of records; return its manifest.
+
+    Args:
+        labels: the labels of each shard of each split, by default 0 for each record.
+        fields: further fields of the manifest.
+    """
     made = {}
     for name, shards in splits.items():
         written = []
-        for index, examples in enumerate(shards):
-            path = f"every-{name}-3f9a2c1b.tfrecord-{index:05d}-of-{len(shards):05d}"
-            records = [encode([values[each] for each in schema.names]) for values in examples]
-            label = schema.label
-            with ShardFile(root / path, label is not None) as file:
-                file.append(frames_of(records, "none"), [v[label.name] for v in examples] if label else ())
-                shard, companions = file.describe(path)
-            for companion, content in companions.items():
-                (root / companion).write_bytes(content)
-            written.append(shard)
+        for index, records in enumerate(shards):
+            path = f"every-{name}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}"
+            numbers = labels[name][index] if labels else [0] * len(records)
+            written.append(_shard(root, path, records, numbers if schema.label else None))
         made[name] = Split(tuple(written))
     number = sum(split.num_examples for split in made.values())
-    manifest = Manifest("every", "3f9a2c1b", schema, made, Totals(entries=number, accepted=number))
-    write_manifest(manifest, root)
+    manifest = Manifest("every", BUILD_ID, schema, made, Totals(entries=number, accepted=number), **fields)
+    write_manifest(root, manifest)
     return manifest
 
 
-def write_everything(root: Path) -> list[dict[str, Values]]:
+def write_manifest(root: Path, manifest: Manifest) -> None:
+    """Write a manifest that may be wrong."""
+    (root / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
+
+
+def write_dataset(root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequence[Mapping]]]) -> Manifest:
+    """Write a dataset of given shards, each a list of examples; return its manifest."""
+    records = {
+        name: [[record(schema, values) for values in shard] for shard in shards]
+        for name, shards in splits.items()
+    }
+    labels = {
+        name: [[values[schema.label.name] if schema.label else 0 for values in shard] for shard in shards]
+        for name, shards in splits.items()
+    }
+    return write_records(root, schema, records, labels)
+
+
+def write_everything(root: Path) -> list[dict[str, object]]:
     """Write 7 training examples in 3 shards and 2 validation examples; return the former."""
     train = [example(number) for number in range(7)]
     val = [example(number) for number in (7, 8)]

@@ -1,41 +1,34 @@
 """TFRecord files written by TensorFlow, TFDS and other tools become a dataset that the loader reads."""
 
 import json
-import logging
 import os
-import re
 import zlib
 
 import numpy as np
 import pytest
-
-from tests.tables import mostly_nightly
-from tfshards.prep import AdoptOptions, Arrays, FeatureRoles, adopt, audit, build, merge, reshard, verify
-from tfshards.prep.cli.main import main
-from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import tensorflow as tf
+from PIL import Image
 
-from tests.errors import fault, raises
+from tests.errors import raises
+from tests.pictures import image_file
+from tests.surface.command import refused, run, run_json
 from tfshards import loader
+from tfshards.prep import AdoptOptions, Arrays, FeatureRoles, adopt, audit, build, merge, reshard, verify
+from tfshards.schemas import Feature, FormatError, InputError, OptionsError, TfshardsError, read_manifest
 
-logging.getLogger("absl").setLevel(logging.ERROR)
-
-# by name, since an empty list also has a type
-FLOATS = ("score", "boxes")
 QUIET = {"log": lambda _: None}
 
 
 def example(**values: object) -> bytes:
-    """Return a serialized example; lists may have any length."""
+    """Return an example; lists have any length, ``()`` is an empty list of floats, None no list."""
     features = {}
     for name, value in values.items():
-        elements = value if isinstance(value, list) else [value]
-        if elements and isinstance(elements[0], bytes):
+        elements = value if isinstance(value, (list, tuple)) else [value]
+        if value is None:
+            made = tf.train.Feature()
+        elif elements and isinstance(elements[0], bytes):
             made = tf.train.Feature(bytes_list=tf.train.BytesList(value=elements))
-        elif name in FLOATS:
+        elif value == () or (elements and isinstance(elements[0], float)):
             made = tf.train.Feature(float_list=tf.train.FloatList(value=elements))
         else:
             made = tf.train.Feature(int64_list=tf.train.Int64List(value=elements))
@@ -51,113 +44,24 @@ def write(path, records, compression: str = ""):
     return path
 
 
-def picture(number: int) -> bytes:
-    return tf.io.encode_png(np.full((4, 5 + number % 3, 3), number, np.uint8)).numpy()
+def picture(mode: str = "RGB", size: tuple[int, int] = (5, 4), name: str = "PNG") -> bytes:
+    return image_file(Image.new(mode, size), name)
 
 
 def row(number: int) -> dict[str, object]:
     return {
-        "image/encoded": picture(number),
+        "image/encoded": picture(size=(5 + number % 3, 4)),
         "image/class/label": number % 4,
         "id": number,
         "score": number / 8,
-        "boxes": [float(corner) for corner in range(4 * (number % 3))],
+        "boxes": [float(corner) for corner in range(4 * (number % 3))] or (),
         "size": [4, 5 + number % 3],
         "name": b"picture %d" % number,
     }
 
 
-def rows(numbers) -> list[bytes]:
-    return [example(**row(number)) for number in numbers]
-
-
 def numbered(numbers) -> list[bytes]:
     return [example(id=number, label=number % 2) for number in numbers]
-
-
-def assert_same_values(batch: dict, numbers) -> None:
-    for place, number in enumerate(numbers):
-        wanted = row(number)
-        assert batch["image/encoded"][place].numpy() == wanted["image/encoded"]
-        assert int(batch["image/class/label"][place]) == wanted["image/class/label"]
-        assert float(batch["score"][place]) == wanted["score"]
-        assert batch["boxes"][place].numpy().tolist() == wanted["boxes"]
-        assert batch["size"][place].numpy().tolist() == wanted["size"]
-        assert batch["name"][place].numpy() == wanted["name"]
-
-
-LAYOUTS = [
-    (
-        {
-            "train-00000-of-00003": 7,
-            "train-00001-of-00003": 5,
-            "train-00002-of-00003": 8,
-            "validation-00000-of-00001": 6,
-        },
-        "",
-        {"train": 20, "validation": 6},
-        "ImageNet's scripts: no suffix",
-    ),
-    (
-        {"Split-train/data_tfrecord-00000-of-00001.gz": 9, "Split-eval/data_tfrecord-00000-of-00001.gz": 5},
-        "GZIP",
-        {"train": 9, "eval": 5},
-        "TFX's ExampleGen",
-    ),
-    (
-        {"new_test-test.tfrecord-00000-of-00001": 5, "new_test-train.tfrecord-00000-of-00001": 6},
-        "",
-        {"train": 6, "test": 5},
-        "TFDS's names",
-    ),
-    (
-        {"a.tfrecord": 3, "b.tfrecords": 4, "c.tfrec": 5, "d": 6, "e.tfrecord.gz": 2},
-        "",
-        {"train": 20},
-        "names that say nothing of splits, nor the truth of compression",
-    ),
-    ({"x/train/10.b": 3, "x/train/9.b": 4, "x/val2017/0.b": 5}, "", {"train": 7, "val2017": 5}, "folders"),
-    ({"part-1-of-2": 3, "part-2-of-2": 4}, "GZIP", {"train": 7}, "numbers from one"),
-]
-
-
-def write_layout(root, files: dict[str, int], compression: str) -> int:
-    """Write numbered rows into files; return how many there are."""
-    start = 0
-    for name, count in files.items():
-        write(root / name, rows(range(start, start + count)), compression)
-        start += count
-    return start
-
-
-@pytest.mark.parametrize(("files", "compression", "sizes", "reason"), LAYOUTS)
-def test_files_of_any_names_are_adopted_and_not_changed(tmp_path, files, compression, sizes, reason):
-    num_rows = write_layout(tmp_path, files, compression)
-    before = stamps(tmp_path)
-    manifest = adopt(tmp_path, **QUIET)
-    assert {name: split.num_examples for name, split in manifest.splits.items()} == sizes, reason
-    assert list(manifest.splits) == list(sizes), reason
-    assert sum(shard.num_examples for shard in manifest.shards) == num_rows
-    assert {shard.path for shard in manifest.shards} == set(files)
-    assert {name: stamp for name, stamp in stamps(tmp_path).items() if name in before} == before
-    assert verify(tmp_path, deep=True)
-
-
-@pytest.mark.parametrize(("files", "compression", "sizes", "reason"), mostly_nightly(LAYOUTS, LAYOUTS[1:2]))
-def test_the_loader_reads_an_adopted_dataset_like_a_built_one(tmp_path, files, compression, sizes, reason):
-    num_rows = write_layout(tmp_path, files, compression)
-    adopt(tmp_path, **QUIET)
-    seen = []
-    for split, count in sizes.items():
-        batches = loader.load(tmp_path, split, batch_size=2, shuffle=loader.Shuffle(seed=3), remainder="keep")
-        assert len(batches) == -(-count // 2)
-        for batch in batches:
-            numbers = batch["id"].numpy().tolist()
-            assert_same_values(batch, numbers)
-            seen += numbers
-    assert sorted(seen) == list(range(num_rows)), reason
-    decoded = next(iter(loader.load(tmp_path, "train", batch_size=2, image=loader.Image(size=(8, 8)))))
-    assert decoded["image/encoded"].shape == (2, 8, 8, 3)
 
 
 def stamps(root) -> dict[str, tuple[int, int, bytes]]:
@@ -168,377 +72,172 @@ def stamps(root) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def test_a_class_name_repeated_in_tfds_is_reported(tmp_path):
-    write(tmp_path / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
-    (tmp_path / "dataset_info.json").write_text("no JSON")
-    (tmp_path / "label.labels.txt").write_text("a\na\n")
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path, **QUIET)
-    (tmp_path / "label.labels.txt").write_bytes(b"\xff")
-    message = r"label.labels.txt is not UTF-8: .*; give the names with class_names="
-    with pytest.raises(InputError, match=message):
-        adopt(tmp_path, **QUIET)
-    (tmp_path / "label.labels.txt").write_text("only\n\n")
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path, **QUIET)
-    (tmp_path / "label.labels.txt").unlink()
-    manifest = adopt(tmp_path, **QUIET)
-    assert (manifest.name, manifest.schema.class_names) == (tmp_path.name, ())
+# the numbers of examples by file, the compression, those by split
+LAYOUTS = {
+    "ImageNet's scripts": (
+        {"train-00000-of-00002": 7, "train-00001-of-00002": 5, "validation-00000-of-00001": 6},
+        "",
+        {"train": 12, "validation": 6},
+    ),
+    "TFX's ExampleGen": (
+        {"Split-train/data_tfrecord-00000-of-00001.gz": 9, "Split-eval/data_tfrecord-00000-of-00001.gz": 5},
+        "GZIP",
+        {"train": 9, "eval": 5},
+    ),
+    "TFDS's names": (
+        {"new_test-test.tfrecord-00000-of-00001": 5, "new_test-train.tfrecord-00000-of-00001": 6},
+        "",
+        {"train": 6, "test": 5},
+    ),
+    "names that say nothing of splits, nor the truth of compression": (
+        {"a.tfrecord": 3, "b.tfrecords": 4, "c.tfrec": 5, "d": 6, "e.tfrecord.gz": 2},
+        "",
+        {"train": 20},
+    ),
+    "folders": ({"x/train/10.b": 3, "x/train/9.b": 4, "x/val2017/0.b": 5}, "", {"train": 7, "val2017": 5}),
+    "numbers from one": ({"part-1-of-2": 3, "part-2-of-2": 4}, "GZIP", {"train": 7}),
+}
 
 
-def test_two_folders_of_tfds_must_have_the_same_classes(tmp_path):
-    for folder, names in (("one", "a\nb\n"), ("two", "a\nc\n")):
-        write(tmp_path / folder / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
-        (tmp_path / folder / "dataset_info.json").write_text(json.dumps({"name": folder}))
-        (tmp_path / folder / "label.labels.txt").write_text(names)
-    with raises(InputError, "tfds-classes-differ"):
-        adopt(tmp_path, **QUIET)
-    manifest = adopt(tmp_path, AdoptOptions(name="both", class_names=("x", "y")), **QUIET)
-    assert (manifest.name, manifest.schema.class_names) == ("both", ("x", "y"))
-
-
-def test_the_features_that_tfds_declares_are_not_read(tmp_path, log):
-    write(tmp_path / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
-    (tmp_path / "dataset_info.json").write_text("{}")
-    (tmp_path / "features.json").write_text("no JSON")
-    assert adopt(tmp_path, log=log.append).schema.names == ("id", "label")
-    assert any(line.startswith("warning: features.json is not read: features are as") for line in log)
-
-
-def test_a_tfds_split_name_that_a_dataset_cannot_have_is_reported(tmp_path):
-    write(tmp_path / "d-_x.tfrecord-00000-of-00001", numbered(range(4)))
-    (tmp_path / "dataset_info.json").write_text("{}")
-    with pytest.raises(InputError, match=r"the split name '_x' must be .*; name it with splits="):
-        adopt(tmp_path, **QUIET)
-
-
-def test_class_names_come_from_a_file(tmp_path, capsys):
-    write(tmp_path / "d" / "x.tfrecord", numbered(range(5)))
-    (tmp_path / "names").write_text("cat\ndog\nemu\n")
-    assert main(["adopt", str(tmp_path / "d"), "--class-names", str(tmp_path / "names")]) == 0
-    manifest = read_manifest(tmp_path / "d")
-    assert manifest.splits["train"].label_counts == {"cat": 3, "dog": 2, "emu": 0}
-    assert (tmp_path / "d" / "labels.txt").read_text() == "cat\ndog\nemu\n"
-    # without class names, the files written for them are removed
-    assert main(["adopt", str(tmp_path / "d"), "--overwrite"]) == 0
-    assert read_manifest(tmp_path / "d").splits["train"].label_counts == {"0": 3, "1": 2}
-    assert not (tmp_path / "d" / "labels.txt").exists()
-
-
-def test_labels_must_be_smaller_than_the_number_of_names(tmp_path):
-    write(tmp_path / "x.tfrecord", [example(y=value) for value in (0, -2, 1)])
-    options = AdoptOptions(class_names=("cat", "dog"), roles=FeatureRoles(label="y"))
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path, options, **QUIET)
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path, AdoptOptions(class_names=("cat", "dog")), **QUIET)
-    assert adopt(tmp_path, AdoptOptions(roles=FeatureRoles(label="y")), **QUIET).splits[
-        "train"
-    ].label_counts == {"-2": 1, "0": 1, "1": 1}
-    assert not (tmp_path / "labels.txt").exists()
-
-
-def test_lists_of_labels_are_not_counted(tmp_path):
-    write(tmp_path / "x.tfrecord", [example(y=[0, 1]), example(y=[])])
-    options = AdoptOptions(class_names=("cat", "dog"), roles=FeatureRoles(label="y"))
-    assert adopt(tmp_path, options, **QUIET).splits["train"].label_counts == {}
-    assert verify(tmp_path, deep=True)
-
-
-def test_a_foreign_labels_txt_is_not_changed(tmp_path, log):
-    write(tmp_path / "x.tfrecord", numbered(range(5)))
-    (tmp_path / "labels.txt").write_text("mine\n")
-    adopt(tmp_path, AdoptOptions(class_names=("cat", "dog")), log=log.append)
-    assert f"warning: {tmp_path}/labels.txt stays as it is; the class names are in dataset.json" in log
-    adopt(tmp_path, overwrite=True, **QUIET)
-    assert (tmp_path / "labels.txt").read_text() == "mine\n"
-
-
-def test_adopting_again_is_up_to_date_and_writes_nothing(tmp_path, capsys):
-    write(tmp_path / "x.tfrecord", numbered(range(5)))
-    assert main(["adopt", str(tmp_path), "--json"]) == 0
-    assert capsys.readouterr().out == (tmp_path / "dataset.json").read_text()
+@pytest.mark.parametrize(("files", "compression", "sizes"), LAYOUTS.values(), ids=LAYOUTS)
+def test_files_of_any_names_are_adopted_unchanged_and_loaded(tmp_path, files, compression, sizes):
+    rows = [row(number) for number in range(sum(files.values()))]
+    start = 0
+    for name, count in files.items():
+        write(tmp_path / name, [example(**each) for each in rows[start : start + count]], compression)
+        start += count
     before = stamps(tmp_path)
-    assert main(["adopt", str(tmp_path)]) == 0
-    assert f"{tmp_path} is up to date" in capsys.readouterr().err
-    assert stamps(tmp_path) == before
-    # an index and labels can always be rebuilt
-    (tmp_path / "index" / "x.tfrecord.idx").unlink()
-    (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
-    assert main(["adopt", str(tmp_path)]) == 0
-    assert {name: found[2] for name, found in stamps(tmp_path).items()} == {
-        name: found[2] for name, found in before.items()
-    }
-
-
-def test_changed_files_are_adopted_again_only_on_request(tmp_path):
-    write(tmp_path / "x.tfrecord", numbered(range(5)))
-    write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
-    first = adopt(tmp_path, **QUIET)
-    options = AdoptOptions(roles=FeatureRoles(drop=("label",)))
-    with raises(InputError, "adopt-differs", what="options (drop=)"):
-        adopt(tmp_path, options, **QUIET)
-    (tmp_path / "y.tfrecord").unlink()
-    with raises(InputError, "adopt-differs"):
-        adopt(tmp_path, **QUIET)
-    assert read_manifest(tmp_path) == first
-    second = adopt(tmp_path, overwrite=True, **QUIET)
-    assert second.build_id != first.build_id
-    assert not (tmp_path / "index" / "y.tfrecord.idx").exists()
+    manifest = adopt(tmp_path, **QUIET)
+    assert {name: split.num_examples for name, split in manifest.splits.items()} == sizes
+    assert list(manifest.splits) == list(sizes)
+    assert {shard.path for shard in manifest.shards} == set(files)
+    assert {name: stamp for name, stamp in stamps(tmp_path).items() if name in before} == before
     assert verify(tmp_path, deep=True)
-    labels = np.fromfile(tmp_path / "index" / "x.tfrecord.labels", "<i8")
-    assert labels.tolist() == [number % 2 for number in range(5)]
-    adopt(tmp_path, options, overwrite=True, **QUIET)
-    assert [path.name for path in (tmp_path / "index").iterdir()] == ["x.tfrecord.idx"]
-    assert verify(tmp_path, deep=True)
+    seen = []
+    for split in sizes:
+        for batch in loader.load(tmp_path, split, batch_size=1, shuffle=loader.Shuffle(seed=3)):
+            found = {name: value[0].numpy() for name, value in batch.items()}
+            wanted = rows[int(found["id"])]
+            seen.append(wanted["id"])
+            for name, value in wanted.items():
+                assert np.array_equal(found[name], np.array(value, getattr(found[name], "dtype", None))), name
+    assert sorted(seen) == list(range(len(rows)))
 
 
-def test_a_manifest_that_cannot_be_read_is_replaced_only_on_request(tmp_path):
-    write(tmp_path / "x.tfrecord", numbered(range(5)))
-    adopt(tmp_path, **QUIET)
-    cut = (tmp_path / "dataset.json").read_bytes()[:-9]
-    for content in (cut, b"{"):
-        (tmp_path / "dataset.json").write_bytes(content)
-        with pytest.raises(FormatError, match="not readable as JSON"):
-            adopt(tmp_path, **QUIET)
-    # of another tool, for all that is known
-    with pytest.raises(FormatError, match="not readable as JSON"):
-        adopt(tmp_path, overwrite=True, **QUIET)
-    (tmp_path / "dataset.json").write_bytes(cut)
-    assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
+# what records hold as ``x``, and the feature that they have
+INFERRED = [
+    ([1, -(2**63)], Feature("x", "int", "int64")),
+    ([0.5, 1.0], Feature("x", "float", "float32")),
+    ([b"a", b""], Feature("x", "bytes", "bytes")),
+    ([[1, 2], [3, 4]], Feature("x", "int", "int64", (2,))),
+    ([[1, 2], [3]], Feature("x", "int", "int64", (None,))),
+    ([[], [3]], Feature("x", "int", "int64", (None,))),
+    ([[5], []], Feature("x", "int", "int64", (None,))),
+    ([[], []], Feature("x", "int", "int64", (0,))),
+    ([1, None], Feature("x", "int", "int64", (None,))),
+    ([None, [1, 2]], Feature("x", "int", "int64", (None,))),
+    ([[b"a", b"b"], [b"c", b""]], Feature("x", "bytes", "bytes", (2,))),
+    ([picture(), picture()], Feature("x", "image", "uint8", (4, 5, 3))),
+    ([picture(), picture(size=(5, 6))], Feature("x", "image", "uint8", (None, 5, 3))),
+    ([picture("L", name="JPEG"), picture("L")], Feature("x", "image", "uint8", (4, 5, 1))),
+    # gray is delivered as color
+    ([picture("L"), picture()], Feature("x", "image", "uint8", (4, 5, 3))),
+    # headers that are not read, or that end early
+    ([picture(name="WEBP")], Feature("x", "image", "uint8", (None, None, 3))),
+    ([b"\x89PNG\r\n\x1a\n"], Feature("x", "image", "uint8", (None, None, 3))),
+    ([b"\xff\xd8\xff\xda" + bytes(20)], Feature("x", "image", "uint8", (None, None, 3))),
+    (
+        [b"\xff\xd8\xff\xff\xc0\x00\x0b\x08\x00\x02\x00\x03\x01" + bytes(9)],
+        Feature("x", "image", "uint8", (2, 3, 1)),
+    ),
+    # JPEG 2000, which TensorFlow does not read
+    ([b"\x00\x00\x00\x0cjP  \r\n\x87\n"], Feature("x", "bytes", "bytes")),
+    ([picture(), b"no image"], Feature("x", "bytes", "bytes")),
+]
 
 
-def test_an_index_that_tfshards_did_not_write_is_not_replaced(tmp_path):
-    write(tmp_path / "x.tfrecord", numbered(range(5)))
-    (tmp_path / "index").mkdir()
-    (tmp_path / "index" / "x.tfrecord.idx").write_text("mine")
-    with raises(InputError, "foreign-file"):
-        adopt(tmp_path, **QUIET)
-    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["x.tfrecord", "x.tfrecord.idx"]
-
-
-def test_a_built_dataset_needs_no_adoption(tmp_path):
-    source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
-    built = build(source, tmp_path / "out", shards=2, **QUIET)
-    for overwrite in (False, True):
-        with raises(InputError, "adopt-is-dataset", build_id=built.build_id):
-            adopt(tmp_path / "out", overwrite=overwrite, **QUIET)
-    assert read_manifest(tmp_path / "out") == built
-    # a dataset whose manifest was lost is adopted with what its records and views show
-    (tmp_path / "out" / "dataset.json").unlink()
-    manifest = adopt(tmp_path / "out", **QUIET)
-    assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
-    assert {*manifest.schema.features} == {*built.schema.features}
-    assert manifest.schema.class_names == ("cat", "dog")
-    assert manifest.splits["train"].label_counts == built.splits["train"].label_counts
-    assert verify(tmp_path / "out", deep=True)
-
-
-def test_verbs_accept_an_adopted_dataset_without_keys(tmp_path, capsys):
-    write(tmp_path / "train.tfrecord", rows(range(6)))
-    write(tmp_path / "test.tfrecord", rows(range(4, 8)))
-    assert main(["adopt", str(tmp_path)]) == 0
-    assert main(["info", str(tmp_path)]) == 0
-    assert "boxes (float, float32 ?)" in capsys.readouterr().out
-    assert main(["show", str(tmp_path), "x"]) == 1
-    assert "give a key, or a position such as train:0" in capsys.readouterr().err
-    assert main(["show", str(tmp_path), "test:2"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("split test, example 2, record 2 of test.tfrecord\n")
-    assert "id: int64 []: 6\n" in shown
-    leak = next(finding for finding in audit(tmp_path, distance=None).findings if finding.kind == "leak")
-    assert "'test' that are also in 'train': 2 of 4" in leak.message
-
-
-def test_a_dropped_feature_is_not_a_fault_but_an_unknown_one_is(tmp_path):
-    write(tmp_path / "d" / "a.tfrecord", [example(x=1, y=2), example(x=3)])
-    with raises(InputError, "adopt-faults"):
-        adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(label="y")), **QUIET)
-    adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("y",))), **QUIET)
-    assert verify(tmp_path / "d", deep=True)
-    assert sorted(next(iter(loader.load(tmp_path / "d", batch_size=2)))) == ["x"]
-    # nor is it in derived datasets
-    reshard(tmp_path / "d", tmp_path / "new", shards=2, **QUIET)
-    merge([tmp_path / "d", tmp_path / "new"], tmp_path / "both", **QUIET)
-    assert verify(tmp_path / "both", deep=True)
-
-
-def test_a_feature_that_some_records_lack_is_refused_by_name_and_record(tmp_path):
-    write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3), example(y=4)])
-    with pytest.raises(InputError) as caught:
-        adopt(tmp_path, **QUIET)
-    text = str(caught.value)
-    assert "'x': is only in 2 of 3 records, and not in a.tfrecord, record 2 at byte" in text
-    assert "'y': is only in 2 of 3 records, and not in a.tfrecord, record 1 at byte" in text
-    assert "leave it out with drop=('y',)" in text
-    options = AdoptOptions(roles=FeatureRoles(drop=("y",)))
-    write(tmp_path / "a.tfrecord", [example(x=1, y=2), example(x=3)])
-    assert adopt(tmp_path, options, **QUIET).schema.names == ("x",)
-
-
-def test_other_files_are_skipped_and_counted(tmp_path, log):
-    write(tmp_path / "d" / "a.tfrecord", numbered(range(3)))
-    for name in ("README.md", "data.csv", "short", "zip.gz", "x.z", "cut.gz"):
-        (tmp_path / "d" / name).write_bytes(
-            {
-                "zip.gz": zlib_gzip(b"no records, but gzip"),
-                "x.z": zlib.compress(b"x"),
-                "cut.gz": b"\x1f\x8b\x08",
-            }.get(name, b"text" if name != "short" else b"x")
-        )
-    (tmp_path / "d" / "x.zz").write_bytes(b"\x78\x9cno zlib")
-    (tmp_path / "d" / "empty").touch()
-    os.mkfifo(tmp_path / "d" / "pipe")
-    (tmp_path / "d" / "nowhere").symlink_to("nothing")
-    write(tmp_path / "d" / ".hidden" / "b.tfrecord", numbered(range(3)))
-    write(tmp_path / "d" / ".c.tfrecord", numbered(range(3)))
-    assert adopt(tmp_path / "d", log=log.append).num_examples == 3
-    assert log == ["9 other files skipped: README.md, cut.gz, data.csv and 6 more"]
-
-
-def zlib_gzip(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress(data) + packer.flush()
-
-
-def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path, log):
-    write(tmp_path / "plain" / "train-00000-of-00002", numbered(range(3)))
-    (tmp_path / "plain" / "train-00001-of-00002").touch()
-    (tmp_path / "plain" / "val.tfrecord").touch()
-    manifest = adopt(tmp_path / "plain", **QUIET)
-    assert [shard.num_examples for shard in manifest.shards] == [3, 0, 0]
-    assert len([*loader.load(tmp_path / "plain", "train", batch_size=1, shuffle=loader.Shuffle(seed=0))]) == 3
-    write(tmp_path / "gzip" / "train-00000-of-00002.gz", numbered(range(3)), "GZIP")
-    (tmp_path / "gzip" / "train-00001-of-00002.gz").write_bytes(zlib_gzip(b""))
-    (tmp_path / "gzip" / "val.tfrecord.gz").write_bytes(zlib_gzip(b""))
-    manifest = adopt(tmp_path / "gzip", log=log.append)
-    assert list(manifest.splits) == ["train"]
-    assert len(manifest.shards) == 1
-    assert log == [
-        "warning: train-00001-of-00002.gz holds no records and is skipped",
-        "warning: val.tfrecord.gz holds no records and is skipped",
-    ]
-    assert verify(tmp_path / "gzip", deep=True)
-
-
-def test_patterns_assign_files_to_splits(tmp_path, capsys):
-    for number in range(4):
-        write(tmp_path / f"part{number}", numbered(range(3 * number, 3 * number + 3)))
-    options = ["--split", "train=part[01]", "--split", "held-out=part2"]
-    assert main(["adopt", str(tmp_path), *options, "--name", "mine"]) == 0
-    manifest = read_manifest(tmp_path)
-    assert {name: [shard.path for shard in split.shards] for name, split in manifest.splits.items()} == {
-        "train": ["part0", "part1"],
-        "held-out": ["part2"],
-    }
-    assert manifest.name == "mine"
-    assert "1 other file skipped" in capsys.readouterr().err
+@pytest.mark.parametrize(("values", "feature"), INFERRED)
+def test_the_feature_is_inferred_from_the_values_in_one_shard_or_several(values, feature, tmp_path):
+    for number, value in enumerate(values):
+        write(tmp_path / "several" / f"{number}.tfrecord", [example(x=value, other=1)])
+    for place, order in (("one", values), ("reversed", values[::-1])):
+        write(tmp_path / place / "a.tfrecord", [example(x=value, other=1) for value in order])
+    for place in ("several", "one", "reversed"):
+        assert adopt(tmp_path / place, **QUIET).schema.features == (Feature("other", "int", "int64"), feature)
+        assert verify(tmp_path / place, deep=True)
 
 
 @pytest.mark.parametrize(
-    ("files", "globs", "message"),
+    ("values", "role", "label"),
     [
-        (["a.tfrecord"], {"x": "a*", "y": "*"}, "matches the patterns of two splits, x=a* and y=*"),
-        (["a.tfrec"], {"x": "b*"}, "splits={'x': 'b*'} matches no TFRecord file; the files are a.tfrec"),
-        (["train/val.tfrecord"], {}, "train/val.tfrecord names two splits, 'val' and 'train'; choose one"),
-        (["train.tfrecord", "x.tfrecord"], {}, "x.tfrecord names no split, but train.tfrecord names 'train'"),
-        (["train-0-of-3", "train-2-of-3"], {}, "1 file missing in a numbered series: train-1-of-3; restore"),
-        (["x/a-7-of-12.tfrecord"], {}, "x/a-03-of-12.tfrecord, x/a-04-of-12.tfrecord and 6 more"),
-        (["a-0-of-1", "a-0-of-2", "a-1-of-2"], {}, "a-0-of-1 and a-0-of-2 belong to two numbered series"),
+        ({"x": [0, 1], "label": [0, 1]}, None, "label"),
+        ({"x": [0, 1], "class": [0, 1]}, None, "class"),
+        ({"x": [0, 1], "image/class/label": [0, 1]}, None, "image/class/label"),
+        ({"a/label": [0, 1], "label": [0, 1]}, None, "label"),
+        ({"x": [0, 1], "label": [0, 1]}, "x", "x"),
+        ({"labels": [0, 1], "class_id": [0, 1]}, None, None),
+        ({"label": [0, -1]}, None, None),
+        ({"label": [[0, 1], [1, 0]]}, None, None),
+        ({"label": [0.5, 1.0]}, None, None),
+        ({"label": list(range(100_001))}, None, None),
+        ({"label": [-1, 0, 5]}, "label", "label"),
+        # lists are not counted
+        ({"label": [[1, 2], []]}, "label", None),
     ],
+    ids=lambda value: str(value)[:40],
 )
-def test_files_of_unknown_splits_are_named(tmp_path, files, globs, message):
-    for name in files:
-        write(tmp_path / name, numbered(range(2)))
-    with pytest.raises(InputError, match=re.escape(message)):
-        adopt(tmp_path, AdoptOptions(splits=globs), **QUIET)
-    assert not (tmp_path / "dataset.json").exists()
+def test_integers_named_label_are_classes(values, role, label, tmp_path):
+    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    write(tmp_path / "a", [example(**row) for row in rows])
+    manifest = adopt(tmp_path, AdoptOptions(roles=FeatureRoles(label=role)), **QUIET)
+    assert (manifest.schema.label.name if manifest.schema.label else None) == label
+    counts = {str(row[label]): 1 for row in rows} if label else {}
+    assert {*manifest.splits["train"].label_counts} == {*counts}
 
 
-def test_missing_shards_are_accepted_on_request(tmp_path, log):
-    write(tmp_path / "train-00000-of-00003", numbered(range(2)))
-    manifest = adopt(tmp_path, AdoptOptions(allow_missing=True), log=log.append)
-    assert manifest.num_examples == 2
-    assert log[0].startswith("warning: 2 files missing in a numbered series: train-00001-of-00003, ")
+SEQUENCE = tf.train.SequenceExample(
+    feature_lists=tf.train.FeatureLists(feature_list={"x": tf.train.FeatureList()})
+).SerializeToString()
+# records, roles, and the record and the feature that are named
+UNFIT = [
+    ([example(x=1, y=2), example(y=2)], {"label": "x"}, ["'x'", "record 1"]),
+    ([example(x=1, y=2), example(x=3), example(y=4)], {}, ["'x'", "'y'", "record 1", "record 2", "drop="]),
+    ([example(key=b"a", y=2), example(y=2)], {}, ["'key'", "record 1"]),
+    ([example(x=None)], {}, ["'x'"]),
+    ([example(x=1)], {"label": "y"}, ["'y'", "'x'"]),
+    ([example(x=b"1")], {"label": "x"}, ["'x'", "record 0"]),
+    ([example(x=1)], {"images": ("x",)}, ["'x'", "record 0"]),
+    ([example(x=picture()), example(x=b"BM")], {"images": ("x",)}, ["'x'", "record 1"]),
+    ([example(x=[b"", b""])], {"images": ("x",)}, ["'x'", "record 0"]),
+    ([example(key=b"a"), example(key=b"b"), example(key=b"a")], {}, ["'key'", "2", "3"]),
+    ([example(x=1)], {"drop": ("x",)}, ["drop="]),
+    ([example(**{"\n": 1})], {}, [r"'\n'", "drop="]),
+    ([example(x=1), b"no protocol buffer"], {}, ["record 1"]),
+    ([example(x=1), b""], {}, ["record 1"]),
+    ([example(x=1), SEQUENCE], {}, ["record 1", "SequenceExample"]),
+    # a field of another number than that of tf.train.Example
+    ([example(x=1), example(x=1) + b"\x1a\x00"], {}, ["record 1", "field 3"]),
+    ([example(x=1), example(x=0.5)], {}, ["record 1", "record 0", "'x'"]),
+    ([example(x=1), example(x=b"")], {}, ["record 1", "record 0", "'x'"]),
+    ([example(x=1), example(x=())], {}, ["record 1", "'x'"]),
+    ([example(x=1)] + [b""] * 50, {}, ["record 1", "21 problems"]),
+]
 
 
-def test_a_split_may_be_part_of_a_numbered_series_and_other_series_are_skipped(tmp_path):
-    for name in ("a-0-of-1", "a-0-of-2", "a-1-of-2"):
-        write(tmp_path / name, numbered(range(2)))
-    options = AdoptOptions(splits={"train": "a-0-of-2"})
-    assert [shard.path for shard in adopt(tmp_path, options, **QUIET).shards] == ["a-0-of-2"]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda root: write(root / "a:b.tfrec", numbered([0])), "the path 'a:b.tfrec' must be a relative"),
-        (lambda root: write(root / "index/b", numbered([0])), "the path 'index/b' is reserved for another"),
-        (lambda root: os.link(root / "a", root / "b"), "b: is the same file as a; its examples would be in"),
-        (
-            lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered([0]))),
-            "b: is a link to a file outside the folder; replace it with the file itself",
-        ),
-        (lambda root: (root / "b.tfrec").write_bytes(b"x" * 99), "b.tfrec: is not a TFRecord file, despite"),
-    ],
-)
-def test_a_file_that_cannot_be_a_shard_is_named(tmp_path, make, message):
-    root = tmp_path / "d"
-    write(root / "a", numbered(range(2)))
-    make(root)
-    with pytest.raises(FormatError, match=re.escape(message)):
-        adopt(root, **QUIET)
-    assert not (root / "dataset.json").exists()
-
-
-def test_plain_and_compressed_files_are_not_one_dataset(tmp_path):
-    write(tmp_path / "a.tfrecord", numbered(range(2)))
-    write(tmp_path / "b.tfrecord", numbered(range(2)), "GZIP")
-    with raises(InputError, "adopt-compressions-mixed", num_gzip=1, gzip="b.tfrecord"):
-        adopt(tmp_path, **QUIET)
-    assert adopt(tmp_path, AdoptOptions(splits={"train": "b*"}), **QUIET).compression == "gzip"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda _: None, fault("adopt-not-a-folder", what="does not exist")),
-        (lambda root: root.write_bytes(b""), fault("adopt-not-a-folder", what="is a file")),
-        (lambda root: root.mkdir(), fault("adopt-no-files", num_files=0)),
-        (lambda root: (root.mkdir(), (root / "a.tfrecord").touch()), "adopt-no-records"),
-    ],
-)
-def test_a_folder_without_records_is_reported(tmp_path, make, message):
-    root = tmp_path / "d"
-    make(root)
-    with raises(InputError, message):
-        adopt(root, **QUIET)
-
-
-def test_an_invalid_dataset_name_is_reported(tmp_path):
-    write(tmp_path / "my data" / "a", numbered([1]))
-    with pytest.raises(InputError, match=r"the folder's name 'my data' must be .*; give another with name="):
-        adopt(tmp_path / "my data", **QUIET)
-    with pytest.raises(OptionsError, match="the dataset's name 'a b' must be"):
-        AdoptOptions(name="a b")
-    with pytest.raises(OptionsError, match="the split name '-x' must be"):
-        AdoptOptions(splits={"-x": "*"})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--split", "train"], "--split train must be NAME=GLOB, such as train='train-*'"),
-        (["--split", "a=1", "--split", "a=2"], "--split a=2 repeats the split 'a'"),
-    ],
-)
-def test_invalid_arguments_are_reported_before_reading(tmp_path, capsys, arguments, message):
-    assert main(["adopt", str(tmp_path), *arguments]) == 2
-    assert message in capsys.readouterr().err
+@pytest.mark.parametrize(("records", "roles", "names"), UNFIT, ids=range(len(UNFIT)))
+def test_records_without_a_common_schema_are_named(records, roles, names, tmp_path):
+    write(tmp_path / "a", records)
+    with pytest.raises(TfshardsError) as caught:
+        adopt(tmp_path, AdoptOptions(roles=FeatureRoles(**roles)), **QUIET)
+    assert isinstance(caught.value, FormatError | InputError)
+    assert caught.value.code in ("format", "adopt-faults")
+    for name in names:
+        assert name in str(caught.value)
+    assert os.listdir(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_path, capsys, compression):
+def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_path, compression):
     size = len(numbered([0])[0]) + 16
     for name, places in (("a", (1, 3)), ("b", (0,)), ("c", ())):
         path = write(tmp_path / name, numbered(range(5)))
@@ -547,29 +246,273 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
             data[place * size + 14] ^= 1
         path.write_bytes(zlib_gzip(bytes(data)) if compression else bytes(data))
     before = stamps(tmp_path)
-    assert main(["adopt", str(tmp_path)]) == 1
-    fault = "the checksum of the record's data does not match"
-    assert capsys.readouterr().err.splitlines() == [
-        f"tfshards: {tmp_path} cannot be adopted, nothing was written: 3 problems",
-        f"  a: record 1 at byte {size}: {fault}",
-        f"  a: record 3 at byte {3 * size}: {fault}",
-        f"  b: record 0 at byte 0: {fault}",
-    ]
+    with pytest.raises(FormatError) as caught:
+        adopt(tmp_path, **QUIET)
+    texts = [str(problem) for problem in caught.value.problems]
+    for text, (name, number) in zip(texts, (("a", 1), ("a", 3), ("b", 0)), strict=True):
+        assert text.startswith(f"{name}: record {number} at byte {number * size}: ")
     assert stamps(tmp_path) == before
 
 
-def test_other_messages_than_examples_are_refused(tmp_path):
-    # a field of another number than that of tf.train.Example
-    write(tmp_path / "a", [example(x=1) + b"\x1a\x00"])
-    write(tmp_path / "b", [b"just bytes"])
-    steps = tf.train.FeatureLists(feature_list={"x": tf.train.FeatureList()})
-    write(tmp_path / "c", [tf.train.SequenceExample(feature_lists=steps).SerializeToString()])
-    with pytest.raises(FormatError) as caught:
+def zlib_gzip(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush()
+
+
+def tfds_folder(root, **files: str | bytes):
+    write(root / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
+    for name, content in {"dataset_info": "{}", **files}.items():
+        name = {"dataset_info": "dataset_info.json", "features": "features.json"}.get(
+            name, "label.labels.txt"
+        )
+        (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+@pytest.mark.parametrize("names", ["a\na\n", b"\xff", "only\n\n"])
+def test_class_names_of_tfds_that_cannot_be_those_are_refused(names, tmp_path):
+    tfds_folder(tmp_path, dataset_info="no JSON", labels=names)
+    with pytest.raises(InputError, match=r"class_names=|label"):
         adopt(tmp_path, **QUIET)
-    first, second, third = map(str, caught.value.problems)
-    assert "c: record 0 at byte 0: is a tf.train.SequenceExample; only tf.train.Example" in third
-    assert "a: record 0 at byte 0: has a field 3; only tf.train.Example with features can be adopted" in first
-    assert "b: record 0 at byte 0: is not a tf.train.Example" in second
+    assert adopt(tmp_path, AdoptOptions(class_names=("x", "y")), **QUIET).schema.class_names == ("x", "y")
+
+
+def test_two_folders_of_tfds_must_have_the_same_classes(tmp_path, log):
+    for folder, names in (("one", "a\nb\n"), ("two", "a\nc\n")):
+        tfds_folder(tmp_path / folder, labels=names, features="no JSON")
+    with raises(InputError, "tfds-classes-differ"):
+        adopt(tmp_path, **QUIET)
+    manifest = adopt(tmp_path, AdoptOptions(name="both", class_names=("x", "y")), log=log.append)
+    assert (manifest.name, manifest.schema.class_names) == ("both", ("x", "y"))
+    assert any("features.json" in line for line in log if line.startswith("warning: "))
+
+
+def test_class_names_come_from_a_file_and_their_view_belongs_to_the_dataset(tmp_path, log):
+    write(tmp_path / "d" / "x.tfrecord", numbered(range(5)))
+    (tmp_path / "names").write_text("cat\ndog\nemu\n")
+    assert run(["adopt", str(tmp_path / "d"), "--class-names", str(tmp_path / "names")]).status == 0
+    assert read_manifest(tmp_path / "d").splits["train"].label_counts == {"cat": 3, "dog": 2, "emu": 0}
+    assert (tmp_path / "d" / "labels.txt").read_text() == "cat\ndog\nemu\n"
+    assert run(["adopt", str(tmp_path / "d"), "--overwrite"]).status == 0
+    assert not (tmp_path / "d" / "labels.txt").exists()
+    # unlike that of somebody else
+    (tmp_path / "d" / "labels.txt").write_text("mine\n")
+    adopt(tmp_path / "d", AdoptOptions(class_names=("cat", "dog")), overwrite=True, log=log.append)
+    assert any("labels.txt" in line for line in log if line.startswith("warning: "))
+    adopt(tmp_path / "d", overwrite=True, **QUIET)
+    assert (tmp_path / "d" / "labels.txt").read_text() == "mine\n"
+
+
+def test_labels_must_be_smaller_than_the_number_of_names(tmp_path):
+    write(tmp_path / "x.tfrecord", [example(label=value) for value in (0, -2, 1)])
+    for label in ("label", None):
+        with raises(InputError, "adopt-faults"):
+            adopt(
+                tmp_path, AdoptOptions(class_names=("cat", "dog"), roles=FeatureRoles(label=label)), **QUIET
+            )
+
+
+def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(tmp_path):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    write(tmp_path / "y.tfrecord", numbered(range(5, 9)))
+    _, document = run_json(["adopt", str(tmp_path)])
+    assert document == json.loads((tmp_path / "dataset.json").read_text())
+    before = stamps(tmp_path)
+    assert "up to date" in run(["adopt", str(tmp_path)]).err
+    assert stamps(tmp_path) == before
+    # an index and labels can always be rebuilt
+    (tmp_path / "index" / "x.tfrecord.idx").unlink()
+    (tmp_path / "index" / "x.tfrecord.labels").write_bytes(b"")
+    adopt(tmp_path, **QUIET)
+    assert {name: found[2] for name, found in stamps(tmp_path).items()} == {
+        name: found[2] for name, found in before.items()
+    }
+    options = AdoptOptions(roles=FeatureRoles(drop=("label",)))
+    with raises(InputError, "adopt-differs", what="options (drop=)"):
+        adopt(tmp_path, options, **QUIET)
+    (tmp_path / "y.tfrecord").unlink()
+    with raises(InputError, "adopt-differs"):
+        adopt(tmp_path, **QUIET)
+    assert json.loads(read_manifest(tmp_path).to_text()) == document
+    assert adopt(tmp_path, overwrite=True, **QUIET).build_id != document["build_id"]
+    assert verify(tmp_path, deep=True)
+    adopt(tmp_path, options, overwrite=True, **QUIET)
+    assert os.listdir(tmp_path / "index") == ["x.tfrecord.idx"]
+    assert verify(tmp_path, deep=True)
+
+
+def test_only_a_manifest_of_tfshards_is_replaced_and_only_on_request(tmp_path):
+    write(tmp_path / "x.tfrecord", numbered(range(5)))
+    adopt(tmp_path, **QUIET)
+    cut = (tmp_path / "dataset.json").read_bytes()[:-9]
+    for content, overwrite in ((cut, False), (b"{", False), (b"{", True)):
+        (tmp_path / "dataset.json").write_bytes(content)
+        with pytest.raises(FormatError):
+            adopt(tmp_path, overwrite=overwrite, **QUIET)
+    (tmp_path / "dataset.json").write_bytes(cut)
+    assert adopt(tmp_path, overwrite=True, **QUIET).num_examples == 5
+    (tmp_path / "dataset.json").unlink()
+    (tmp_path / "index" / "x.tfrecord.idx").write_text("mine")
+    with raises(InputError, "foreign-file"):
+        adopt(tmp_path, **QUIET)
+    assert (tmp_path / "index" / "x.tfrecord.idx").read_text() == "mine"
+
+
+def test_a_built_dataset_is_adopted_only_without_its_manifest(tmp_path):
+    source = Arrays({"x": np.arange(9), "label": np.arange(9) % 2}, class_names=("cat", "dog"))
+    built = build(source, tmp_path / "out", shards=2, **QUIET)
+    for overwrite in (False, True):
+        with raises(InputError, "adopt-is-dataset", build_id=built.build_id):
+            adopt(tmp_path / "out", overwrite=overwrite, **QUIET)
+    assert read_manifest(tmp_path / "out") == built
+    (tmp_path / "out" / "dataset.json").unlink()
+    manifest = adopt(tmp_path / "out", **QUIET)
+    assert [shard.digest for shard in manifest.shards] == [shard.digest for shard in built.shards]
+    assert {*manifest.schema.features} == {*built.schema.features}
+    assert manifest.splits["train"].label_counts == built.splits["train"].label_counts
+    assert verify(tmp_path / "out", deep=True)
+
+
+def test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features(tmp_path):
+    write(tmp_path / "d" / "train.tfrecord", [example(x=number, y=2) for number in range(6)])
+    write(tmp_path / "d" / "test.tfrecord", [example(x=number) for number in range(4, 8)])
+    adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("y",))), **QUIET)
+    assert sorted(next(iter(loader.load(tmp_path / "d", "train", batch_size=2)))) == ["x"]
+    refused(["show", str(tmp_path / "d"), "x"], "train:0", status=1, code="key-unknown")
+    assert "x: int64 []: 6\n" in run(["show", str(tmp_path / "d"), "test:2"]).out
+    (leak,) = [found for found in audit(tmp_path / "d", distance=None).findings if found.kind == "leak"]
+    assert len(leak.instances) == 2
+    reshard(tmp_path / "d", tmp_path / "new", shards=2, **QUIET)
+    merge([tmp_path / "d", tmp_path / "new"], tmp_path / "both", **QUIET)
+    assert verify(tmp_path / "both", deep=True)
+
+
+def test_other_files_are_skipped_and_counted(tmp_path, log):
+    write(tmp_path / "d" / "a.tfrecord", numbered(range(3)))
+    others = {
+        "README.md": b"text",
+        "short": b"x",
+        "empty": b"",
+        "zip.gz": zlib_gzip(b"no records, but gzip"),
+        "x.z": zlib.compress(b"x"),
+        "x.zz": b"\x78\x9cno zlib",
+        "cut.gz": b"\x1f\x8b\x08",
+    }
+    for name, content in others.items():
+        (tmp_path / "d" / name).write_bytes(content)
+    os.mkfifo(tmp_path / "d" / "pipe")
+    (tmp_path / "d" / "nowhere").symlink_to("nothing")
+    write(tmp_path / "d" / ".hidden" / "b.tfrecord", numbered(range(3)))
+    assert adopt(tmp_path / "d", log=log.append).num_examples == 3
+    assert log[0].startswith("8 other files skipped: README.md")
+
+
+def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path, log):
+    write(tmp_path / "plain" / "train-00000-of-00002", numbered(range(3)))
+    (tmp_path / "plain" / "train-00001-of-00002").touch()
+    (tmp_path / "plain" / "val.tfrecord").touch()
+    assert [shard.num_examples for shard in adopt(tmp_path / "plain", **QUIET).shards] == [3, 0, 0]
+    write(tmp_path / "gzip" / "train-00000-of-00002.gz", numbered(range(3)), "GZIP")
+    for name in ("train-00001-of-00002.gz", "val.tfrecord.gz"):
+        (tmp_path / "gzip" / name).write_bytes(zlib_gzip(b""))
+    manifest = adopt(tmp_path / "gzip", log=log.append)
+    assert (list(manifest.splits), len(manifest.shards), len(log)) == (["train"], 1, 2)
+    for name in ("plain", "gzip"):
+        assert verify(tmp_path / name, deep=True)
+        assert (
+            len([*loader.load(tmp_path / name, "train", batch_size=1, shuffle=loader.Shuffle(seed=0))]) == 3
+        )
+
+
+# files, options, and the shards by split, or what a refusal names
+ASSIGNED = [
+    (
+        ["p0", "p1", "p2", "p3"],
+        {"splits": {"train": "p[01]", "held-out": "p2"}},
+        {"train": ["p0", "p1"], "held-out": ["p2"]},
+    ),
+    (["a-0-of-1", "a-0-of-2", "a-1-of-2"], {"splits": {"train": "a-0-of-2"}}, {"train": ["a-0-of-2"]}),
+    (["train-00000-of-00003"], {"allow_missing": True}, {"train": ["train-00000-of-00003"]}),
+    (["a.tfrecord"], {"splits": {"x": "a*", "y": "*"}}, "x=a* and y=*"),
+    (["a.tfrec"], {"splits": {"x": "b*"}}, "a.tfrec"),
+    (["train/val.tfrecord"], {}, "train/val.tfrecord"),
+    (["train.tfrecord", "x.tfrecord"], {}, "x.tfrecord"),
+    (["train-0-of-3", "train-2-of-3"], {}, "train-1-of-3"),
+    (["x/a-7-of-12.tfrecord"], {}, "x/a-03-of-12.tfrecord, x/a-04-of-12.tfrecord and 6 more"),
+    (["a-0-of-1", "a-0-of-2", "a-1-of-2"], {}, "a-0-of-1 and a-0-of-2"),
+    (["d-_x.tfrecord-00000-of-00001", "dataset_info.json"], {}, "'_x'"),
+    (["a:b.tfrec"], {}, "'a:b.tfrec'"),
+    (["a", "index/b"], {}, "'index/b'"),
+]
+
+
+@pytest.mark.parametrize(("files", "options", "expected"), ASSIGNED, ids=str)
+def test_files_belong_to_the_splits_of_their_names_or_patterns(files, options, expected, tmp_path):
+    for name in files:
+        write(tmp_path / name, numbered(range(2)))
+    if "dataset_info.json" in files:
+        (tmp_path / "dataset_info.json").write_text("{}")
+    if isinstance(expected, str):
+        with pytest.raises((InputError, FormatError)) as caught:
+            adopt(tmp_path, AdoptOptions(**options), **QUIET)
+        assert expected in str(caught.value)
+        assert not (tmp_path / "dataset.json").exists()
+    else:
+        found = adopt(tmp_path, AdoptOptions(**options), **QUIET).splits
+        assert {name: [shard.path for shard in split.shards] for name, split in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda root: os.link(root / "a-0-of-2", root / "b"),
+        lambda root: (root / "b").symlink_to(write(root.parent / "far", numbered([0]))),
+        lambda root: (root / "b.tfrec").write_bytes(b"x" * 99),
+        lambda root: (root / "a-1-of-2").write_bytes(b"x" * 99),
+    ],
+    ids=["the same file", "a link to outside", "no records", "no records beside shards"],
+)
+def test_a_file_that_cannot_be_a_shard_is_named(tmp_path, make):
+    root = tmp_path / "d"
+    write(root / "a-0-of-2", numbered(range(2)))
+    make(root)
+    (other,) = {*os.listdir(root)} - {"a-0-of-2"}
+    with pytest.raises(FormatError) as caught:
+        adopt(root, AdoptOptions(allow_missing=True), **QUIET)
+    assert [problem.place for problem in caught.value.problems] == [other]
+    assert not (root / "dataset.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda _: None, "adopt-not-a-folder"),
+        (lambda root: root.write_bytes(b""), "adopt-not-a-folder"),
+        (lambda root: root.mkdir(), "adopt-no-files"),
+        (lambda root: (root.mkdir(), (root / "a.tfrecord").touch()), "adopt-no-records"),
+        (
+            lambda root: (write(root / "a", numbered([1])), write(root / "b", numbered([1]), "GZIP")),
+            "adopt-compressions-mixed",
+        ),
+    ],
+)
+def test_a_folder_without_records_or_with_two_compressions_is_refused(tmp_path, make, code):
+    make(tmp_path / "d")
+    with raises(InputError, code):
+        adopt(tmp_path / "d", **QUIET)
+
+
+def test_invalid_names_and_arguments_are_refused(tmp_path):
+    write(tmp_path / "my data" / "a", numbered([1]))
+    with pytest.raises(InputError, match=r"'my data'.*name="):
+        adopt(tmp_path / "my data", **QUIET)
+    for options in ({"name": "a b"}, {"splits": {"-x": "*"}}):
+        with pytest.raises(OptionsError, match=r"'a b'|'-x'"):
+            AdoptOptions(**options)
+    with raises(OptionsError, "feature-roles-repeated", name="x"):
+        FeatureRoles(label="x", drop=("x",))
+    for words in (["--split", "train"], ["--split", "a=1", "--split", "a=2"]):
+        refused(["adopt", str(tmp_path), *words], "--split")
 
 
 def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
@@ -579,30 +522,4 @@ def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):
     (tmp_path / "README").touch()
     with pytest.raises(FileNotFoundError):
         adopt(tmp_path, log=lambda _: (tmp_path / "0.tfrecord").unlink())
-    assert not (tmp_path / "dataset.json").exists()
-    assert not (tmp_path / "index").exists()
-
-
-def test_verify_reports_an_empty_list_of_another_type_which_tensorflow_refuses(tmp_path):
-    path = write(tmp_path / "a", [example(x=[]), example(x=[1])])
-    adopt(tmp_path, **QUIET)
-    assert verify(tmp_path, deep=True)
-    other = tf.train.Example(
-        features=tf.train.Features(feature={"x": tf.train.Feature(float_list=tf.train.FloatList(value=[]))})
-    )
-    write(path, [other.SerializeToString(), example(x=[1])])
-    problems = [str(problem) for problem in verify(tmp_path, deep=True).problems]
-    fault = "record 0 at byte 0: the feature 'x' is an empty list of float instead of int64"
-    assert any(fault in problem for problem in problems)
-    message = "the feature 'x' holds integers, but floats in a, record 0 at byte 0"
-    with pytest.raises(FormatError, match=message):
-        adopt(tmp_path, overwrite=True, **QUIET)
-
-
-def test_a_numbered_file_next_to_shards_is_a_shard(tmp_path):
-    write(tmp_path / "a-0-of-2", numbered(range(2)))
-    (tmp_path / "a-1-of-2").write_bytes(b"x" * 99)
-    (tmp_path / "weights-0-of-1").write_bytes(b"x" * 99)
-    with pytest.raises(FormatError, match="a-1-of-2: is not a TFRecord file") as caught:
-        adopt(tmp_path, **QUIET)
-    assert len(caught.value.problems) == 1
+    assert sorted(os.listdir(tmp_path)) == ["1.tfrecord", "README"]

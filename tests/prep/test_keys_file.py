@@ -1,45 +1,44 @@
-"""Files of keys hold any key, and read what people write by hand."""
+"""Files of keys, as a verb writes them or people do by hand."""
+
+import json
+import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.errors import raises
-from tfshards.prep.sources.keys import read_keys, to_text, write_keys
-from tfshards.schemas import InputError
+from tests.format_reader import read
+from tests.prep.exported import write_dataset
+from tests.surface.command import refused, run
+from tfshards.schemas import Feature, Schema
 
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.binary(min_size=1)))
-def test_any_key_is_read_as_it_was_written(tmp_path, keys):
-    path = tmp_path / "keys.txt"
-    write_keys(path, map(to_text, keys))
-    assert read_keys(path) == keys
-    assert path.read_bytes().isascii()
+SCHEMA = Schema((Feature("key", "bytes", "bytes"),))
+KEYS = [b"cat/1.png", b" dog/ 2.png ", b"two\nlines", b'it\'s "so"', b"\xff.png", b'"', b"\xc3\xa4", b"kept"]
 
 
 @pytest.mark.parametrize(
     ("content", "keys"),
     [
-        (b"cat/1.png\ncat/2.png", [b"cat/1.png", b"cat/2.png"]),
-        (b"\xef\xbb\xbfcat/1.png\r\n\r\n\n dog/ 2.png \r\n", [b"cat/1.png", b" dog/ 2.png "]),
-        (b'"two\\nlines"\nit\'s "so"\n', [b"two\nlines", b'it\'s "so"']),
-        (b"\xff.png\n", [b"\xff.png"]),
-        (b"", []),
+        (b"cat/1.png", KEYS[:1]),
+        (b"\xef\xbb\xbfcat/1.png\r\n\r\n\n dog/ 2.png \r\n", KEYS[:2]),
+        (b'"two\\nlines"\nit\'s "so"\n', KEYS[2:4]),
+        (b"\xff.png\n", KEYS[4:5]),
+        # as audit writes all keys
+        (
+            "".join(json.dumps(key.decode("utf-8", "surrogateescape")) + "\n" for key in KEYS[:-1]).encode(),
+            KEYS[:-1],
+        ),
     ],
 )
 def test_plain_lines_and_json_strings_are_keys(tmp_path, content, keys):
+    write_dataset(tmp_path / "d", SCHEMA, {"train": [[{"key": key} for key in KEYS]]})
     (tmp_path / "keys").write_bytes(content)
-    assert read_keys(tmp_path / "keys") == keys
+    ended = run(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys")])
+    assert ended.status == 0, ended
+    assert {*read(tmp_path / "d")["train"]} == {os.fsdecode(key) for key in KEYS if key not in keys}
 
 
 @pytest.mark.parametrize("line", [b'"a" and b', b'"open', b'"\\ud800"'])
-def test_a_line_with_a_quotation_mark_that_is_no_json_string_is_an_error(tmp_path, line):
+def test_a_line_with_a_quotation_mark_that_is_no_json_string_is_an_error(tmp_path, line, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "d", SCHEMA, {"train": [[{"key": b"a"}]]})
     (tmp_path / "keys").write_bytes(b"a\n" + line)
-    with raises(InputError, "keys-line", number=2):
-        read_keys(tmp_path / "keys")
-
-
-def test_a_path_that_cannot_be_read_is_an_error(tmp_path):
-    with raises(InputError, "unreadable"):
-        read_keys(tmp_path / "none")
+    refused(["remove", "d", "--keys", "keys"], "2", status=1, code="keys-line")

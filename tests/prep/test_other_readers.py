@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from tests.prep.derived import build_quietly, write_images
-from tfshards.prep import ImageFolder, verify
+from tests.format_reader import companion
+from tests.surface.conftest import QUIET, picture, write
+from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import read_manifest
-from tfshards.schemas.index import index_path
 
 pytestmark = pytest.mark.processes
 
@@ -24,7 +24,9 @@ KEYS = Counter(f"{('cat', 'dog')[number % 2]}/{number:03d}.png".encode() for num
 def photos(tmp_path_factory):
     """23 images of two classes in three shards."""
     folder = tmp_path_factory.mktemp("other")
-    build_quietly(ImageFolder(write_images(folder / "photos", range(NUMBER))), folder / "data", shards=3)
+    for number in range(NUMBER):
+        write(folder / "photos" / ("cat", "dog")[number % 2] / f"{number:03d}.png", picture(number))
+    build(ImageFolder(folder / "photos"), folder / "data", shards=3, **QUIET)
     return folder / "data"
 
 
@@ -48,7 +50,7 @@ print(json.dumps(found))
 
 def test_the_pytorch_reader_divides_shards_by_our_index(photos):
     shards = read_manifest(photos).shards
-    paths = [[str(photos / shard.path), str(photos / index_path(shard.path))] for shard in shards]
+    paths = [[str(photos / shard.path), str(photos / companion(shard.path, "idx"))] for shard in shards]
     command = [sys.executable, "-c", READ_BY_TFRECORD, json.dumps(paths)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -88,7 +90,10 @@ def test_dali_reads_all_records_by_our_index(photos, tmp_path):
     if done.returncode:
         pytest.skip(f"DALI cannot be installed: {done.stderr.splitlines()[-1]}")
     shards = [shard.path for shard in read_manifest(photos).shards]
-    paths = [[str(photos / path) for path in shards], [str(photos / index_path(path)) for path in shards]]
+    paths = [
+        [str(photos / path) for path in shards],
+        [str(photos / companion(path, "idx")) for path in shards],
+    ]
     environment = {**os.environ, "PYTHONPATH": str(packages)}
     command = [sys.executable, "-c", READ_BY_DALI, json.dumps(paths)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -100,14 +100,6 @@ def test_the_search_is_reached_and_used_by_the_keyboard(browser):
     assert browser.run("document.getElementById('search').value") == ""
 
 
-def test_a_split_can_be_chosen(browser):
-    splits = "Array.from(document.querySelectorAll('#sheet li')).filter((one) => one.checkVisibility())"
-    found = f"Array.from(new Set({splits}.map((one) => one.dataset.split)))"
-    assert sorted(browser.run(found)) == ["train", "val"]
-    browser.run("split.value = 'val'; split.dispatchEvent(new Event('change'))")
-    assert browser.run(found) == ["val"]
-
-
 @pytest.mark.parametrize("width", [360, 768, 1280, 1920])
 def test_nothing_is_wider_than_the_view(browser, path, width):
     browser.set_view(width)
@@ -119,15 +111,3 @@ def test_nothing_is_wider_than_the_view(browser, path, width):
         browser.run(f"{wide}.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).length") == 0
     )
     assert browser.errors == []
-
-
-def test_without_scripts_everything_is_shown(path, tmp_path):
-    text = path.read_text()
-    start, end = text.index("<script>"), text.index("</script>")
-    plain = tmp_path / "plain.html"
-    plain.write_text(text[:start] + text[end + 9 :])
-    with chromium(tmp_path) as page:
-        page.set_view(1280)
-        page.open(plain)
-        assert len(page.run(SHOWN)) == 15
-        assert not page.run("document.getElementById('filters').checkVisibility()")

@@ -1,0 +1,75 @@
+"""Faults of what judges files that nobody may trust."""
+
+CHECKS, INDEX, NAMES = "prep/verification/checks.py", "schemas/index.py", "schemas/names.py"
+DAMAGES, MANIFEST, RECORDS = (
+    "tests/surface/test_damages.py",
+    "tests/schemas/test_manifest.py",
+    "tests/prep/test_verify.py",
+)
+NAMED = f"{DAMAGES}::test_every_damage_is_named"
+
+FAULTS = [
+    (
+        "verify compares no last bytes",
+        CHECKS,
+        "if last_bytes != shard.last_bytes:",
+        "if False:",
+        NAMED,
+    ),
+    (
+        "verify compares no digest of examples",
+        CHECKS,
+        "if found != shard.examples_digest:",
+        "if False:",
+        NAMED,
+    ),
+    (
+        "verify compares no length of a record with the index",
+        CHECKS,
+        "if index is not None and length != index.lengths[frame.number]:",
+        "if False:",
+        NAMED,
+    ),
+    (
+        "verify compares no label of a record with the file of labels",
+        CHECKS,
+        "elif labels is not None and label is not None and label != labels[frame.number]:",
+        "elif False:",
+        NAMED,
+    ),
+    (
+        "rejected inputs are not compared",
+        CHECKS,
+        "return [] if sound else [Problem(path, OTHER_BYTES)]",
+        "return []",
+        NAMED,
+    ),
+    (
+        "images are not decoded",
+        CHECKS,
+        "if self._decoders and not fault:",
+        "if False:",
+        f"{RECORDS}::test_pixels_are_decoded_and_compared_with_the_schema",
+    ),
+    (
+        "an index may have gaps",
+        INDEX,
+        "(rows[:, 0] != index.offsets) | (rows[:, 1] < FRAME_OVERHEAD)",
+        "rows[:, 1] < FRAME_OVERHEAD",
+        f"{DAMAGES}::test_a_hostile_index_is_refused_whatever_the_manifest_states",
+    ),
+    (
+        "a path may leave the dataset",
+        NAMES,
+        'if any(part == "" or part.startswith(".") for part in parts):',
+        'if any(part == "" for part in parts):',
+        f"{MANIFEST}::test_contradictory_fields_are_reported",
+    ),
+    (
+        "a shard may have the path of an index",
+        NAMES,
+        'if "index" in parts or parts[0]',
+        "if parts[0]",
+        f"{MANIFEST}::test_contradictory_fields_are_reported",
+    ),
+]
