@@ -10,7 +10,21 @@ from tfshards import loader
 from tfshards.prep import ColumnRoles, ImageOptions, Table, adopt, append, audit, reshard, verify
 from tfshards.schemas import Feature, TfshardsError
 
-from .deep_files import noise, pixels, png
+
+def noise(*shape: int) -> np.ndarray:
+    """Return samples of 16 bits in which the lower byte matters as much as the upper one."""
+    return np.random.default_rng(len(shape)).integers(0, 65536, shape, dtype=np.uint16)
+
+
+def png(samples: np.ndarray) -> bytes:
+    """Return a PNG of shape (height, width, channels), as TensorFlow writes it."""
+    return tf.io.encode_png(samples).numpy()
+
+
+def pixels(encoded: bytes) -> np.ndarray:
+    """Return the samples of a PNG, as TensorFlow decodes it."""
+    return tf.io.decode_png(encoded, dtype="uint16").numpy()
+
 
 SIZE = (12, 9)
 SCANS = [noise(*SIZE, 1) + number for number in range(4)]
