@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.conformance.calls import images
+from tests.conformance.calls import images, table
 from tests.conformance.inputs import Link, encoded
 from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
@@ -76,6 +76,8 @@ LAYOUTS = [
         "cat/2.png"), "cat")),
     row("class names that look alike", files("Cat/1.png", "cat/2.png"), images(), stored(labeled("Cat/1.png",
         "cat/2.png"), "Cat", "cat", warns=("'Cat'",))),
+    row("names of classes that are numbers", files("2/1.png", "10/2.png"), images(), stored(labeled("2/1.png",
+        "10/2.png"), "10", "2", warns=("'10'",))),
     row("splits with classes", files(*SPLIT), images(), stored(in_splits(*SPLIT, at=1), "ant", "cat", "dog")),
     row("all names of splits", files(*EIGHT), images(), stored(in_splits(*EIGHT, order=ORDER))),
     row("splits in any case", files("Train/1.png", "VAL/2.png", "Test/3.png"), images(),
@@ -145,11 +147,20 @@ MATCHED = {
     "*.png": (0, 4, 5), "**/*.png": (0, 1, 2, 3, 4, 5, 6), "cat/*": (1,), "cat/**": (1, 2), "cat/": (1, 2),
     "?.png": (0, 4), "[!b].png": (0, 4), "[ab].png": (0,), "[[]a.png": (5,), "**/a.png": (0, 1, 2, 3),
     "*/*/b.png": (6,), "c*/a.png": (1, 3), "cat/**/a.png": (1, 2),
+    "c**/a.png": (1, 2, 3),
 }  # fmt: skip
 
 
-def chosen(numbers):
-    found = {MANY[number]: number for number in numbers}
+# names with characters that have a meaning in patterns
+NAMES = ("b^.png", "^.png", "].png", "(a|b)+.png", "a\nb\nc.png", ".x.png", "a.PNG")
+OF_NAMES = {
+    "[a-c]^.png": (0,), "[^a].png": (1,), "[]].png": (2,), "(a|b)+.png": (3,), "a\n*": (4,),
+    "**": (0, 1, 2, 3, 4, 6), "*.PNG": (6,),
+}  # fmt: skip
+
+
+def chosen(numbers, names=MANY):
+    found = {names[number]: number for number in numbers}
     has_classes = all("/" in name for name in found)
     classes = sorted({name.split("/")[0] for name in found}) if has_classes else []
     values = {
@@ -165,6 +176,15 @@ def of_patterns():
             skipped = {"excluded": len(MANY) - len(numbers)} if len(numbers) < len(MANY) else {}
             yield row(f"include {pattern}", files(*MANY), images(include=[pattern], as_is=True),
                       stored(splits, *classes, skipped=skipped))  # fmt: skip
+    for pattern, numbers in OF_NAMES.items():
+        left = len(NAMES) - 1 - len(numbers)
+        skipped = {"hidden": 1} | ({"excluded": left} if left else {})
+        yield row(f"include odd {pattern}", files(*NAMES), images(include=[pattern], split_folders={}),
+                  stored(flat_of(numbers), skipped=skipped))  # fmt: skip
+
+
+def flat_of(numbers):
+    return {"train": {NAMES[number]: {"image": number} for number in numbers}}
 
 
 PATTERNS = [
@@ -210,6 +230,24 @@ LISTS = [
         images(split_list={"train": "meta/train.txt"}, class_names=["b", "a"]),
         stored({"train": {"cat/a.png": {"image": 0, "label": "b"}, "cat/b b.png": {"image": 1, "label": "a"},
         "x.png": {"image": 4, "label": "a"}}}, "b", "a", skipped={"in no split list": 2, "not an image": 1})),
+]  # fmt: skip
+
+IN_TABLE = "file_name,x\na.png,1\nb.png,2\nc.png,3\n"
+
+
+def in_table(name, lines, expected, rows=IN_TABLE):
+    """Return a row of a table whose splits a list gives."""
+    given = files("a.png", "b.png", "c.png") | {"in/t.csv": rows, "in/train.txt": lines}
+    return row(name, given, table("in/t.csv", split_list={"train": "train.txt"}), expected)
+
+
+IN_TABLES = [
+    in_table("a list of a table's images", "a\nc.png\n", stored({"train": {"a.png": {"image": 0, "x": 1},
+        "c.png": {"image": 2, "x": 3}}}, skipped={"in no split list": 1})),
+    in_table("a list of a table without images", "a\n", refused(InputError, "split-list-table"), "x\n1\n"),
+    in_table("a list of a table with splits", "a.png\n", refused(InputError, "split-list-table"),
+        "file_name,split\na.png,train\n"),
+    in_table("a list of a table with labels", "a.png 1\n", refused(InputError, "split-list-table-labels")),
 ]  # fmt: skip
 
 OF_TRAIN = {"split_list": {"train": "meta/train.txt"}, "class_names": ["p", "q"]}
@@ -264,6 +302,8 @@ REFUSALS = [
         "classes-differ", "'z'")),
     row("a list of an absolute path", files(*FOOD), images(split_list={"train": "/x"}),
         refused(OptionsError)),
+    row("a list in a bucket", files(*FOOD), images(split_list={"train": "s3://b/x"}), refused(OptionsError)),
+    row("a list of an empty path", files(*FOOD), images(split_list={"train": ""}), refused(OptionsError)),
     row("a list of no split", files(*FOOD), images(split_list={"a b": "x"}), refused(OptionsError)),
     row("lists and split folders", files(*FOOD),
         images(split_list={"train": "x"}, split_folders={"train": "cat"}), refused(OptionsError)),
@@ -272,7 +312,7 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("files", "call", "expected"), [*LAYOUTS, *PATTERNS, *LISTS, *REFUSALS])
+@pytest.mark.parametrize(("files", "call", "expected"), [*LAYOUTS, *PATTERNS, *LISTS, *IN_TABLES, *REFUSALS])
 def test_a_folder_becomes_what_it_holds_or_is_refused(files, call, expected):
     check(files, call, expected)
 

@@ -2,17 +2,24 @@
 
 import io
 import itertools
+import struct
+import zlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
 from tests.conformance.calls import images, table
-from tests.conformance.inputs import jpeg, picture, pixels, png
+from tests.conformance.inputs import HF_IMAGE, jpeg, picture, pixels, png
 from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
 from tests.conformance.test_annotations import turned, with_tag
-from tfshards.schemas import InputError, OptionsError
+from tests.pictures import image_file
+from tests.pixels.corpus.kind import chunk
+from tests.pixels.corpus.pngs import header
+from tests.pixels.corpus.pngs import png as plain_png
+from tfshards.schemas import BuildError, InputError, OptionsError
 
 RGB, GRAY = pixels(1), pixels(1, 1)
 HIGH, WIDE = GRAY.shape
@@ -55,8 +62,50 @@ def palette(array, colors=(9, 9, 9, 200, 0, 0, 0, 200, 0, 5, 6, 7)):
     return found
 
 
+def packed(numbers, bits):
+    """Return rows of numbers of some bits, each padded to whole bytes."""
+    size = -(-numbers.shape[1] * bits // 8)
+    texts = ("".join(f"{number:0{bits}b}" for number in line) for line in numbers.tolist())
+    return [int(text.ljust(8 * size, "0"), 2).to_bytes(size, "big") for text in texts]
+
+
+def plain(samples, bits, *chunks):
+    """Return a PNG of one to four channels, whose rows have no filter."""
+    high, wide, channels = np.atleast_3d(samples).shape
+    lines = packed(samples.reshape(high, wide * channels), bits)
+    data = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + line for line in lines)))
+    return plain_png(header(bits, {1: 0, 2: 4, 3: 2, 4: 6}[channels], size=(wide, high)), *chunks, data)
+
+
+def gray_tiff(numbers, bits):
+    """Return a TIFF of one strip."""
+    (high, wide), strip = numbers.shape, b"".join(packed(numbers, bits))
+    strip += b"\0" * (len(strip) % 2)
+    tags = {256: wide, 257: high, 258: bits, 259: 1, 262: 1, 273: 8, 277: 1, 278: high, 279: len(strip)}
+    # Pillow reads 12 bits of little-endian files only
+    order = "<" if bits == 12 else ">"
+    entries = b"".join(struct.pack(f"{order}HHIHH", tag, 3, 1, value, 0) for tag, value in tags.items())
+    start, count = struct.pack(f"{order}I", 8 + len(strip)), struct.pack(f"{order}H", len(tags))
+    return (b"II*\0" if order == "<" else b"MM\0*") + start + strip + count + entries + bytes(4)
+
+
+def pgm(numbers, most):
+    head = b"P5 %d %d %d\n" % (*numbers.shape[::-1], most)
+    return head + numbers.astype(np.uint8 if most < 256 else ">u2").tobytes()
+
+
+def reduced(name, path, data, wanted, conversion, *names):
+    """Return a row of a picture that loses bits, of which the build warns."""
+    return row(name, {f"in/{path}": data}, images(), stored({"train": {path: {"image": wanted}}},
+               conversions={conversion: 1, "re-encoded": 1}, warns=names))  # fmt: skip
+
+
 MOVING = gif(GRAY, GRAY // 2, GRAY // 3)
 FEW = GRAY % 4
+TWELVE, COLORS = DEEP >> 4, np.dstack([DEEP, DEEP ^ 0xF0F, ~DEEP])
+CLEAR = plain(DEEP, 16, chunk(b"tRNS", DEEP[0, 0].astype(">u2").tobytes()))
+LONG = np.asarray(Image.fromarray(DEEP.astype(np.float32)).resize((9, 4), Image.Resampling.LANCZOS))
+FLOATS = np.array([[0, 1, 1, 0]], np.float32)
 PIXELS = [
     pic("PNG is kept", png(1), png(1), features="image uint8 ? ? 3"),
     pic("gray PNG is kept", picture(GRAY), picture(GRAY)),
@@ -90,6 +139,33 @@ PIXELS = [
     pic("16 bits of TIFF are kept", ("a.tif", picture(DEEP, ".tif")), DEEP, AGAIN, depth=16, channels=1),
     pic("8 bits become 16", picture(GRAY), GRAY.astype(np.uint16) * 257, AGAIN | {"8 bits to 16": 1},
         depth=16, channels=1),
+    *(pic(f"12 bits of {suffix} as 16", (f"a{suffix}", data), np.rint(TWELVE * (65535 / 4095)).astype(
+        np.uint16), AGAIN, depth=16, channels=1) for suffix, data in ((".tif", gray_tiff(TWELVE, 12)),
+        (".pgm", pgm(TWELVE, 4095)))),
+    pic("16 bits of big-endian TIFF", ("a.tif", gray_tiff(DEEP, 16)), DEEP, AGAIN, depth="keep",
+        channels=1),
+    pic("8 bits next to the depth of each", png(1), png(1), depth="keep"),
+    pic("color as gray of 16 bits", png(1), LUMA.astype(np.uint16) * 257, AGAIN | {"colour to grey": 1,
+        "8 bits to 16": 1}, depth=16, channels=1),
+    *(pic(f"16 bits turned by {tag}", with_tag(tag, DEEP), turned(DEEP, tag),
+        AGAIN | {"orientation applied": 1}, depth=16, channels=1) for tag in range(2, 9)),
+    pic("16 bits resized", picture(DEEP), np.rint(LONG.clip(0, 65535)).astype(np.uint16),
+        AGAIN | {"resized": 1}, resize="4x9", depth=16, channels=1),
+    pic("a transparent value of 16 bits", CLEAR, DEEP, AGAIN | {"alpha dropped": 1}, depth=16, channels=1,
+        alpha="drop"),
+    reduced("gray of 16 bits", "a.png", picture(DEEP), GRAY, "16 bits to 8", "a.png", "depth=16"),
+    reduced("color of 16 bits", "a.png", plain(COLORS, 16), (COLORS >> 8).astype(np.uint8),
+        "16 bits of color to 8", "a.png", "build arrays"),
+    reduced("floats", "a.tif", picture(FLOATS, ".tif"), (FLOATS * 255).astype(np.uint8), "float to 8 bits",
+        "a.tif", "build arrays"),
+    pic("alpha is dropped", picture(RGBA), RGB, AGAIN | {"alpha dropped": 1}, alpha="drop"),
+    pic("pixels of one channel", png(1), b"P5 %05d %05d 255\n" % (WIDE, HIGH) + LUMA.tobytes(),
+        AGAIN | {"colour to grey": 1}, format="pixels", channels=1),
+    pic("for training", picture(FLAT), FLAT[:5, :8], AGAIN | {"resized": 1}, for_training=4),
+    pic("no side vanishes", picture(np.tile(FLAT[:3], (1, 9, 1))), FLAT[:1, :10], AGAIN | {"resized": 1},
+        resize="long=10"),
+    pic("exact sizes also grow", picture(FLAT), resized(FLAT, 30, 20), AGAIN | {"resized": 1},
+        resize="20x30"),
     pic("short side", picture(FLAT), resized(FLAT, 6, 4), AGAIN | {"resized": 1}, resize="short=4"),
     pic("long side", picture(FLAT), resized(FLAT, 6, 4), AGAIN | {"resized": 1}, resize="long=6"),
     pic("a side that is short enough", png(1), png(1), resize="short=100"),
@@ -112,6 +188,12 @@ PIXELS = [
         max_pixels=pixels(9).shape[0] * pixels(9).shape[1]),
     rejected("too many bytes", "a.png", picture(np.zeros((9, 9, 3), np.uint8)) + bytes(900), "too large",
         max_bytes=900),
+    *(rejected(f"{name} of 16 bits", f"a{suffix}", data, "unsupported", depth="keep") for name, suffix,
+        data in (("RGB", ".png", plain(COLORS, 16)), ("RGBA", ".png", plain(np.dstack([COLORS, DEEP]), 16)),
+        ("gray and alpha", ".png", plain(COLORS[..., :2], 16)), ("PPM", ".ppm", b"P6 2 1 65535 " + bytes(12)),
+        ("a transparent value", ".png", CLEAR), ("floats", ".tif", picture(FLOATS, ".tif")))),
+    rejected("16 bits without the last rows", "a.png", plain(DEEP, 16)[:33] + plain(DEEP[:3], 16)[33:],
+        "damaged", depth="keep"),
     rejected("floats beyond white", "a.tif", picture(np.full((3, 4), 5, np.float32), ".tif"), "unsupported"),
 ]  # fmt: skip
 
@@ -175,11 +257,6 @@ def no_mask(name, mask, reason, suffix=".png", image=None, **options):
                rejected={reason: 1}))  # fmt: skip
 
 
-def pgm(numbers, most):
-    head = b"P5 %d %d %d\n" % (*numbers.shape[::-1], most)
-    return head + numbers.astype(np.uint8 if most < 256 else ">u2").tobytes()
-
-
 LEFT = "{folders}/{stem:-_left}_gt.png"
 TURNED = {"orientation applied": 2, "re-encoded": 2}
 MASKS = [
@@ -228,6 +305,16 @@ MASKS = [
     *(one_mask(f"PGM of {most}", png(1), pgm(FEW.astype(int) % (most + 1), most),
         (FEW.astype(int) % (most + 1)).astype(np.uint8), ".pgm", count=AGAIN) for most in (1, 2, 6, 20, 254,
         255)),
+    *(one_mask(f"{suffix} of {bits} bits", png(1), data, GRAY % 2**bits, suffix, count=AGAIN)
+        for bits in (2, 4) for suffix, data in ((".png", plain(GRAY % 2**bits, bits)), (".tif",
+        gray_tiff(GRAY % 2**bits, bits)))),
+    *(one_mask(f"TIFF of {bits} bits", png(1), gray_tiff(DEEP >> 16 - bits, bits), DEEP >> 16 - bits, ".tif",
+        features="mask uint16 ? ? 1", mask_depth=16, count=AGAIN) for bits in (12, 16)),
+    one_mask("PGM in text", png(1), b"P2 %d %d 20 " % (WIDE, HIGH) + b" ".join(b"%d" % n
+        for n in (GRAY % 21).ravel()), GRAY % 21, ".pgm", count=AGAIN),
+    one_mask("of 16 bits next to JPEG", jpeg(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1",
+        mask_depth=16, count={"known by content": 1}),
+    one_mask("of a palette, unchecked", png(1), picture(palette(FEW)), FEW, count=AGAIN, check="none"),
     one_mask("of 16 bits", png(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1", mask_depth=16),
     one_mask("of 8 bits as 16", png(1), picture(MASK), MASK.astype(np.uint16), features="mask uint16 ? ? 1",
         mask_depth=16, count=AGAIN),
@@ -248,6 +335,11 @@ MASKS = [
     no_mask("of JPEG", picture(MASK, ".jpg"), "unsupported", ".jpg"),
     no_mask("of another size", picture(MASK[1:]), "mismatch"),
     no_mask("that may be turned or not", picture(MASK), "mismatch", image=with_tag(3, RGB)),
+    no_mask("of another size, unchecked", picture(MASK[1:]), "mismatch", check="none"),
+    no_mask("with values above white", pgm(MASK, 2), "damaged", ".pgm"),
+    *(no_mask(f"of {name}", image_file(MASK, kind, **options), "unsupported", suffix) for name, kind, suffix,
+        options in (("JPEG 2000", "JPEG2000", ".jp2", {}), ("WebP", "WEBP", ".webp", {"lossless": True}),
+        ("JPEG in TIFF", "TIFF", ".tif", {"compression": "jpeg"}))),
     no_mask("that is damaged", picture(MASK)[:-30], "damaged"),
 ]  # fmt: skip
 
@@ -262,6 +354,51 @@ def in_table(pair):
 
 PAIRS = [in_table(pair) for pair in MASKS if pair.id.startswith("mask_") and len(pair.values[0]) == 2]
 
+LEFT_RIGHT = {"left": "image", "right": "image", "mask": "mask"}
+SEVERAL = {"in/small.png": RGB[:3, :4], "in/plain.png": RGB, "in/turned.png": with_tag(6, RGB),
+           "in/mask.png": MASK}  # fmt: skip
+
+
+def of_several(name, left, right, expected):
+    """Return a row of a table with two images and a mask that fits one of them, or none."""
+    lines = f"left,right,mask,z\n{left},{right},mask.png,1\nturned.png,small.png,mask.png,2\n"
+    second = {"left": turned(RGB, 6), "right": RGB[:3, :4], "mask": turned(MASK, 6), "z": 2}
+    splits = {"train": {left: expected | {"z": 1}} if expected else {}}
+    splits["train"]["turned.png"] = second
+    return row(name, SEVERAL | {"in/t.csv": lines}, table("in/t.csv", LEFT_RIGHT, max_rejected="50%"),
+               stored(splits, rejected={} if expected else {"mismatch": 1}, conversions=TURNED))  # fmt: skip
+
+
+def structs(*data):
+    return [{"bytes": each, "path": None} for each in data]
+
+
+def of_columns(name, data, expected, **roles):
+    """Return a row of a Parquet file with a photo, and with another image."""
+    columns = {"image": pa.array(structs(png(1)), HF_IMAGE), "other": pa.array(structs(data), HF_IMAGE)}
+    return row(name, {"in/t.parquet": columns}, table("in/t.parquet", roles), expected)
+
+
+TWICE = {"known by content": 2}
+SHOWN = {"0": {"image": png(1), "other": MASK}}
+DOUBTFUL = [
+    of_several("a mask of the right image", "small.png", "plain.png", {"left": RGB[:3, :4], "right": RGB,
+        "mask": MASK}),
+    of_several("a mask of no image", "small.png", "small.png", None),
+    of_several("a mask of two views", "plain.png", "turned.png", None),
+    of_columns("a gray column that may be masks", picture(MASK), refused(InputError, "column-may-be-mask",
+        "other")),
+    of_columns("a palette that may be masks", picture(palette(FEW)), refused(InputError, "column-may-be-mask",
+        "other")),
+    *(of_columns(f"a column declared as {role}", picture(MASK), stored({"train": SHOWN}, conversions=TWICE),
+        other=role) for role in ("mask", "image")),
+    of_columns("a column of gray JPEG", picture(FLAT[..., 0], ".jpg"), stored({"train": {"0": {
+        "image": png(1), "other": FLAT[..., 0]}}}, conversions=TWICE)),
+    row("a column of paths that may be masks", {"in/a.png": 1, "in/m.png": MASK,
+        "in/t.csv": "file_name,seg_file_name\na.png,m.png\n"}, table("in/t.csv"), refused(InputError,
+        "column-may-be-mask", "seg_file_name")),
+]  # fmt: skip
+
 WRONG = {
     "depth 12": {"depth": 12}, "channels 2": {"channels": 2}, "another alpha": {"alpha": "black"},
     "all frames": {"animation": "all"}, "another format": {"format": "tiff"},
@@ -274,6 +411,17 @@ WRONG = {
     "quality of pixels": {"format": "pixels", "jpeg_quality": 90},
     "16 bits of JPEG": {"depth": 16, "format": "jpeg"},
     "16 bits of pixels": {"depth": 16, "format": "pixels"},
+    "no height": {"resize": "10x0"}, "a side of seven digits": {"resize": "1234567x1"},
+    "a size beyond the pixels": {"resize": "100x100", "max_pixels": 9999},
+    "a word as quality": {"jpeg_quality": "best"}, "no bytes allowed": {"max_bytes": 0},
+    "pixels with alpha": {"format": "pixels", "alpha": "keep", "channels": 4},
+    "JPEG of any channels": {"format": "jpeg", "channels": "keep"},
+    "any depth of JPEG": {"depth": "keep", "jpeg_quality": 90}, "mask depth 12": {"mask_depth": 12},
+    "a mask depth without masks": {"mask_depth": 16}, "training with 0": {"for_training": 0},
+    "training with too much": {"for_training": 65_501},
+    "training with a size": {"for_training": 9, "resize": "short=9"},
+    "training with PNG": {"for_training": 9, "format": "png"},
+    "training with alpha": {"for_training": 9, "channels": 4},
     **{f"{name} of unchecked images": {"check": "none", name: value} for name, value in {"channels": 1,
         "resize": "short=9", "format": "png", "depth": 16, "animation": "first", "max_pixels": 9}.items()},
 }  # fmt: skip
@@ -286,6 +434,16 @@ REFUSALS = [
         refused(InputError, None, "a1")),
     row("masks of no image", {"in/images/a1.png": 1, "in/masks/b1.png": MASK}, images(), refused(InputError,
         None, "masks")),
+    *(row(f"a template with {name}", pairs("{}/a1"), images(mask_dir="masks", mask_name=template),
+        refused(OptionsError, "mask-name-form")) for name, template in {"a path above": "../{stem}.png",
+        "a path above folders": "{folders}/../../{stem}.png", "an absolute path": "/{folders}/{stem}.png",
+        "a conversion": "{stem!r}.png", "digits": "{stem:06d}.png",
+        "an ending of folders": "{folders:-a}/{stem}.png", "no stem": "{folders}.png",
+        "the stem twice": "{stem}/{stem}.png", "no suffix": "{folders}/{stem}",
+        "another suffix": "{folders}/{stem}.txt", "an open brace": "{stem.png"}.items()),
+    row("a template that fits no mask", {"in/a1.png": 1, "masks/a1.png": MASK}, images(mask_dir="../masks",
+        mask_name="{folders}/{stem}_x.png"), refused(InputError, "masks-unmatched")),
+    row("color as 16 bits", {"in/a.png": 1}, images(depth=16), refused(BuildError, None, "a.png")),
     row("no folder of masks", pairs("{}/a1"), images(mask_dir="seg"), refused(InputError, None, "seg")),
     row("the folder itself as masks", pairs("{}/a1"), images(mask_dir="."), refused(InputError)),
     row("a template without masks", pairs("{}/a1"), images(mask_name=LEFT), refused(OptionsError)),
@@ -294,6 +452,6 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("files", "call", "expected"), [*PIXELS, *MASKS, *PAIRS, *REFUSALS])
+@pytest.mark.parametrize(("files", "call", "expected"), [*PIXELS, *MASKS, *PAIRS, *DOUBTFUL, *REFUSALS])
 def test_images_and_masks_become_what_they_show_or_are_refused(files, call, expected):
     check(files, call, expected)

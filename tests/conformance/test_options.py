@@ -6,11 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.conformance.calls import arrays, images, table
-from tests.conformance.inputs import png
+from tests.conformance.inputs import pixels, png
 from tests.conformance.rows import by_row, refused, row, stored
 from tests.conformance.runner import check
+from tests.pixels.corpus.kind import chunk
 from tfshards.schemas import BuildError, InputError, OptionsError
 
 
@@ -68,6 +70,12 @@ def in_one_group(*names):
     return {f"in/{name}": number for number, name in enumerate(names)}
 
 
+def small(number):
+    size, how = (3, 3), Image.Resampling.LANCZOS
+    return np.asarray(Image.fromarray(pixels(number)).resize(size, how))
+
+
+COMMENT = chunk(b"tEXt", b"Comment\0hello")
 TWINS = ("a/1.png", "a/2.png", "b/1.png", "b/2.png")
 SAME = {"in/a/1.png": 1, "in/a/2.png": 2, "in/b/1.png": 1, "in/b/3.png": 3}
 ROWS = [
@@ -100,6 +108,31 @@ ROWS = [
         "label": "a"}, "a/2.png": {"image": 2, "label": "a"}, "b/3.png": {"image": 3, "label": "b"}}}, "a",
         "b", rejected={"duplicate": 1}, warns=("b/1.png",))),
     row("no duplicates to drop", FILES, arrays("x.npy", duplicates="fail"), stored(by_row(x=X))),
+    row("duplicates in two splits", {"in/val/1.png": 1, "in/train/2.png": 1, "in/val/3.png": 3},
+        images(duplicates="drop"), stored({"train": {"train/2.png": {"image": 1}}, "val": {"val/3.png":
+        {"image": 3}}}, rejected={"duplicate": 1})),
+    row("the first duplicate by bytes is kept", {"in/\udcff.png": 1, "in/\U0001f600.png": 1, "in/z\n.png": 1},
+        images(duplicates="drop"), stored({"train": {"z\n.png": {"image": 1}}}, rejected={"duplicate": 2})),
+    row("stored images are compared", {"in/1.png": png(1), "in/2.png": png(1)[:-12] + COMMENT + png(1)[-12:],
+        "in/3.png": png(2)}, images(duplicates="drop", resize="3x3"), stored({"train": {"1.png": {"image":
+        small(1)}, "3.png": {"image": small(2)}}}, rejected={"duplicate": 1}, conversions={"resized": 2,
+        "re-encoded": 2})),
+    row("files that show the same are different", {"in/1.png": png(1), "in/2.png": png(1)[:-12] + COMMENT
+        + png(1)[-12:]}, images(duplicates="drop"), stored({"train": {"1.png": {"image": png(1)},
+        "2.png": {"image": png(1)[:-12] + COMMENT + png(1)[-12:]}}})),
+    row("duplicates with other labels", {"in/b/1.png": 1, "in/a/1.png": 1, "in/b/2.png": 2},
+        images(duplicates="drop"), stored({"train": {"a/1.png": {"image": 1, "label": "a"}, "b/2.png":
+        {"image": 2, "label": "b"}}}, "a", "b", rejected={"duplicate": 1}, warns=("differ in the label",))),
+    row("a label of any name is not compared", {"in.csv": "x,species\n1,a\n2,a\n1,b\n"},
+        table(roles={"species": "label"}, duplicates="drop"), stored(by_row(x=[1, 2], species=["a", "a"]),
+        "a", "b", rejected={"duplicate": 1})),
+    row("duplicates are no rejects of the limit", {f"in/{n}.png": 1 for n in range(9)},
+        images(duplicates="drop", max_rejected=0), stored({"train": {"0.png": {"image": 1}}},
+        rejected={"duplicate": 8})),
+    *(row(f"ratios of {name}", FILES, arrays("x.npy", splits=given), stored(split_rows(divided([*map(str,
+        range(10))], exact).get, exact, x=X))) for name, given, exact in (("percent", {"a": "90%",
+        "b": "10%"}, {"a": "9/10", "b": "1/10"}), ("a fraction of percent", {"a": "33.3%", "b": "66.7%"},
+        {"a": "0.333", "b": "0.667"}), ("one split", {"a": 1}, {"a": "1"}))),
     row("rows of equal values are dropped", {"x.npy": np.array([5, 6, 5, 7]), "label.npy": np.array([0, 1, 1,
         0])}, arrays("x.npy", "label.npy", duplicates="drop"),
         stored({"train": {k: {"x": v, "label": n} for k, v, n in (("0", 5, 0), ("1", 6, 1), ("3", 7, 0))}},
@@ -123,7 +156,11 @@ WRONG = {
     "shards of no bytes": {"shard_size": 0}, "a name with a blank": {"name": "a b"},
     "more rejected than all": {"max_rejected": "110%"}, "a word as a share": {"max_rejected": "few"},
     "another compression": {"compression": "zip"}, "no shards": {"shards": 0},
-    "no shards of a split": {"shards": {"train": 0}},
+    "no shards of a split": {"shards": {"train": 0}}, "a negative seed": {"seed": -1},
+    "a seed of 64 bits": {"seed": 2**63},
+    **{f"the ratio {text}": {"splits": {"a": text}} for text in ("nan", "1/0", "-0.5", "150%", "80",
+        "1e400")}, "ratios of nearly 1": {"splits": {"a": "0.333", "b": "0.333", "c": "0.333"}},
+    **{f"the share {text}": {"max_rejected": text} for text in ("%", "1%%", "1/0%", "inf", "-0.5")},
 }  # fmt: skip
 REFUSALS = [
     *(row(name, {"in/a.png": 1}, images(**options), refused(OptionsError)) for name,
@@ -147,6 +184,10 @@ REFUSALS = [
         refused(InputError, None, "b/1.png")),
     row("duplicates that are not allowed", SAME, images(duplicates="fail"), refused(BuildError, None,
         "b/1.png", "a/1.png")),
+    row("fewer examples than shards without duplicates", SAME, images(duplicates="drop", shards=4),
+        refused(BuildError, None, "4", "3")),
+    row("only rejected files", {"in/1.png": b"", "in/2.png": b""}, images(duplicates="drop",
+        max_rejected="100%"), refused(BuildError, "split-rejected", "train")),
     row("one rejected more than allowed", {**{f"in/{n}.png": n for n in range(3)}, "in/x.png": b""},
         images(max_rejected="24%"), refused(BuildError, None, "x.png")),
 ]  # fmt: skip

@@ -1,11 +1,8 @@
-"""Files that the table of nasty files does not have, settings of the process, and descriptions of images."""
+"""Settings of the process that are not those of a build, and formats that need a package."""
 
-import io
-import struct
 import subprocess
 import sys
 import warnings
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,135 +10,87 @@ from PIL import Image, ImageFile
 
 from tests.pixels.corpus.jpegs import PLAIN as JPEG
 from tests.pixels.corpus.jpegs import declared
-from tests.pixels.corpus.kind import chunk, encoded, exif
-from tests.pixels.corpus.modes import PALETTE, RGB
+from tests.pixels.corpus.kind import encoded
+from tests.pixels.corpus.modes import RGB
 from tests.pixels.corpus.pngs import PLAIN as PNG
-from tests.pixels.corpus.pngs import header, pixels, png, rows
-from tfshards.prep.imaging.normalize import normalize
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.stored import describe
-from tfshards.prep.imaging.whitelist import ImageError
+from tests.surface.command import run
+from tfshards.prep import ImageFolder, Options, limited_jobs
+
+ANY = Options(max_rejected=1)
+ODD_EXIF = JPEG[:2] + b"\xff\xe1\0\x14Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01" + JPEG[2:]
 
 
-def stored(data: bytes, check: str = "decode", **options: object) -> bytes:
-    return normalize(data, ImageOptions(check=check, **options)).data
+@pytest.fixture
+def rejects(image_folder, tmp_path, quiet_build):
+    """Build files and return the counts of rejected ones, by reason."""
+
+    def build(files):
+        source = ImageFolder(image_folder(files))
+        manifest = quiet_build(source, tmp_path / "out", options=ANY, engine="local")
+        return manifest.totals.reasons.get("rejected", {})
+
+    return build
 
 
-OUTCOMES = {
-    "JPEG of RGB components": (encoded(RGB, "JPEG", keep_rgb=True), "kept"),
-    "JPEG with EXIF that is cut": (
-        JPEG[:2] + b"\xff\xe1\0\x14Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01" + JPEG[2:],
-        "kept",
-    ),
-    "interlaced PNG too small for all passes": (
-        png(header(interlaced=1, size=(2, 2)), pixels(b"\0abc" * 2 + b"\0abcdef")),
-        "kept",
-    ),
-    "PNG of an unknown compression": (
-        png(chunk(b"IHDR", struct.pack(">II5B", 33, 25, 8, 2, 7, 0, 0)), pixels()),
-        "converted",
-    ),
-    "PNG with text before its header": (png(chunk(b"tEXt", b"by\0me"), header(), pixels()), "converted"),
-    "PNG with a chunk whose name is none": (png(header(), chunk(b"a1Cd", b"x"), pixels()), "converted"),
-    "PNG with a palette and RGB": (png(header(), chunk(b"PLTE", bytes(30)), pixels()), "converted"),
-    "PNG without the checksum of its pixels": (
-        png(header(), chunk(b"IDAT", zlib.compress(rows())[:-4])),
-        "the checksum of the pixels is cut",
-    ),
-    "BMP with a long side": (encoded(Image.new("1", (1_000_001, 1)), "BMP"), "no side above 1000000"),
-    "text": (b"hello, world", "starts with 68 65 6c 6c 6f 2c 20 77, opens as none of JPEG, PNG, WEBP,"),
-    "a format that is not read": (encoded(RGB, "TGA"), "starts with 00 00 02"),
-}
+def test_threads_do_not_change_the_warning_filters(image_folder, tmp_path, quiet_build):
+    source = ImageFolder(image_folder({f"{n}.jpg": ODD_EXIF for n in range(99)}))
 
+    def build(number):
+        with limited_jobs(1):
+            return quiet_build(source, tmp_path / f"{number}", engine="local").num_examples
 
-@pytest.mark.parametrize(("data", "outcome"), OUTCOMES.values(), ids=OUTCOMES)
-def test_a_file_is_kept_converted_or_rejected_with_a_detail(data, outcome):
-    if outcome in ("kept", "converted"):
-        assert (stored(data) is data) == (outcome == "kept")
-        return
-    with pytest.raises(ImageError) as found:
-        stored(data)
-    assert outcome in found.value.detail
-
-
-@pytest.mark.parametrize("data", [b"", b"text", JPEG[:50], encoded(RGB, "JPEG", exif=exif(6))])
-def test_without_a_check_the_bytes_are_kept_as_they_are(data):
-    assert stored(data, "none") is data
-
-
-def test_decoding_in_threads_does_not_change_the_warning_filters():
-    before = list(warnings.filters)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(lambda _: stored(JPEG, "decode") is JPEG, range(800)))
-    finally:
-        sys.setswitchinterval(interval)
-    assert list(warnings.filters) == before
-
-
-def test_warnings_of_pillow_are_neither_shown_nor_an_error():
-    odd, _ = OUTCOMES["JPEG with EXIF that is cut"]
+    build("imports")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="Corrupt EXIF data"), Image.open(io.BytesIO(odd)) as image:
-            image.getexif()
-        with ThreadPoolExecutor(4) as pool:
-            assert all(pool.map(lambda _: stored(odd, "decode") is odd, range(100)))
+        # what Pillow says of EXIF that is cut is neither shown nor an error
+        warnings.simplefilter("error", UserWarning)
+        before = list(warnings.filters)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(4) as pool:
+                assert [*pool.map(build, range(4))] == [99] * 4
+        finally:
+            sys.setswitchinterval(interval)
+        assert warnings.filters == before
 
 
-@pytest.mark.parametrize(
-    "data", [JPEG[:-40], PNG[:-30], encoded(RGB, "BMP")[:-50], encoded(RGB, "WEBP")[:-50]]
-)
-def test_a_truncated_file_is_rejected_even_if_pillow_is_set_to_load_it(data, monkeypatch):
+def test_truncated_files_are_rejected_even_if_pillow_is_set_to_load_them(rejects, monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    with pytest.raises(ImageError, match="damaged"):
-        stored(data, "decode")
+    cut = [JPEG[:-40], PNG[:-30], encoded(RGB, "BMP")[:-50], encoded(RGB, "WEBP")[:-50]]
+    with limited_jobs(1):
+        assert rejects({"0.png": 1} | {f"{n}.png": data for n, data in enumerate(cut, 1)}) == {"damaged": 4}
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 
 @pytest.mark.parametrize("limit", [None, 100])
-def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, monkeypatch):
+def test_the_pixel_limit_of_pillow_does_not_affect_a_build(limit, rejects, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-    assert stored(JPEG, "decode") is JPEG
-    for side in (12_000, 60_000):
-        with pytest.raises(ImageError, match="too large"):
-            stored(declared(side, side), "decode")
+    large = {f"{side}.jpg": declared(side, side) for side in (12_000, 60_000)}
+    with limited_jobs(1):
+        assert rejects({"0.jpg": JPEG, **large}) == {"too large": 2}
     assert limit == Image.MAX_IMAGE_PIXELS
 
 
-@pytest.mark.parametrize(
-    ("data", "described"),
-    [
-        (JPEG, "JPEG 25 x 33 (height x width), mode RGB"),
-        (encoded(PALETTE, "PNG"), "PNG 25 x 33 (height x width), mode P"),
-        (b"text", "not a readable image"),
-        (b"", "not a readable image"),
-        # as a build with a larger --max-pixels stores them; Pillow warns of the first, and opens no second
-        (declared(12_000, 10_000), "JPEG 10000 x 12000 (height x width), mode RGB"),
-        (declared(60_000, 50_000), "JPEG 50000 x 60000 (height x width), mode RGB"),
-    ],
-)
-def test_encoded_images_are_described_as_text(data, described, recwarn):
-    assert describe(data) == described
-    assert not recwarn
+def test_images_of_any_size_are_described_by_their_header(tmp_path, quiet_build, image_folder, recwarn):
+    # Pillow warns of the first, and opens no second
+    files = {f"{high}.jpg": declared(12 * high // 10, high) for high in (10_000, 50_000)}
+    words = ["build", "images", image_folder(files), tmp_path / "out", "--check=none"]
+    assert run(words).status == 0
+    for high in (10_000, 50_000):
+        assert (
+            f"JPEG {high} x {12 * high // 10} (height x width)"
+            in run(["show", tmp_path / "out", f"{high}.jpg"]).out
+        )
+    assert not [each for each in recwarn if "pixels" in str(each.message)]
 
 
-def test_heic_without_its_package_is_rejected_with_the_remedy():
-    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
-    code = f"""
-import sys
-sys.modules["pillow_heif"] = None
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.imaging.normalize import normalize
-from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.prep.imaging.whitelist import ImageError
-assert set(decoder_versions()) == {{"pillow"}}
-try:
-    normalize({heic!r}, ImageOptions(), b".jpg")
-except ImageError as error:
-    print(error.reason, error.detail, sep=": ")
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "unsupported: HEIC; install tfshards[heic] to read it\n", done.stderr
+def test_heic_without_its_package_is_rejected_with_the_remedy(image_folder, tmp_path):
+    root = image_folder({"a.jpg": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)})
+    code = """if True:
+        import runpy, sys
+        sys.modules["pillow_heif"] = None
+        runpy.run_module("tfshards", run_name="__main__")"""
+    command = [sys.executable, "-c", code, "build", "images", root, tmp_path / "out", "--jobs=1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "install tfshards[heic]" in done.stderr

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
+from tests.surface.command import run
 from tfshards.prep import ImageFolder, append
-from tfshards.prep.cli.main import main
-from tfshards.prep.sources.marks import MARKS, NEVER, PAGE, note
 from tfshards.schemas import InputError
 
+PAGE = "docs/datasets.md"
 HEADINGS = re.findall("^## (.+)$", (Path(__file__).parents[2] / PAGE).read_text(), re.M)
 SECTIONS = {re.sub("[^a-z0-9-]", "", name.lower().replace(" ", "-")) for name in HEADINGS}
 CLASSES = ["cat/1.png", "dog/1.png"]
@@ -67,6 +67,13 @@ def files_of(names):
     return {name: number if name.endswith(".png") else b"" for number, name in enumerate(names)}
 
 
+def parts(names):
+    """Return files, and the folders that they are in, with a slash."""
+    return {name[: end + 1] for name in names for end, char in enumerate(f"{name}/") if char == "/"} | {
+        *names
+    }
+
+
 @pytest.mark.parametrize(("names", "section"), LAYOUTS.values(), ids=LAYOUTS)
 def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken_as_it_is(
     names, section, image_folder
@@ -81,25 +88,40 @@ def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken
     assert len(listing.keys) == sum(name.endswith(".png") for name in names)
 
 
-def parts(names):
-    """Return files, and the folders that they are in, with a slash."""
-    return {name[: end + 1] for name in names for end, char in enumerate(f"{name}/") if char == "/"} | {
-        *names
-    }
+DOUBTFUL = {
+    "splits with a year": (["train2017/1.png", "val2017/2.png"], "other-layouts", "'train2017', 'val2017'"),
+    "splits with a size": (["data_256/a/1.png", "val_256/1.png"], "other-layouts", "'data_256', 'val_256'"),
+    "splits further down": (["flowers/train/1/1.png", "flowers/other/2.png"], "other-layouts", "'flowers'"),
+    "classes further down": (["birds/n01/1.png", "birds/n02/1.png"], "other-layouts", "'birds'"),
+    "one class": (["cat/1.png"], "other-layouts", "'cat'"),
+    "nested classes": (["a/abbey/1.png", "b/bar/in/2.png"], "nested-folders", "'a', 'b'"),
+}
 
 
-def test_each_mark_names_a_section_of_the_page_and_is_in_the_table_above():
-    assert {section for _, section, _ in MARKS} <= SECTIONS
-    assert {section for kind, section, _ in MARKS if kind != NEVER} == {
-        section for _, section in LAYOUTS.values()
-    }
+@pytest.mark.parametrize(("files", "section", "seen"), DOUBTFUL.values(), ids=DOUBTFUL)
+def test_folders_that_may_be_no_classes_are_refused_unless_declared(files, section, seen, image_folder):
+    root = image_folder(files_of(files))
+    with raises(InputError, "layout-known", section=f"{PAGE}#{section}") as caught:
+        ImageFolder(root).listing()
+    assert caught.value.values["seen"].endswith(seen)
+    folders = {path.split("/")[0] for path in files}
+    for declared in ({"as_is": True}, {"split_folders": {}}, {"class_names": sorted(folders)}):
+        assert set(ImageFolder(root, **declared).listing().schema.class_names) == folders
 
 
-def test_each_name_of_a_mark_is_noted_in_its_folder():
-    for name in (name for _, _, names in MARKS for part in names.split() for name in part.split("|")):
-        marks = {}
-        note(marks, b"a/", name.replace("*", "7").encode())
-        assert marks[name.encode()] == {b"a/": b"a/" + name.replace("*", "7").encode()}
+@pytest.mark.parametrize(
+    ("files", "section", "name"),
+    [
+        (["train/a/x/1.png", "test/a/y/2.png"], "nested-folders", "a"),
+        (["train/images/1.png", "test/images/2.png"], "other-layouts", "images"),
+    ],
+)
+def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, name, image_folder):
+    root = image_folder(files_of(files))
+    for given in (None, {"train": "train", "test": "test"}):
+        with raises(InputError, "layout-known", section=f"{PAGE}#{section}"):
+            ImageFolder(root, split_folders=given).listing()
+    assert ImageFolder(root, as_is=True).listing().schema.class_names == (name,)
 
 
 NO_FALSE_ALARM = {
@@ -126,21 +148,38 @@ def test_folders_that_look_alike_are_built(names, image_folder):
     assert len(ImageFolder(image_folder(files_of(names))).listing().keys)
 
 
-def test_the_commands_name_the_mark_the_section_and_the_flag(image_folder, tmp_path, capsys, monkeypatch):
+# files next to images of two classes -> what the warnings name
+NOT_READ = {
+    "arrays": (["cat/b.npy", "cat/a.npy"], ["cat/a.npy", "#other-layouts"]),
+    "other annotations": (["annotations/list.txt"], ["'annotations'"]),
+    "texts and boxes": (["cat/1.txt", "cat/1.xml"], ["cat/1.xml", "#pascal-voc"]),
+    "a table": (["labels.csv"], ["labels.csv", "#kaggle"]),
+    "what macOS adds": (["__MACOSX/b/._1.png", "__MACOSX/b/2.png", "cat/__MACOSX/4.png"], []),
+}
+
+
+@pytest.mark.parametrize(("names", "named"), NOT_READ.values(), ids=NOT_READ)
+def test_files_of_another_source_next_to_classes_are_warned_of(names, named, image_folder):
+    listing = ImageFolder(image_folder(files_of([*CLASSES, *names]))).listing()
+    assert listing.schema.class_names == ("cat", "dog")
+    assert listing.skipped.get("hidden", 0) == sum("__MACOSX" in name for name in names)
+    assert len(listing.warnings) == bool(named)
+    assert all(text in listing.warnings[0] for text in named)
+
+
+def test_the_commands_name_the_mark_the_section_and_the_flag(image_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     image_folder(files_of(LAYOUTS["COCO"][0]), "photos")
     for verb in ("build", "plan"):
-        assert main([verb, "images", "photos", "out"]) == 1
-        message = capsys.readouterr().err
-        for text in ("annotations/instances_train2017.json", f"{PAGE}#coco ", "--as-is"):
-            assert text in message
-    assert main(["build", "images", "photos", "out", "--as-is"]) == 0
+        ended = run([verb, "images", "photos", "out"])
+        assert ended.status == 1
+        assert all(each in ended.err for each in (LAYOUTS["COCO"][0][0], f"{PAGE}#coco ", "--as-is"))
+    assert run("build images photos out --as-is").status == 0
 
 
 def test_what_a_build_took_as_it_is_can_be_extended(image_folder, tmp_path, quiet_build):
     root = image_folder(files_of(["input/1.png", "target/1.png"]))
-    manifest = quiet_build(ImageFolder(root, as_is=True), tmp_path / "out")
-    assert manifest.options["as_is"] is True
+    quiet_build(ImageFolder(root, as_is=True), tmp_path / "out")
     image_folder({"input/2.png": 3})
     assert append(root, tmp_path / "out").num_examples == 3
     # options that state what folders are
@@ -149,13 +188,12 @@ def test_what_a_build_took_as_it_is_can_be_extended(image_folder, tmp_path, quie
 
 
 def test_a_folder_without_images_names_the_sections_for_its_files(image_folder):
-    root = image_folder(
-        {"train-images-idx3-ubyte.gz": b"x", "a/x.h5": b"", "annotations/instances_val2017.json": b"{}"}
-    )
+    files = {"train-images-idx3-ubyte.gz": "mnist", "a/x.h5": "other-layouts"}
+    files["annotations/instances_val2017.json"] = "coco"
+    root = image_folder(dict.fromkeys(files, b""))
     with raises(InputError, "folder-no-images") as caught:
         ImageFolder(root).listing()
-    assert caught.value.lines == (
-        f"annotations/instances_val2017.json is not read; see {PAGE}#coco",
-        f"train-images-idx3-ubyte.gz is not read; see {PAGE}#mnist",
-        f"a/x.h5 is not read; see {PAGE}#other-layouts",
-    )
+    for line in caught.value.lines:
+        (name,) = [name for name in files if name in line]
+        assert line.endswith(f"{PAGE}#{files.pop(name)}")
+    assert not files

@@ -1,7 +1,6 @@
 """Inputs that were touched, copied, edited, added or deleted since a build: content decides, not times."""
 
 import os
-import re
 import shutil
 import threading
 from pathlib import Path
@@ -13,13 +12,8 @@ from PIL import Image
 from tests.errors import raises
 from tests.prep.table_files import write_text
 from tests.programs import until
-from tfshards.prep import Arrays, ImageFolder, Options, append, verify
-from tfshards.prep.building import inputs_file
-from tfshards.prep.building.inputs_file import read_inputs
-from tfshards.prep.rewriting.repair import repair
-from tfshards.prep.writing.area import AREA_NAME
+from tfshards.prep import Arrays, ImageFolder, Options, append, limited_jobs, repair, verify
 from tfshards.schemas import BuildError, InputError, read_manifest
-from tfshards.schemas.names import inputs_name
 
 LATER = 1_700_000_000 * 10**9
 
@@ -50,6 +44,12 @@ def identities(folder: Path) -> dict[str, tuple[int, int]]:
         for path in folder.rglob("*")
         if path.is_file() and not path.name.startswith("inputs-")
     }
+
+
+def record_of(folder: Path) -> Path:
+    """Return the record of the inputs of a dataset."""
+    (path,) = folder.glob("inputs-*")
+    return path
 
 
 def records(folder: Path) -> dict[str, bytes]:
@@ -110,18 +110,6 @@ def rebuild(bitmaps, out, quiet_build):
     return lambda folder=None, **options: quiet_build(ImageFolder(bitmaps), folder or out, **options)
 
 
-def test_other_inputs_are_described(bitmaps, out, rebuild):
-    manifest = rebuild()
-    (bitmaps / "cat" / "00.bmp").rename(bitmaps / "dog" / "00.bmp")
-    shutil.copyfile(bitmaps / "cat" / "02.bmp", bitmaps / "dog" / "02.bmp")
-    Image.fromarray(np.zeros((2, 2), np.uint8)).save(bitmaps / "cat" / "04.bmp")
-    with raises(InputError, "dataset-differs"):
-        rebuild()
-    (out / inputs_name(manifest.build_id)).unlink()
-    with raises(InputError, "dataset-differs", distinction="with other inputs"):
-        rebuild()
-
-
 def test_contents_are_compared_once(bitmaps, rebuild, log):
     rebuild()
     for path in ("cat/00.bmp", "dog/03.bmp"):
@@ -162,33 +150,32 @@ def test_an_edit_that_keeps_size_and_time_is_noticed_with_checksum(bitmaps, rebu
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"PK damaged")])
 def test_without_the_record_of_the_inputs_all_contents_are_compared(damage, bitmaps, out, rebuild, log):
     manifest = rebuild()
-    damage(out / inputs_name(manifest.build_id))
+    damage(record_of(out))
     log.clear()
     assert rebuild() == manifest
     assert log[0].startswith("comparing the contents of 12 inputs")
-    assert read_inputs(out, manifest.build_id) is not None
+    log.clear()
+    rebuild()
+    assert not any("comparing" in line for line in log)
     edit(bitmaps / "cat" / "00.bmp", keep_time=True)
-    damage(out / inputs_name(manifest.build_id))
+    damage(record_of(out))
     with raises(InputError, "dataset-of-other-inputs"):
         rebuild()
 
 
-def test_a_record_of_the_inputs_may_be_damaged_anywhere(out, quiet_build, monkeypatch):
-    build_id = quiet_build(Arrays({"x": np.arange(500)}), out).build_id
-    path = out / inputs_name(build_id)
+def test_a_record_of_the_inputs_may_be_damaged_anywhere(out, quiet_build):
+    def build():
+        with limited_jobs(1):
+            return quiet_build(Arrays({"x": np.arange(500)}), out)
+
+    manifest = build()
+    path = record_of(out)
     whole = path.read_bytes()
-    unread = 0
-    for position in range(len(whole)):
+    for position in range(0, len(whole), 41):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
-        unread += read_inputs(out, build_id) is None
-    assert unread > len(whole) // 4
+        assert build() == manifest
     path.write_bytes(b"\x93NUMPY" + whole)
-    assert read_inputs(out, build_id) is None
-    path.write_bytes(whole)
-    assert read_inputs(out, build_id) is not None
-    # a small archive may hold arrays of any size
-    monkeypatch.setattr(inputs_file, "INPUTS", inputs_file.INPUTS._replace(most_bytes=4000))
-    assert read_inputs(out, build_id) is None
+    assert build() == manifest
 
 
 def test_a_dataset_that_cannot_be_compared_is_damaged(bitmaps, out, rebuild):
@@ -270,8 +257,8 @@ def test_an_input_that_changes_between_the_layouts_is_compared_with_the_shard_th
         """Fails once a shard of the final layout is finished."""
 
         def read(self, rows, schema):
-            if any(out.glob(f"{AREA_NAME}/*/final/*.plan")) and not passes.acquire(blocking=False):
-                until(lambda: any(out.glob(f"{AREA_NAME}/*/final/*.done")))
+            if any(out.glob(".build/*/final/*.plan")) and not passes.acquire(blocking=False):
+                until(lambda: any(out.glob(".build/*/final/*.done")))
                 raise InputError("stopped")
             return super().read(rows, schema)
 
@@ -291,11 +278,11 @@ def test_an_input_that_changes_between_the_layouts_is_compared_with_the_shard_th
 
 
 def test_a_damaged_plan_of_a_finished_shard_has_its_inputs_compared(stopped, rebuild, log):
-    (plan,) = stopped.glob(f"{AREA_NAME}/*/first/train-00001.plan")
+    (plan,) = stopped.glob(".build/*/first/train-00001.plan")
     plan.write_bytes(plan.read_bytes()[:10])
     rebuild(**RESUMED)
-    assert log[:2] == [
-        "comparing the contents of 4 inputs, whose modification times differ",
+    assert [line.split(",")[0] for line in log[:2]] == [
+        "comparing the contents of 4 inputs",
         "resuming the build: 4 of 4 shards finished",
     ]
 
@@ -327,28 +314,17 @@ def test_an_input_that_is_gone_keeps_only_its_own_shard_from_being_repaired(happ
         (bitmaps / "dog" / "07.bmp").unlink()
     else:
         edit(bitmaps / "dog" / "07.bmp")
-    gone = rf"the input 'dog/07\.bmp' of this shard is not in {bitmaps}; give the inputs that"
-    message = gone if happens == "deleted" else "has changed"
     report = repair(out, str(bitmaps))
     assert not report
     assert [problem.place for problem in report.left] == [read_manifest(out).shards[lost].path]
     for number, (name, data) in enumerate(whole.items()):
         assert ((out / name).read_bytes() == data) == (number != lost)
-    assert re.search(f"not rebuilt: .*{message}", str(report))
-
-
-def test_a_deleted_input_of_a_sound_shard_does_not_matter(bitmaps, out, rebuild):
-    rebuild(shards=4)
-    whole = damaged(out, (holder(out, "dog/07.bmp") + 1) % 4)
-    (bitmaps / "dog" / "07.bmp").unlink()
-    assert repair(out, str(bitmaps))
-    assert {name: (out / name).read_bytes() for name in whole} == whole
+    assert ("dog/07.bmp" if happens == "deleted" else "has changed") in str(report)
 
 
 @pytest.mark.parametrize("name", ["dog/02b.bmp", "bird/02.bmp", "zebra/02.bmp"])
-@pytest.mark.parametrize("splits", [None, {"train": "2/3", "val": "1/3"}])
-def test_added_inputs_do_not_keep_a_shard_from_being_repaired(name, splits, bitmaps, out, rebuild):
-    rebuild(shards=2, options=Options(splits=splits or {}))
+def test_added_inputs_do_not_keep_a_shard_from_being_repaired(name, bitmaps, out, rebuild):
+    rebuild(shards=2, options=Options(splits={"train": "2/3", "val": "1/3"}))
     whole = damaged(out, 0)
     (bitmaps / name).parent.mkdir(exist_ok=True)
     shutil.copyfile(bitmaps / "cat" / "02.bmp", bitmaps / name)
@@ -361,7 +337,7 @@ def test_added_inputs_do_not_keep_a_shard_from_being_repaired(name, splits, bitm
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_other_inputs_are_refused(is_recorded, bitmaps, out, rebuild, tmp_path):
-    manifest = rebuild(shards=2)
+    rebuild(shards=2)
     damaged(out, 0)
     (bitmaps / "cat" / "00.bmp").unlink()
     other = bitmaps
@@ -370,40 +346,22 @@ def test_other_inputs_are_refused(is_recorded, bitmaps, out, rebuild, tmp_path):
         (other / "cat").mkdir(parents=True)
         shutil.copyfile(bitmaps / "cat" / "02.bmp", other / "cat" / "x.bmp")
     else:
-        (out / inputs_name(manifest.build_id)).unlink()
+        record_of(out).unlink()
     with raises(InputError, "inputs-differ"):
         repair(out, str(other))
 
 
-def test_array_files_are_compared_where_their_times_differ(tmp_path, out, array_files, quiet_build, log):
+def test_array_files_are_compared_where_their_times_differ(out, array_files, quiet_build, log):
     (argument,) = array_files(x=np.arange(60).reshape(30, 2))
     path = Path(argument.partition("=")[2])
     manifest = quiet_build(Arrays({"x": str(path)}), out, shards=2)
     touch(path)
     assert quiet_build(Arrays({"x": str(path)}), out, shards=2) == manifest
     assert "comparing the contents of 30 inputs, whose modification times differ" in log
-    copy = Path(shutil.copyfile(path, tmp_path / "copy.npy"))
-    assert quiet_build(Arrays({"x": str(copy)}), tmp_path / "2" / "out", shards=2) == manifest
     edit(path)
     os.utime(path, ns=(LATER + 1, LATER + 1))
     with raises(InputError, "dataset-of-other-inputs"):
         quiet_build(Arrays({"x": str(path)}), out, shards=2)
-    for other in (np.arange(7), np.arange(60)[::-1]):
-        with raises(InputError, "dataset-differs"):
-            quiet_build(Arrays({"x": other}), out)
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_members_of_an_archive_are_identified_by_their_content(save, tmp_path, out, quiet_build):
-    path = tmp_path / "a.npz"
-    save(path, x=np.arange(9))
-    manifest = quiet_build(Arrays.open([str(path)]), out)
-    touch(path)
-    assert quiet_build(Arrays.open([str(path)]), out) == manifest
-    save(path, x=np.arange(9)[::-1])
-    touch(path)
-    with raises(InputError, "dataset-differs"):
-        quiet_build(Arrays.open([str(path)]), out)
 
 
 def test_images_of_a_table_are_compared_where_their_times_differ(bitmaps, build_table):
@@ -416,18 +374,6 @@ def test_images_of_a_table_are_compared_where_their_times_differ(bitmaps, build_
     edit(bitmaps / "cat" / "06.bmp")
     with raises(InputError, "dataset-of-other-inputs"):
         build_table(table)
-    edit(bitmaps / "cat" / "06.bmp")
-    touch(bitmaps / "cat" / "06.bmp")
-    build_table(table, build={"overwrite": True})
-    others = (
-        [*reversed(lines)],
-        [*lines[:2], "cat/04.bmp,5", *lines[3:]],
-        [*lines[:2], "cat/04.bmp,five", *lines[3:]],
-    )
-    for other in others:
-        write_text(table, "file_name,n", *other)
-        with raises(InputError, "dataset-differs"):
-            build_table(table)
 
 
 def test_append_compares_all_known_inputs_with_checksum(bitmaps, out, rebuild, log):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.surface.command import run
 from tfshards.prep import ImageFolder, build
-from tfshards.prep.cli.main import main
 from tfshards.schemas import read_manifest
 
 # Each option that names a file, with its content, whose own kind it replaces.
@@ -35,51 +35,43 @@ def content(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_files_in_a_dataset_are_refused(command, folder, capsys):
+def test_files_in_a_dataset_are_refused(command, folder):
     shard = read_manifest("data").shards[0].path
     before = content(folder)
     inside = ("dataset.json", shard, "index/new.png", "new.png", "own", "../data/new.png")
     for path in (*(f"data/{name}" for name in inside), "link/new.png", "labels.png"):
-        assert main(command.format(path).split()) == 1, path
-        assert (
-            f"tfshards: {path} is inside the dataset {folder}/data; name a file for {COMMANDS[command]}"
-            in (capsys.readouterr().err)
-        )
+        ended = run(command.format(path))
+        assert (ended.status, f"{path} is inside the dataset {folder}/data; " in ended.err) == (1, True), path
     assert content(folder) == before
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_of_the_same_kind_or_without_content_is_replaced_and_others_are_kept(command, folder, capsys):
+def test_a_file_of_the_same_kind_or_without_content_is_replaced_and_others_are_kept(command, folder):
     path = folder / "made.png"
     path.touch()
     for _ in range(2):
-        assert main(command.format(path.name).split()) == 0
+        assert run(command.format(path.name)).status == 0
         assert path.stat().st_size or COMMANDS[command] == "a list of keys"
     for mine in (b"mine\n", (folder / "photos" / "a" / "1.png").read_bytes() + b"\0", b'"key"\nmine'):
         path.write_bytes(mine)
-        assert main(command.format(path.name).split()) == 1
-        message = f"made.png is not {COMMANDS[command]} that tfshards wrote; move it away, or name a file for"
-        assert message in capsys.readouterr().err
+        ended = run(command.format(path.name))
+        assert (ended.status, f"made.png is not {COMMANDS[command]} " in ended.err) == (1, True)
         assert path.read_bytes() == mine
+    os.mkfifo("pipe.png")
+    os.symlink("/dev/null", "null.png")
+    for name in ("pipe.png", "null.png"):
+        ended = run(command.format(name))
+        assert (ended.status, f"{name} is not a regular file" in ended.err) == (1, True)
+        assert not os.path.isfile(name)
 
 
 def test_keys_that_were_edited_are_replaced_and_lists_of_people_are_not(folder):
     shutil.copytree("photos/a", "photos/c")
     build(ImageFolder("photos"), "more", shards=1, log=lambda _: None)
-    assert main(["audit", "more", "--keys", "keys", "--keys-of", "conflict"]) == 0
+    assert run("audit more --keys keys --keys-of conflict").status == 0
     Path("keys").write_text('"b/2.png"\n"\\u00e4\\""\n')
-    assert main(["audit", "more", "--keys", "keys"]) == 0
+    assert run("audit more --keys keys").status == 0
     for mine in ("b/2.png\n", '"b/2.png"', '"b" \n', '"' * 100_000):
         Path("keys").write_text(mine)
-        assert main(["audit", "more", "--keys", "keys"]) == 1
+        assert run("audit more --keys keys").status == 1
         assert Path("keys").read_text() == mine
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_device_or_a_pipe_is_refused(command, folder, capsys):
-    os.mkfifo("pipe.png")
-    os.symlink("/dev/null", "null.png")
-    for path in ("pipe.png", "null.png"):
-        assert main(command.format(path).split()) == 1
-        assert f"{path} is not a regular file; name a file for" in capsys.readouterr().err
-        assert not os.path.isfile(path)

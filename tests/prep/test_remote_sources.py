@@ -12,12 +12,10 @@ from tests.errors import fault, raises
 from tests.storage import conftest
 from tests.storage.faults import Answer, Cut, Delay, FaultProxy
 from tests.storage.servers import s3_client
+from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
-from tfshards.prep.cli.main import main
 from tfshards.prep.sources import fetching
-from tfshards.prep.sources.classes import read_class_names
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 server, bucket, upload = conftest.server, conftest.bucket, conftest.upload
@@ -70,17 +68,12 @@ def check_same(local, remote, tmp_path, contents):
 @pytest.mark.parametrize(
     ("files", "options"),
     [
-        ({f"{name}/{n}.png": n for n, name in enumerate(["cat", "dog"] * 9)}, {}),
         ({f"{n}.png": n for n in range(30)} | {"bad.png": b"x", "notes.md": b"no", "extensionless": 7}, {}),
         ({f"{split}/{c}/{n}.png": n for n in range(5) for split in ("train", "val") for c in "ab"}, {}),
         (
             {f"images/{n}.png": 5 * n for n in range(9)}
             | {f"masks/{n}.png": GRAY.getvalue() for n in range(8)},
             {},
-        ),
-        (
-            {f"a/{n}.png": 5 * n for n in range(9)} | {f"m/a/{n}.PNG": GRAY.getvalue() for n in range(9)},
-            {"mask_dir": "m", "as_is": True},
         ),
         (
             {f"{c}/{n}.png": n for n in range(9) for c in "ab"}
@@ -92,7 +85,7 @@ def check_same(local, remote, tmp_path, contents):
             {"as_is": True},
         ),
     ],
-    ids=["classes", "flat", "splits", "masks", "mask_dir", "patterns", "odd"],
+    ids=["flat", "splits", "masks", "patterns", "odd"],
 )
 def test_objects_give_the_dataset_of_their_copy(files, options, image_folder, upload, tmp_path, contents):
     folder = image_folder(files)
@@ -254,25 +247,18 @@ def test_an_array_is_read_in_blocks_of_one_version(proxied, tmp_path, quiet_buil
         quiet_build(Arrays({"x": f"{url}/y.npy"}), tmp_path / "out2")
 
 
-def test_class_names_may_be_in_a_store(bucket):
-    put(bucket, "names.txt", b"dog\ncat\n")
-    assert read_class_names(f"{bucket.url}/names.txt") == ("dog", "cat")
-    with raises(InputError, "unreadable"):
-        read_class_names(f"{bucket.url}/none.txt")
-
-
-def test_a_bucket_may_hold_the_source_and_the_dataset(image_folder, upload, bucket, tmp_path, quiet_build):
+def test_a_bucket_may_hold_source_class_names_and_dataset(image_folder, upload, bucket, tmp_path, contents):
     folder = image_folder({f"{n % 2}/{n}.png": n for n in range(9)})
     url = upload(folder)
+    put(bucket, "names.txt", b"1\n0\n")
     with raises(OptionsError, "output-in-input"):
-        quiet_build(ImageFolder(url), f"{url}/out")
-    assert main(["build", "images", url, f"{bucket.url}/out", "--shards", "2"]) == 0
-    local = quiet_build(ImageFolder(folder), tmp_path / "out", shards=2)
-    assert (
-        any_path(f"{bucket.url}/out/dataset.json").read_bytes()
-        == (tmp_path / "out/dataset.json").read_bytes()
-    )
-    assert local.totals.accepted == 9
+        build(ImageFolder(url), f"{url}/out")
+    words = ["--shards", "2", "--class-names"]
+    assert run(["build", "images", url, f"{bucket.url}/out", *words, f"{bucket.url}/names.txt"]).status == 0
+    assert run(["build", "images", url, f"{bucket.url}/2", *words, f"{bucket.url}/none.txt"]).status == 1
+    build(ImageFolder(folder, class_names=["1", "0"]), tmp_path / "out", shards=2, log=lambda _: None)
+    found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
+    assert found == contents(tmp_path / "out")["dataset.json"]
 
 
 def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_path, contents, monkeypatch):

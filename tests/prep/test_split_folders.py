@@ -1,31 +1,24 @@
-"""Folders that are splits: by their names, by ``--splits``, and next to folders that are neither."""
+"""Split folders and split lists of a build, as later verbs find them again."""
 
-import re
-
-import numpy as np
 import pytest
 
 from tests.errors import raises
-from tests.prep.table_files import check_repair
-from tfshards.prep import ImageFolder, append, audit, verify
-from tfshards.prep.cli import main as cli
+from tests.prep.table_files import check_repair, examples, write_jsonl, write_text
+from tests.surface.command import run
+from tfshards.prep import ImageFolder, Table, append, audit, verify
 from tfshards.schemas import InputError, read_manifest
 
 
-def test_a_folder_with_images_next_to_splits_is_an_error_with_the_choice(image_folder, capsys, tmp_path):
+def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_work(image_folder, tmp_path):
     root = image_folder({"Train/1.png": 1, "test/1.png": 2, "extra/1.png": 3})
-    with raises(InputError, "split-folders-ambiguous", named="'Train', 'test'", odd="'extra'"):
-        ImageFolder(root).listing()
-    command = ["plan", "images", str(root), str(tmp_path / "out")]
-    assert cli.main(command) == 1
-    printed = capsys.readouterr().err
-    assert "give --splits train=Train --splits test=test for" in printed
-    assert "or --splits '' if every folder is a class" in printed
-    # both of the choices work as they are printed
-    assert cli.main([*command, "--splits", "train=Train", "--splits", "test=test"]) == 0
-    assert "the folder 'extra' is not a split and is skipped, with its images" in capsys.readouterr().err
-    assert cli.main([*command, "--splits", ""]) == 0
-    assert "Train" in capsys.readouterr().out
+    command = ["plan", "images", root, tmp_path / "out"]
+    ended = run(command)
+    assert ended.status == 1
+    choice = ["--splits", "train=Train", "--splits", "test=test"]
+    assert " ".join(choice) in ended.err
+    assert "--splits ''" in ended.err
+    assert "'extra'" in run([*command, *choice]).err
+    assert "Train" in run([*command, "--splits", ""]).out
 
 
 def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
@@ -39,62 +32,53 @@ def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path,
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}
 
 
-@pytest.fixture
-def kaggle(image_folder):
+def test_images_without_classes_are_appended_to_their_split_alone(image_folder, tmp_path, quiet_build):
     """Images as in a competition: the test images have no classes."""
-    return image_folder(
-        {
-            **{f"train/cat/{number}.png": number for number in range(5)},
-            **{f"train/dog/{number}.png": 10 + number for number in range(4)},
-            "test/a.png": 20,
-            "test/b.png": 21,
-            # an image that the training data holds, too
-            "test/c.png": 3,
-        }
-    )
-
-
-def test_bare_test_images_next_to_classes_are_an_unlabelled_split(kaggle, tmp_path, quiet_build, log, capsys):
-    out = tmp_path / "out"
-    manifest = quiet_build(ImageFolder(kaggle), out)
-    assert [line for line in log if "warning" in line] == [
-        "warning: the split folder 'test' has no class folders, unlike others; the label of all examples of "
-        "'test' (3) is -1, for no class"
-    ]
-    assert manifest.schema.class_names == ("cat", "dog")
-    assert manifest.splits["train"].label_counts == {"cat": 5, "dog": 4}
-    assert manifest.splits["test"].label_counts == {}
-    (shard,) = manifest.splits["test"].shards
-    assert np.fromfile(out / "index" / f"{shard.path}.labels", "<i8").tolist() == [-1] * 3
-    assert str(verify(out, deep=True, decode=True)).startswith(f"{out}: sound")
-    assert cli.main(["show", str(out), "test/a.png"]) == 0
-    assert "label: -1 (no class)" in capsys.readouterr().out
-    assert re.search(r"^cat +5 +-$", str(manifest), re.M)
-    # an image without a class contradicts no class
-    found = audit(out)
-    assert [finding.kind for finding in found.findings if finding.kind in ("leak", "conflict")] == ["leak"]
-
-
-def test_new_images_without_classes_are_appended(kaggle, image_folder, tmp_path, quiet_build):
-    out = tmp_path / "out"
-    quiet_build(ImageFolder(kaggle), out)
+    files = {
+        f"train/{name}/{number}.png": number + len(name) for name in ("cat", "mouse") for number in range(2)
+    }
+    # an image that the training data holds, too, contradicts no class
+    root, out = image_folder(files | {"test/a.png": 20, "test/b.png": 3}), tmp_path / "out"
+    quiet_build(ImageFolder(root), out)
+    kinds = [found.kind for found in audit(out).findings]
+    assert [kind for kind in kinds if kind in ("leak", "conflict")] == ["leak"]
+    assert "label: -1 (no class)" in run(["show", out, "test/a.png"]).out
+    wrong = image_folder({"train/9.png": 30, "test/d.png": 31}, name="wrong")
+    with raises(InputError, "append-without-class", split="train", keys="train/9.png"):
+        append(wrong, out, log=lambda _: None, engine="local")
     more = image_folder({"train/cat/9.png": 30, "test/d.png": 31}, name="more")
     grown = append(more, out, log=lambda _: None, engine="local")
-    assert grown.splits["train"].label_counts == {"cat": 6, "dog": 4}
-    assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 4)
-    assert read_manifest(out) == grown
-    assert str(verify(out, deep=True)).startswith(f"{out}: sound")
-
-
-def test_unlabeled_images_are_not_appended_to_labeled_ones(kaggle, image_folder, tmp_path, quiet_build):
-    out = tmp_path / "out"
-    quiet_build(ImageFolder(kaggle), out)
-    more = image_folder({"train/9.png": 30, "test/d.png": 31}, name="more")
-    with raises(InputError, "append-without-class", split="train", keys="train/9.png"):
-        append(more, out, log=lambda _: None, engine="local")
+    assert grown.splits["train"].label_counts == {"cat": 3, "mouse": 2}
+    assert (grown.splits["test"].label_counts, grown.splits["test"].num_examples) == ({}, 3)
+    assert verify(out, deep=True)
 
 
 @pytest.mark.parametrize("text", ["Train", "train=a,train=b"])
-def test_the_flag_reports_what_is_not_a_split_and_its_folder(text, capsys):
-    assert cli.main(["plan", "images", "x", "out", "--splits", text]) == 2
-    assert f"--splits {text} must be SPLIT=FOLDER,..., such as train=Train" in capsys.readouterr().err
+def test_the_flag_reports_what_is_not_a_split_and_its_folder(text):
+    ended = run(["plan", "images", "x", "out", "--splits", text])
+    assert (ended.status, f"--splits {text} " in ended.err) == (2, True)
+
+
+def test_a_change_of_a_list_is_another_build(image_folder, tmp_path, quiet_build):
+    root = image_folder({"cat/a.png": 1, "cat/b.png": 2})
+    source = ImageFolder(root, split_list={"train": "train.txt"})
+    write_text(root / "train.txt", "cat/a.png 3")
+    first = quiet_build(source, tmp_path / "a")
+    check_repair(tmp_path / "a", root)
+    write_text(root / "train.txt", "cat/a.png 4")
+    assert quiet_build(source, tmp_path / "b").build_id != first.build_id
+
+
+def test_lists_give_the_splits_of_rows_also_to_append(image_folder, tmp_path, quiet_build):
+    names = ["cat/a.png", "cat/b b.png", "dog/c.png", "dog/d.png", "x.png"]
+    root = image_folder({name: number for number, name in enumerate(names)})
+    path = write_jsonl(root / "t.jsonl", [{"file_name": name, "x": n} for n, name in enumerate(names)])
+    write_text(root / "train.txt", "cat/a", "x.png")
+    write_text(root / "val.txt", "dog/d.png")
+    out = tmp_path / "out"
+    quiet_build(Table(path, split_list={"train": "train.txt", "val": "val.txt"}), out)
+    totals = read_manifest(out).totals
+    assert ([*examples(out, "train")], totals.entries, totals.skipped) == (["cat/a.png", "x.png"], 5, 2)
+    write_text(root / "val.txt", "dog/d.png", "dog/c.png")
+    append(path, out, log=lambda _: None)
+    assert [*examples(out, "val")] == ["dog/c.png", "dog/d.png"]
