@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.programs import Programs
+from tests.surface.command import main
 from tfshards import loader, prep
 from tfshards.command import VERBS
-from tfshards.prep.cli.main import main
 from tfshards.schemas import read_manifest
 
 ROOT = Path(__file__).parents[1]

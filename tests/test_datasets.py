@@ -10,9 +10,9 @@ from PIL import Image
 from tests import format_reader, imitations
 from tests.conformance.runner import compare_records
 from tests.pages import ROOT, Runner, sections_of
+from tests.surface import command as cli
 from tfshards.command import VERBS
 from tfshards.prep import build, verify
-from tfshards.prep.cli import main as cli
 from tfshards.schemas import read_manifest
 
 SECTIONS = sections_of(ROOT / "docs" / "datasets.md")[:-1]

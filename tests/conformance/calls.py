@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from tests.surface import command as cli
 from tfshards import prep
 from tfshards.command import VERBS
 from tfshards.prep import ColumnRoles, ImageOptions, Options
-from tfshards.prep.cli import main as cli
 
 OF_BUILD = {field.name for field in fields(Options)}
 OF_IMAGES = {field.name for field in fields(ImageOptions)}

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from tests.pictures import image_file
+from tests.surface import command as cli
 from tfshards.command import VERBS
-from tfshards.prep.cli import main as cli
 
 Files = Mapping[str, bytes]
 # with one time for all files, equal files are equal inputs

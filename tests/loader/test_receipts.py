@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.errors import fault, raises
+from tests.surface.command import main
 from tfshards.command import VERBS
 from tfshards.loader import Mix, Occurrence, Part, Shuffle, Worker, batches, when, which
-from tfshards.prep.cli.main import main
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 
 from .conftest import flip_bit, shard_of

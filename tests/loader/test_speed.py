@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from tests.errors import fault, raises
+from tests.surface.command import main
 from tfshards import loader
 from tfshards.command import VERBS
 from tfshards.prep import Arrays, ImageFolder, build
-from tfshards.prep.cli.main import main
 from tfshards.schemas import OptionsError
 
 SECONDS = 0.05

@@ -11,7 +11,7 @@ import pyarrow.parquet
 from PIL import Image
 
 from tests.pictures import image_file
-from tfshards.prep.cli.main import main
+from tests.surface.command import main
 from tfshards.prep.records.frames import read_records
 from tfshards.schemas import read_manifest
 from tfshards.schemas.example import decode_example

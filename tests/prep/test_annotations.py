@@ -10,8 +10,8 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.prep.table_files import check_repair, encoded, examples, write_text
+from tests.surface.command import main
 from tfshards.prep import ColumnRoles, Options, Table
-from tfshards.prep.cli.main import main
 from tfshards.schemas import OptionsError, read_manifest
 
 SIDES, BOXES = (12, 8), {f"{n}.png": [n, 1, n + 3, 4] for n in range(7)}

@@ -16,8 +16,8 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import check_repair
+from tests.surface.command import main
 from tfshards.prep import Arrays, append, plan
-from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 from .test_array_damage import npy

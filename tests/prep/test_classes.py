@@ -5,8 +5,8 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import write_parquet
+from tests.surface.command import main
 from tfshards.prep import Arrays, ImageFolder, Options, Table
-from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, OptionsError, read_manifest
 
 HOSTILE = [

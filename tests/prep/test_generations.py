@@ -8,8 +8,8 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.derived import quiet
+from tests.surface.command import main
 from tfshards.prep import Arrays, append, build, generations, relabel, remove, restore, verify
-from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, Manifest, read_manifest
 
 

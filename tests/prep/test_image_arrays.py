@@ -11,9 +11,9 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.pictures import image_file
+from tests.surface.command import main
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
-from tfshards.prep.cli.main import main
 from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
 
 SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}

@@ -4,8 +4,8 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import encoded, write_jsonl
+from tests.surface.command import main
 from tfshards.prep import Table
-from tfshards.prep.cli.main import main
 from tfshards.schemas import InputError, read_manifest
 
 

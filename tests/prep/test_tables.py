@@ -15,8 +15,8 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import encoded, examples, write_jsonl, write_parquet, write_text
+from tests.surface.command import main
 from tfshards.prep import ColumnRoles, Options, Table, merge, plan, verify
-from tfshards.prep.cli.main import main
 from tfshards.schemas import BuildError, InputError, OptionsError, read_manifest
 
 ROW = {"path": "a.png", "edge": "m.png", "bbox": [0, 0, 4, 4], "eye": [1, 2, 1], "kind": "cat", "part": "val"}

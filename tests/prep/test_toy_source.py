@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfshards.prep.cli.main import main
+from tests.surface.command import main
 from tfshards.prep.sources.base import Accepted, Listing, Outcome
 from tfshards.prep.sources.kind import SourceKind
 from tfshards.prep.sources.registry import KINDS

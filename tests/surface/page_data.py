@@ -21,9 +21,9 @@ from PIL import Image
 from tests import imitations
 from tests.imitations import text
 from tests.pages import ROOT, commands
+from tests.surface.command import main
 from tfshards import loader, prep
 from tfshards.command import VERBS
-from tfshards.prep.cli.main import main
 from tfshards.schemas import read_manifest
 from tfshards.schemas.storage import any_path
 

@@ -1,0 +1,70 @@
+"""Tests judge from outside: they import public names, the format (tfshards.schemas) and helpers of tests."""
+
+import ast
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PUBLIC = {
+    "tfshards",
+    "tfshards.command",
+    "tfshards.loader",
+    "tfshards.loader.torch",
+    "tfshards.prep",
+    "tfshards.schemas",
+}
+# file -> what it needs from inside; at most 40 of them
+EXCEPTIONS = {
+    "durability/server.py": "the command line in process",
+    "durability/test_foreign_files.py": "files that a build leaves, and their limits",
+    "durability/test_ownership.py": "the commit, which is interrupted",
+    "engines/builds.py": "the folder of a build",
+    "engines/test_read_shards.py": "elements as they are stored",
+    "loader/server_cluster.py": "raw operations, without which servers run",
+    "loader/test_fetching.py": "writing of blocks to a full disk",
+    "loader/test_remote.py": "reads of a store, which are counted",
+    "pixels/corpus/bombs.py": "the converter, under a limit of memory",
+    "pixels/test_fuzz.py": "the converter, for thousands of damaged files",
+    "prep/job_services.py": "the folder of a build",
+    "prep/table_files.py": "records of shards",
+    "prep/test_audit.py": "limits of a search",
+    "prep/test_beam_internals.py": "the uses of Beam's internals",
+    "prep/test_dataflow.py": "a job as Dataflow translates it",
+    "prep/test_engines.py": "a new engine",
+    "prep/test_example.py": "the encoder of records",
+    "prep/test_export.py": "limits of an export",
+    "prep/test_local.py": "processes of the local engine",
+    "prep/test_progress.py": "rates of a progress bar",
+    "prep/test_read_shards.py": "elements of pipelines",
+    "prep/test_remote_sources.py": "listings of a store, which are counted",
+    "prep/test_report.py": "limits of a page",
+    "prep/test_report_marks.py": "pictures of a page",
+    "prep/test_tfrecord.py": "the reader of frames",
+    "prep/test_toy_source.py": "a new source",
+    "prep/test_workers.py": "workers of Beam",
+    "storage/output_campaigns.py": "the commit, which is interrupted",
+    "storage/test_remote_derivation.py": "the folder of a build in a store",
+    "storage/test_remote_output.py": "workers that write into a store",
+    "storage/test_remote_read_shards.py": "elements of pipelines",
+    "storage/test_remote_verbs.py": "adopted folders in a store",
+    "surface/command.py": "the command line in process",
+    "surface/test_pages.py": "the parser of command lines",
+    "verbs/inputs.py": "the type of sources",
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules of the package that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    modules = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {module for module in modules if module.split(".")[0] == "tfshards"}
+
+
+def test_only_the_listed_files_import_what_is_not_public():
+    found = {
+        path.relative_to(TESTS).as_posix()
+        for path in TESTS.rglob("*.py")
+        if any(not module.startswith("tfshards.schemas.") for module in imported(path) - PUBLIC)
+    }
+    assert found == {*EXCEPTIONS}
+    assert len(EXCEPTIONS) <= 40
