@@ -99,7 +99,8 @@ class BlockFolder:
         """Write a block, which then exists as a whole or not at all."""
         path, temporary = self.path / name, self.path / f".{secrets.token_hex(4)}.tmp"
         try:
-            with temporary.open("xb", buffering=0) as file:
+            # buffered, since a raw file may write a part only, without an error
+            with temporary.open("xb") as file:
                 file.write(data)
             temporary.replace(path)
         except BaseException:

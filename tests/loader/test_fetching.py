@@ -192,10 +192,11 @@ def test_shards_that_cannot_be_read_end_the_run_and_are_read_again_when_they_are
     assert sum(1 for _ in data) == COUNT // 32
 
 
-def test_a_cache_that_cannot_be_written_ends_the_run_with_its_error(dataset, tmp_path):
+@pytest.mark.parametrize("most", [0, 4096], ids=["nothing", "a part of a block"])
+def test_a_cache_that_cannot_be_written_ends_the_run_with_its_error(dataset, tmp_path, most):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     data = loader.load(dataset, batch_size=80, shuffle=SHUFFLE, cache=disk(tmp_path, "20MB"))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
         message = r"shard .*tfrecord-0000\d-of-00005 cannot be read: .*File too large"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
