@@ -107,7 +107,7 @@ class LocalTree:
             return sorted(
                 entry.name
                 for entry in entries
-                if entry.is_dir(follow_symlinks=self.follow_links)
+                if (entry.is_dir(follow_symlinks=False) or (self.follow_links and _leads_to_a_folder(entry)))
                 and not is_hidden(entry.name)
                 and not (entry.is_symlink() and _file_id(entry.stat()) in above)
             )
@@ -159,6 +159,11 @@ class LocalTree:
             return "link out of the root"
         suffix = suffix_of(entry.name)
         return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
+
+
+def _leads_to_a_folder(entry: os.DirEntry[bytes]) -> bool:
+    """Return whether an entry is a link to a folder; a link to itself is not."""
+    return entry.is_symlink() and os.path.isdir(entry.path)
 
 
 def _by_key(names: list[bytes], sizes: array[int], stamps: array[int]) -> Iterator[ImageFile]:

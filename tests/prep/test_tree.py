@@ -102,13 +102,14 @@ def test_two_folders_that_link_to_each_other_do_not_loop(image_folder):
     )
 
 
-def test_a_link_to_a_parent_folder_is_not_a_class(image_folder):
+def test_a_link_to_a_parent_folder_or_to_itself_is_not_a_class(image_folder):
     root = image_folder({"cat/1.png": 1, "dog/1.png": 2})
     os.symlink(".", root / "loop")
     os.symlink("cat", root / "more")
+    os.symlink("itself", root / "itself")
     listing = ImageFolder(root, follow_links=True).listing()
     assert listing.schema.class_names == ("cat", "dog", "more")
-    assert listing.skipped == {"link loop": 1}
+    assert listing.skipped == {"link loop": 1, "broken link": 1}
 
 
 JPEG = b"\xff\xd8\xff\xe0" + b"\0" * 40
