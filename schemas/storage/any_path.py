@@ -68,7 +68,8 @@ def any_path(given: str | bytes | os.PathLike[str] | RemotePath) -> AnyPath:
             shown = without_user(text)
             raise OptionsError("url-one-slash", shown=shown, short=short[0], shown2=shown[short.end() :])
         check_expanded(text)
-        return Path(text)
+        # a pathlib.Path drops the "./" that says that ~ begins a name
+        return Path.cwd() / text if text.startswith("./~") else Path(text)
     scheme = url[1].lower()
     if scheme not in SCHEMES:
         raise OptionsError(

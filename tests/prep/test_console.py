@@ -77,7 +77,7 @@ def test_jobs_limit_threads_of_arrow_too():
 
 def test_paths_may_have_a_tilde_that_is_not_that_of_a_home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("~nobody-here/x", "a~/x", "~$draft/x"):
+    for name in ("~nobody-here/x", "a~/x", "~$draft/x", "./~/x"):
         build(Arrays({"x": np.arange(4)}), name, log=lambda _: None)
         assert Path(name, "dataset.json").exists()
     with raises(OptionsError, "home-not-expanded") as caught:
