@@ -125,10 +125,7 @@ def test_two_exports_do_not_write_to_one_directory(every, tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        b"",
-        b"[]\n",
-        b"null\n",
-        b'{"part": 1, "mark"',
+        *(b"", b"[]\n", b"null\n", b'{"part": 1, "mark"'),
         b'{"part": 1, "mark": "x", "files": 3}\n',
         b'{"part": 1, "mark": "x", "files": [["a", "b", "c"]]}\n',
         b'{"part": "x", "mark": "x", "files": []}\n',

@@ -143,12 +143,9 @@ def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path
         "deep": deep.getvalue(),
         "words": [b"a", b"", b"\xc3\xa9", b"d"],
     }
-    features = (
-        Feature("x", "float", "float32", (3,)),
-        Feature("y", "raw", "float64"),
-        Feature("deep", "image", "uint16", (None, None, 1)),
-        Feature("words", "bytes", "bytes", (2, 2)),
-    )
+    features = (Feature("x", "float", "float32", (3,)), Feature("y", "raw", "float64"))
+    deep_feature = Feature("deep", "image", "uint16", (None, None, 1))
+    features += (deep_feature, Feature("words", "bytes", "bytes", (2, 2)))
     if to != "parquet":
         features = (*features, Feature("z", "raw", "complex64", (2,)))
         values["z"] = np.array([1 + 2j, 3], "<c8").tobytes()
