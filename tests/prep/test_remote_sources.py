@@ -147,16 +147,6 @@ def test_an_object_that_changes_during_the_build_ends_it(
     assert room_is_free()
 
 
-def test_a_replaced_object_makes_the_next_build_differ(bucket, upload, image_folder, tmp_path, quiet_build):
-    source = ImageFolder(upload(image_folder({f"{n}.png": n for n in range(9)})))
-    quiet_build(source, tmp_path / "out", shards=1)
-    # the same size
-    other = image_folder({"7.png": 12}, "other") / "7.png"
-    put(bucket, "data/7.png", other.read_bytes())
-    with raises(InputError, "dataset-of-other-inputs"):
-        quiet_build(source, tmp_path / "out", shards=1)
-
-
 # a folder, its masks, and the fault
 WRONG = [
     ("{}/none", None, fault("folder-problem", problem="does not exist")),
