@@ -125,17 +125,9 @@ def _shard(root: Path, path: str, records: Sequence[bytes], labels: Sequence[int
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
-    data, *digests = files[path], *map(_digest, files.values())
-    return Shard(
-        path,
-        len(records),
-        offset,
-        offset,
-        *digests[:2],
-        f"{numbers % 2**64:016x}",
-        data[-8:].hex(),
-        *digests[2:],
-    )
+    data, digests = files[path], [*map(_digest, files.values())]
+    facts = (f"{numbers % 2**64:016x}", data[-8:].hex())
+    return Shard(path, len(records), offset, offset, *digests[:2], *facts, *digests[2:])
 
 
 def write_records(
@@ -168,14 +160,12 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
 
 def write_dataset(root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequence[Mapping]]]) -> Manifest:
     """Write a dataset of given shards, each a list of examples; return its manifest."""
-    records = {
-        name: [[record(schema, values) for values in shard] for shard in shards]
-        for name, shards in splits.items()
-    }
-    labels = {
-        name: [[values[schema.label.name] if schema.label else 0 for values in shard] for shard in shards]
-        for name, shards in splits.items()
-    }
+
+    def of_each(function):
+        return {name: [[*map(function, shard)] for shard in shards] for name, shards in splits.items()}
+
+    records = of_each(lambda values: record(schema, values))
+    labels = of_each(lambda values: values[schema.label.name] if schema.label else 0)
     return write_records(root, schema, records, labels)
 
 

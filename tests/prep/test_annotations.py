@@ -8,11 +8,10 @@ import json
 import pytest
 from PIL import Image
 
-from tests.errors import raises
 from tests.prep.table_files import check_repair, encoded, examples, write_text
 from tests.surface.command import main
-from tfshards.prep import ColumnRoles, Options, Table
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.prep import ColumnRoles, Options
+from tfshards.schemas import read_manifest
 
 SIDES, BOXES = (12, 8), {f"{n}.png": [n, 1, n + 3, 4] for n in range(7)}
 
@@ -104,8 +103,3 @@ def test_text_files_of_yolo_are_part_of_the_dataset(build_table, tmp_path):
     check_repair(tmp_path / "out", root)
     (root / "1.txt").write_text("0 0.5 0.5 0.5 0.5")
     assert build_table(root, "other/out", form="yolo").build_id != first.build_id
-
-
-def test_a_form_that_does_not_exist_is_refused(tmp_path):
-    with raises(OptionsError, "not-a-choice", name="form"):
-        Table(tmp_path, form="voc")

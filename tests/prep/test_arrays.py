@@ -8,6 +8,7 @@ import re
 import shutil
 import tracemalloc
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import ml_dtypes
@@ -16,9 +17,8 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import check_repair
-from tests.surface.command import main
 from tfshards.prep import Arrays, append, plan
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import InputError, OptionsError
 
 from .test_array_damage import npy
 
@@ -99,32 +99,29 @@ def test_an_array_with_fields_is_refused_with_the_line_that_builds_it(types, sta
     assert set(eval(expression, {"a": array})) == set(array.dtype.names)
 
 
-def test_a_file_on_a_disk_is_mapped_rather_than_copied(tmp_path):
+@contextmanager
+def peak_below(num_bytes):
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < num_bytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_on_a_disk_is_mapped_rather_than_copied(tmp_path, stage):
     np.save(tmp_path / "x.npy", np.zeros((300_000, 5), np.float32))
-    (tmp_path / "staged").mkdir()
-    tracemalloc.start()
-    try:
-        reader = Arrays({"x": tmp_path / "x.npy"}).stage(tmp_path / "staged")
-        block = reader.arrays["x"].take(np.array([299_999]))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert block.shape == (1, 5)
-    assert peak < 200_000
-    assert [path for path in (tmp_path / "staged").rglob("*") if path.is_file()] == []
+    with peak_below(200_000):
+        reader = stage(Arrays({"x": tmp_path / "x.npy"}))
+        assert reader.arrays["x"].take(np.array([299_999])).shape == (1, 5)
+    assert [path for path in tmp_path.glob("staged-*/**/*") if path.is_file()] == []
 
 
-def test_a_large_member_is_unpacked_in_little_memory(archive, tmp_path):
+def test_a_large_member_is_unpacked_in_little_memory(archive, tmp_path, stage):
     source = Arrays.open([str(archive)])
-    (tmp_path / "staged").mkdir()
-    tracemalloc.start()
-    try:
-        source.stage(tmp_path / "staged")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 8 << 20
-    assert sum(path.stat().st_size for path in (tmp_path / "staged").rglob("*.npy")) > 40 << 20
+    with peak_below(8 << 20):
+        stage(source)
+    assert sum(path.stat().st_size for path in tmp_path.glob("staged-*/**/*.npy")) > 40 << 20
 
 
 def test_copies_that_do_not_fit_on_the_disk_are_not_started(archive, tmp_path, monkeypatch):
@@ -190,17 +187,6 @@ def test_rows_with_equal_values_are_a_group(column, groups, stage):
             reader.groups(reader.listing(), "x")
     else:
         assert reader.groups(reader.listing(), "x") == groups
-
-
-def test_options_may_be_given_between_arrays(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("a.npy", np.arange(8))
-    np.save("b.npy", np.zeros((8, 2)))
-    words = ["a.npy", "--shards", "4", "b.npy", "--json", "out", "--", "--runner=DirectRunner"]
-    assert main(["build", "arrays", *words]) == 0
-    manifest = read_manifest("out")
-    assert manifest.schema.names == ("a", "b", "key")
-    assert len(manifest.splits["train"].shards) == 4
 
 
 def test_repair_and_append_read_the_splits_and_roles_of_the_build(tmp_path, array_files, quiet_build):

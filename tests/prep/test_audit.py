@@ -67,13 +67,6 @@ def numbers(finding) -> list[int]:
     return [int(word.strip("(,:")) for word in finding.message.split() if word.strip("(,:").isdecimal()]
 
 
-def test_different_pictures_are_not_findings(dataset):
-    made = audit(dataset({}))
-    assert (made.findings, made.notes) == ((), ())
-    assert made.num_examples == {"train": 24, "val": 20}
-    assert made.label_counts == {"train": {"cat": 12, "dog": 12}, "val": {"cat": 10, "dog": 10}}
-
-
 def test_blank_pages_are_compared_by_bytes_as_all_images_are_without_a_distance(dataset):
     blank = {
         f"{name}.png": encoded(Image.new("L", (160, 120), gray))
@@ -209,12 +202,8 @@ def test_the_first_of_several_images_is_audited_and_records_need_no_key(tmp_path
     assert any("'image'" in note for note in made.notes)
     with raises(InputError, "audit-no-keys"):
         made.keys()
-
-
-@pytest.mark.parametrize("distance", [32, None])
-def test_a_dataset_without_examples_has_no_findings(distance, tmp_path):
-    write_dataset(tmp_path, Schema((IMAGE,)), {"train": [[]]})
-    assert audit(tmp_path, distance=distance).findings == ()
+    write_dataset(tmp_path / "empty", schema, {"train": [[]]})
+    assert audit(tmp_path / "empty").findings == ()
 
 
 def test_without_imagehash_bytes_are_compared_and_the_remedy_is_printed(dataset):
@@ -266,16 +255,13 @@ def test_a_search_that_takes_too_long_is_cut_short_and_reported(limit, dataset, 
 def test_the_command_prints_findings_and_fails_on_those_given_by_fail_on(dataset):
     # a hostile key is printed without control characters
     out = str(dataset({"val/cat/\x1b[2J\n\udce9.png": usual_file(0)}))
-    ended = run(["audit", out])
+    ended = run(["audit", out, "--fail-on", "duplicate", "--fail-on", "size"])
     assert (ended.status, ended.err) == (0, "")
     assert r"val/cat/\x1b[2J\n\udce9.png (val, cat) = train/cat/0.png (train, cat)" in ended.out
     assert ended.out.splitlines()[-1].split() == ["dog", "12", "10"]
-    assert run(["audit", out, "--fail-on", "duplicate", "--fail-on", "size"]).status == 0
-    assert run(["audit", out, "--fail-on", "size", "--fail-on", "leak", "--distance", "none"]).status == 1
-    _, document = run_json(["audit", out])
-    assert document["num_examples"] == {"train": 24, "val": 21}
+    ended, document = run_json(["audit", out, "--fail-on", "leak"])
+    assert (ended.status, document["num_examples"]) == (1, {"train": 24, "val": 21})
     (leak,) = document["findings"]
-    assert (leak["kind"], leak["count"]) == ("leak", 1)
     assert leak["instances"][0]["like"] == {"split": "train", "key": "train/cat/0.png", "label": "cat"}
-    for words in (["--distance", "49"], ["--distance", "٣"], ["--fail-on", "leaks"]):
+    for words in (["--distance", "49"], ["--distance", "٣"]):
         refused(["audit", out, *words], words[0])

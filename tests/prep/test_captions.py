@@ -63,14 +63,11 @@ def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp
     assert "same_image" not in plan(Table(table), tmp_path / "whole").options
 
 
+TWICE = [f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)]
 GROUPS = {
-    "own groups": ([f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)], {"group_by": "half"}, None),
-    "one row per image": ([f"a/{row}.png,{row} x,0" for row in range(4)], {}, None),
-    "rows without an image": (
-        [*(f"a/{row % 4}.png,{row} x,0" for row in range(8)), ",8 x,0", ",9 x,0", "none.png,10 x,0"],
-        {},
-        "one split",
-    ),
+    "own groups": (TWICE, {"group_by": "half"}, None),
+    "one row per image": (TWICE[:4], {}, None),
+    "rows without an image": ([*TWICE, ",8 x,0", ",9 x,0", "none.png,10 x,0"], {}, "one split"),
 }
 
 

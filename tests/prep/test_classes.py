@@ -28,9 +28,8 @@ def build_with(table, out, *flags):
 
 
 def test_the_map_of_a_dataset_and_its_labels_txt_give_the_same_dataset(tmp_path, quiet_build, capsys):
-    path = write_parquet(
-        tmp_path / "t.parquet", {"label": [name.encode() for name in HOSTILE] + [b"caf\xe9"]}
-    )
+    labels = [name.encode() for name in HOSTILE] + [b"caf\xe9"]
+    path = write_parquet(tmp_path / "t.parquet", {"label": labels})
     names = (*HOSTILE, "caf\udce9")
     first = quiet_build(Table(path, class_names=names), tmp_path / "1", options=Options(name="data"))
     assert first.schema.class_names == names
@@ -84,12 +83,6 @@ def test_a_faulty_line_is_named(text, number, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("names", ["cat", [1, 2], [], ["a", "b", "a"]])
-def test_an_invalid_label_map_is_reported_at_once(names):
-    with pytest.raises(OptionsError):
-        ImageFolder("x", class_names=names)
-
-
 def test_class_names_that_do_not_apply_are_refused(image_folder):
     with raises(OptionsError, "allow-missing-useless"):
         ImageFolder("photos", allow_missing_classes=True)
@@ -99,41 +92,25 @@ def test_class_names_that_do_not_apply_are_refused(image_folder):
 
 # files and options, and the split and the class of each warning
 LACKING = {
-    "a split folder with an empty one": (
-        {"train/cat/1.png": 1, "train/dog/1.png": 2, "val/cat/1.png": 3, "val/dog/": b""},
-        Options(),
-        [("'val'", "'dog'")],
-    ),
-    "each lacks one, of a hostile name": (
-        {"train/c\n/1.png": 1, "val/dog/1.png": 2},
-        Options(),
-        [("'train'", "'dog'"), ("'val'", r"'c\n'")],
-    ),
-    "many classes in one line": (
-        {f"train/{name}/1.png": 1 for name in "abcdefgh"} | {"val/a/1.png": 1},
-        Options(),
-        [("'val'", "'f' and 2 more")],
-    ),
-    "a folder without images in any split": (
-        {"train/cat/1.png": 1, "val/cat/1.png": 2, "train/dog/": b""},
-        Options(),
-        [("'dog'", "class_names=")],
-    ),
-    "a split by ratio with too few": (
-        {"cat/1.png": 1, "cat/2.png": 2, "cat/3.png": 3, "dog/1.png": 4},
-        Options(splits={"train": "1/2", "val": "1/2"}, group_by="folder"),
-        [("'train'", "'cat'"), ("'val'", "'dog'")],
-    ),
+    "a split folder with an empty one": ("train/cat train/dog val/cat val/dog/", ["'val' 'dog'"]),
+    "each lacks one, of a hostile name": (r"train/c\n val/dog", ["'train' 'dog'", r"'val' 'c\n'"]),
+    "many classes in one line": (" ".join(f"train/{c}" for c in "abcdefgh") + " val/a", ["'val' 'f' 2 more"]),
+    "a folder without images in any split": ("train/cat val/cat train/dog/", ["'dog' class_names="]),
+    "a split by ratio with too few": ("cat dog", ["'train' 'cat'", "'val' 'dog'"]),
 }
 
 
-@pytest.mark.parametrize(("files", "options", "words"), LACKING.values(), ids=LACKING)
+@pytest.mark.parametrize(("folders", "words"), LACKING.values(), ids=LACKING)
 def test_a_class_missing_from_a_split_is_reported_and_keeps_its_number(
-    files, options, words, image_folder, tmp_path, quiet_build, log
+    folders, words, image_folder, tmp_path, quiet_build, log
 ):
+    names = folders.replace(r"\n", "\n").split(" ")
+    files = {each if each[-1] == "/" else f"{each}/1.png": number for number, each in enumerate(names)}
+    ratios = Options(splits={"train": "1/2", "val": "1/2"}, group_by="folder")
+    options = Options() if "/" in folders else ratios
     manifest = quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=options)
     lines = [line for line in log if "no examples of" in line or "holds no images" in line]
     assert len(lines) == len(words)
-    assert all(word in line for line, both in zip(lines, words, strict=True) for word in both)
+    assert all(word in line for line, each in zip(lines, words, strict=True) for word in each.split())
     for split in manifest.splits.values():
         assert tuple(split.label_counts) == manifest.schema.class_names

@@ -1,7 +1,6 @@
 """diff: what one dataset has that another lacks, and what differs in the examples of both."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from tests.errors import raises
 from tests.format_reader import read
 from tests.prep.exported import record, write_dataset, write_records
-from tests.surface.command import run, run_json
 from tfshards import prep
 from tfshards.prep import Arrays, adopt, append, build, diff, relabel, remove, reshard
 from tfshards.schemas import Feature, InputError, Schema, TfshardsError, read_manifest
@@ -136,15 +134,6 @@ def test_classes_are_compared_by_name_and_only_the_features_of_both(tmp_path):
     assert "features" in names(found)
 
 
-def test_options_of_merged_datasets_are_those_of_all_builds(origin, copy):
-    old = read_manifest(origin)
-    options = {"source": "merge", "of": [{"options": old.options}] * 2}
-    (copy / "dataset.json").write_text(replace(old, options=options).to_text())
-    found = {each.name: each for each in diff(origin, copy).options}
-    assert found["seed"].after is None
-    assert len(found["builds"].after) == 2
-
-
 def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
     schema = Schema((Feature("x", "int", "int64"),))
     write_dataset(tmp_path / "keyless", schema, {"train": [[{"x": 1}]]})
@@ -164,14 +153,3 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
     shard.write_bytes(data)
     with pytest.raises(TfshardsError, match=rf"{shard.name}.*record 0 at byte 0"):
         diff(origin, copy)
-
-
-def test_the_command_exits_as_diff_does(origin, copy):
-    assert run(["diff", str(origin), str(copy)]).status == 0
-    remove(copy, ["cat/000.png"], log=QUIET["log"])
-    assert run(["diff", str(origin), str(copy)])[:2] == (
-        1,
-        "removed: 1 example\n    cat/000.png\n59 examples are the same\n",
-    )
-    ended, document = run_json(["diff", str(origin), str(copy)])
-    assert (ended.status, document["removed"]) == (1, ["cat/000.png"])

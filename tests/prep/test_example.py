@@ -35,11 +35,8 @@ def examples(draw: st.DrawFn) -> tuple[Schema, list[object]]:
         if kind == "image":
             feature, value = Feature(name, kind, "uint8", (None, None, 3)), draw(st.binary(max_size=300))
         elif kind == "raw":
-            size = 2 * count
-            feature, value = (
-                Feature(name, kind, "int16", shape),
-                draw(st.binary(min_size=size, max_size=size)),
-            )
+            feature = Feature(name, kind, "int16", shape)
+            value = draw(st.binary(min_size=2 * count, max_size=2 * count))
         else:
             dtype, one = {
                 "bytes": ("bytes", st.binary(max_size=200)),
@@ -88,13 +85,8 @@ LENGTHS = [0, 1, 127, 128, SMALL_BYTES - 40, SMALL_BYTES - 1, SMALL_BYTES, 16_38
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_lengths_of_more_bytes_are_encoded_as_tensorflow_does(length):
-    schema = Schema(
-        (
-            Feature("image", "image", "uint8", (None, None, 3)),
-            Feature("label", "label", "int64"),
-            Feature("key", "bytes", "bytes"),
-        )
-    )
+    image = Feature("image", "image", "uint8", (None, None, 3))
+    schema = Schema((image, Feature("label", "label", "int64"), Feature("key", "bytes", "bytes")))
     values = [bytes(length), 7, b"k" * (length // 2)]
     assert encoded(schema, values) == by_tensorflow(schema, values)
 
@@ -128,13 +120,8 @@ def test_fields_that_no_example_has_are_kept():
     schema = Schema((Feature("key", "bytes", "bytes"), Feature("label", "label", "int64")))
     before, after = (encoded(schema, [b"k", label]) for label in (3, 4))
     # numbers of field 2, a 64-bit value of field 1, a 32-bit one, text of field 3; in none is there a feature
-    for unknown in (
-        b"\x10\x7f",
-        b"\x10\x80\x01",
-        b"\x09" + b"\x0a" * 8,
-        b"\x0d" + b"\x0a" * 4,
-        b"\x1a\x02\x0a\x00",
-    ):
+    numbers = (b"\x10\x7f", b"\x10\x80\x01", b"\x09" + b"\x0a" * 8, b"\x0d" + b"\x0a" * 4)
+    for unknown in (*numbers, b"\x1a\x02\x0a\x00"):
         for first, second in ((unknown, b""), (b"", unknown)):
             assert with_label(first + before + second, "label", 4) == first + after + second
     # the same in the features, and an entry without a name, which is that of the feature ''

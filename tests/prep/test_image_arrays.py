@@ -1,6 +1,5 @@
 """Arrays that are images: what is taken for one, and what images get that they get as well."""
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.errors import raises
+from tests.errors import fault, raises
 from tests.pictures import image_file
-from tests.surface.command import main
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
-from tfshards.schemas import Feature, InputError, OptionsError, read_manifest
+from tfshards.schemas import InputError, OptionsError, read_manifest
 
 SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}
 
@@ -38,7 +36,6 @@ def raw(*shape: int) -> np.ndarray:
     return np.zeros((2, *shape), np.uint8)
 
 
-MNIST = {"x": (28, 28), "y": ()}
 PHOTO = image_file(np.zeros((9, 9, 3), np.uint8))
 # arrays by name, which of them are declared, and which are images
 RULES = {
@@ -71,33 +68,7 @@ def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(arrays, de
 def test_an_array_next_to_photos_is_no_image(tmp_path, quiet_build):
     quiet_build(prep.Examples([{"photo": PHOTO, "depth": raw(28, 28)[0]}]), tmp_path / "out")
     (batch,) = loader.batches(tmp_path / "out", "train", batch_size=1, image=loader.Image(size=(5, 5)))
-    assert {name: batch[name].shape[1:] for name in ("photo", "depth")} == {
-        "photo": (5, 5, 3),
-        "depth": (28, 28),
-    }
-
-
-def test_only_pixels_are_declared():
-    for dtype, shape, kind in (
-        ("int8", (28, 28), "raw"),
-        ("uint8", (28, 28, 2), "raw"),
-        ("uint8", (28, 28), "int"),
-    ):
-        with pytest.raises(ValueError, match="pixels is 'raw', but the feature is"):
-            Feature("x", kind, dtype, shape, pixels="raw")
-    with pytest.raises(ValueError, match="pixels is 'png', must be 'raw'"):
-        Feature("x", "raw", "uint8", (28, 28), pixels="png")
-
-
-def test_a_manifest_with_a_wrong_declaration_is_refused(build):
-    out = build({"x": pixels((12, 9))}, image_arrays=("x",))
-    path = out / "dataset.json"
-    manifest = json.loads(path.read_text())
-    assert manifest["schema"]["features"][0]["pixels"] == "raw"
-    manifest["schema"]["features"][0]["dtype"] = "int8"
-    path.write_text(json.dumps(manifest))
-    with pytest.raises(Exception, match="pixels: is 'raw', but the feature is int8"):
-        read_manifest(out)
+    assert (batch["photo"].shape[1:], batch["depth"].shape[1:]) == ((5, 5, 3), (28, 28))
 
 
 # the same images as PNG are the reference, since other tests compare these with Pillow
@@ -142,23 +113,6 @@ def test_the_loader_gives_of_arrays_what_it_gives_of_equal_pngs(name, dtype, bui
     # without image= as before
     (arrays, labels), *_ = loader.load(out, "train", **given)
     np.testing.assert_array_equal(arrays, array[labels])
-
-
-def test_boxes_move_with_arrays_as_with_files(build, tmp_path, quiet_build):
-    boxes = np.array([[1, 2, 8, 9], [0, 0, 9, 12]] * 3, np.float32)
-    array = pixels((12, 9, 3), count=6)
-    out = build({"image": array, "boxes": boxes}, lists=("boxes",))
-    rows = [(str(r), {"image": image_file(array[r]), "boxes": boxes[r : r + 1].tolist()}) for r in range(6)]
-    quiet_build(prep.Examples(rows), tmp_path / "png")
-    # a single box of shape (4,) is never removed, so without a crop
-    view = loader.Image(size=(6, 6), flip="horizontal")
-    given = {"image": view, "boxes": loader.Boxes("boxes", "xyxy"), "select": ("image", "boxes", "key")}
-    (found,), (wanted,) = (
-        loader.load(each, "train", batch_size=6, shuffle=None, **given) for each in (out, tmp_path / "png")
-    )
-    np.testing.assert_array_equal(found[0], wanted[0])
-    np.testing.assert_array_equal(found[1], wanted[1].to_tensor()[:, 0])
-    assert [*found[2].numpy()] == [*wanted[2].numpy()]
 
 
 def test_gray_is_repeated_for_color_and_budgets_know_the_pixels(build):
@@ -242,31 +196,18 @@ def test_a_build_resizes_images_and_nothing_else(build, tmp_path, contents):
 
 def test_what_cannot_be_resized_or_declared_is_refused(build):
     image, mask = pixels((12, 9)), pixels((12, 9))
-    with raises(InputError, "resize-other-arrays", name="mask", image="image"):
-        build({"image": image, "mask": mask}, resize="6x6")
-    with raises(InputError, "resize-no-images", likely=["a", "b"]):
-        build({"a": image, "b": mask}, resize="6x6")
-    with raises(InputError, "resize-no-images", likely="none"):
-        build({"x": np.ones(3)}, resize="6x6")
-    with raises(InputError, "array-unknown", name="z"):
-        build({"x": image}, image_arrays=("z",))
-    with raises(InputError, "array-no-image", name="x"):
-        build({"x": np.ones((3, 9, 9))}, image_arrays=("x",))
+    for arrays, expected in (
+        ({"image": image, "mask": mask}, fault("resize-other-arrays", name="mask", image="image")),
+        ({"a": image, "b": mask}, fault("resize-no-images", likely=["a", "b"])),
+        ({"x": np.ones(3)}, fault("resize-no-images", likely="none")),
+    ):
+        with raises(InputError, expected):
+            build(arrays, resize="6x6")
+    for array, name, code in ((image, "z", "array-unknown"), (np.ones((3, 9, 9)), "x", "array-no-image")):
+        with raises(InputError, code, name=name):
+            build({"x": array}, image_arrays=(name,))
     with raises(OptionsError, "resize-form"):
         prep.Arrays({"x": image}, resize="big")
-
-
-def test_the_command_line_declares_resizes_and_appends(tmp_path, array_files, capsys):
-    x_train, x_test = pixels((12, 9), count=4), pixels((12, 9), count=3)
-    np.savez(tmp_path / "a.npz", x_train=x_train, z_train=x_train, x_test=x_test, z_test=x_test)
-    source, out = str(tmp_path / "a.npz"), str(tmp_path / "out")
-    flags = ["--image-array", "x", "--image-array", "z_train", "--resize", "6x5"]
-    assert main(["build", "arrays", source, out, *flags]) == 0
-    manifest = read_manifest(out)
-    assert [manifest.schema[name].pixels for name in ("x", "z")] == ["raw", "raw"]
-    assert manifest.schema["x"].shape == (6, 5)
-    assert main(["append", source, out]) == 0
-    assert "is up to date" in capsys.readouterr().err
 
 
 @pytest.fixture

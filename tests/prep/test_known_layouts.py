@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import raises
-from tests.surface.command import run
-from tfshards.prep import ImageFolder, append
+from tfshards.prep import ImageFolder
 from tfshards.schemas import InputError
 
 PAGE = "docs/datasets.md"
@@ -25,15 +24,9 @@ LAYOUTS = {
         ["val/val_annotations.txt", "val/images/1.png", "train/n/images/1.png"],
         "tiny-imagenet",
     ),
-    "ImageNet": (
-        ["imagenet_2012_validation_synset_labels.txt", "train/n01/1.png", "train/n02/1.png", "val/1.png"],
-        "imagenet",
-    ),
+    "ImageNet": (["imagenet_2012_validation_synset_labels.txt", "train/n01/1.png", "val/1.png"], "imagenet"),
     "ImageNet of Kaggle": (["LOC_val_solution.csv", "ILSVRC/Data/CLS-LOC/val/1.png"], "imagenet"),
-    "ImageNet with its devkit": (
-        ["devkit/data/ILSVRC2012_validation_ground_truth.txt", "val/1.png"],
-        "imagenet",
-    ),
+    "ImageNet with its devkit": (["devkit/ILSVRC2012_validation_ground_truth.txt", "val/1.png"], "imagenet"),
     "Open Images": (["oidv6-train-annotations-bbox.csv", "train/1.png"], "open-images"),
     "COCO": (["annotations/instances_train2017.json", "train2017/1.png"], "coco"),
     "keypoints": (["annotations/person_keypoints_val2017.json", *CLASSES], "coco"),
@@ -69,9 +62,7 @@ def files_of(names):
 
 def parts(names):
     """Return files, and the folders that they are in, with a slash."""
-    return {name[: end + 1] for name in names for end, char in enumerate(f"{name}/") if char == "/"} | {
-        *names
-    }
+    return {*names} | {name[: end + 1] for name in names for end, c in enumerate(f"{name}/") if c == "/"}
 
 
 @pytest.mark.parametrize(("names", "section"), LAYOUTS.values(), ids=LAYOUTS)
@@ -165,26 +156,6 @@ def test_files_of_another_source_next_to_classes_are_warned_of(names, named, ima
     assert listing.skipped.get("hidden", 0) == sum("__MACOSX" in name for name in names)
     assert len(listing.warnings) == bool(named)
     assert all(text in listing.warnings[0] for text in named)
-
-
-def test_the_commands_name_the_mark_the_section_and_the_flag(image_folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    image_folder(files_of(LAYOUTS["COCO"][0]), "photos")
-    for verb in ("build", "plan"):
-        ended = run([verb, "images", "photos", "out"])
-        assert ended.status == 1
-        assert all(each in ended.err for each in (LAYOUTS["COCO"][0][0], f"{PAGE}#coco ", "--as-is"))
-    assert run("build images photos out --as-is").status == 0
-
-
-def test_what_a_build_took_as_it_is_can_be_extended(image_folder, tmp_path, quiet_build):
-    root = image_folder(files_of(["input/1.png", "target/1.png"]))
-    quiet_build(ImageFolder(root, as_is=True), tmp_path / "out")
-    image_folder({"input/2.png": 3})
-    assert append(root, tmp_path / "out").num_examples == 3
-    # options that state what folders are
-    assert ImageFolder(root, split_folders={}).listing().schema.class_names == ("input", "target")
-    assert len(ImageFolder(root / "input", mask_dir="../target").listing().keys) == 2
 
 
 def test_a_folder_without_images_names_the_sections_for_its_files(image_folder):

@@ -8,7 +8,6 @@ from PIL import Image
 
 from tests.errors import raises
 from tests.prep.table_files import check_repair
-from tests.surface.command import run
 from tfshards import loader
 from tfshards.prep import ImageFolder, Options, append, verify
 from tfshards.schemas import BuildError, InputError
@@ -118,11 +117,8 @@ def test_append_and_repair_find_the_masks_again(template, write, tmp_path, quiet
 
 
 def test_an_edited_mask_is_named_as_such(write, tmp_path, quiet_build):
-    root, out, log = (
-        write("images/a1.png", "masks/a1.png", "images/b2.png", "masks/b2.png"),
-        tmp_path / "o",
-        [],
-    )
+    root = write("images/a1.png", "masks/a1.png", "images/b2.png", "masks/b2.png")
+    out, log = tmp_path / "o", []
     quiet_build(ImageFolder(root), out)
     mask = root / "masks" / "a1.png"
     mask.write_bytes(mask.read_bytes() + b"more")
@@ -134,9 +130,3 @@ def test_an_edited_mask_is_named_as_such(write, tmp_path, quiet_build):
     write("images/lone4.png")
     with raises(BuildError, "too-many-rejected"):
         append([root], out, log=log.append)
-
-
-def test_the_command_line_says_that_it_pairs_and_how_not_to(write, tmp_path):
-    root = write("images/a1.png", "masks/a1.png", "images/b2.png", "masks/b2.png")
-    assert "--splits" in run(["plan", "images", root, tmp_path / "out"]).err
-    assert not run(["plan", "images", root, tmp_path / "out", "--mask-dir", "masks"]).err

@@ -90,10 +90,8 @@ def test_dali_reads_all_records_by_our_index(photos, tmp_path):
     if done.returncode:
         pytest.skip(f"DALI cannot be installed: {done.stderr.splitlines()[-1]}")
     shards = [shard.path for shard in read_manifest(photos).shards]
-    paths = [
-        [str(photos / path) for path in shards],
-        [str(photos / companion(path, "idx")) for path in shards],
-    ]
+    both = (shards, [companion(path, "idx") for path in shards])
+    paths = [[str(photos / path) for path in each] for each in both]
     environment = {**os.environ, "PYTHONPATH": str(packages)}
     command = [sys.executable, "-c", READ_BY_DALI, json.dumps(paths)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -105,21 +103,13 @@ def test_dali_reads_all_records_by_our_index(photos, tmp_path):
     assert all(label == key.startswith("dog") for label, key in rows)
 
 
-def converted(source, out):
-    """Convert a dataset to ArrayRecord with TFDS."""
-    from tensorflow_datasets.scripts.cli import convert_format_utils
-
-    convert_format_utils.convert_dataset(
-        out_dir=out, out_file_format="array_record", dataset_version_dir=str(source)
-    )
-
-
 def test_tfds_converts_a_dataset_in_place_and_reads_both_formats(photos, tmp_path):
     import tensorflow_datasets as tfds
+    from tensorflow_datasets.scripts.cli.convert_format_utils import convert_dataset
 
     root = tmp_path / "data"
     shutil.copytree(photos, root)
-    converted(root, None)
+    convert_dataset(out_dir=None, out_file_format="array_record", dataset_version_dir=str(root))
     builder = tfds.builder_from_directory(root)
     # random access, which TFRecord files do not have
     source = builder.as_data_source("train")

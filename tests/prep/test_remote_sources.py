@@ -65,33 +65,23 @@ def check_same(local, remote, tmp_path, contents):
     return logs
 
 
-@pytest.mark.parametrize(
-    ("files", "options"),
-    [
-        ({f"{n}.png": n for n in range(30)} | {"bad.png": b"x", "notes.md": b"no", "extensionless": 7}, {}),
-        ({f"{split}/{c}/{n}.png": n for n in range(5) for split in ("train", "val") for c in "ab"}, {}),
-        (
-            {f"images/{n}.png": 5 * n for n in range(9)}
-            | {f"masks/{n}.png": GRAY.getvalue() for n in range(8)},
-            {},
-        ),
-        (
-            {f"{c}/{n}.png": n for n in range(9) for c in "ab"}
-            | {".hidden/x.png": 1, "a/.x.png": 2, "a/__MACOSX/1.png": 3},
-            {"include": ["**/[0-6].png"], "class_names": ["b", "a"]},
-        ),
-        (
-            {f"é ü/{name}.png": n for n, name in enumerate(["50%", "%41", "a+b", "a#b", "a?b", "&", "😀"])},
-            {"as_is": True},
-        ),
-    ],
-    ids=["flat", "splits", "masks", "patterns", "odd"],
-)
+ODD = ["50%", "%41", "a+b", "a#b", "a?b", "&", "😀"]
+FOLDERS = {
+    "flat": ({f"{n}.png": n for n in range(30)} | {"bad.png": b"x", "a.md": b"no", "extensionless": 7}, {}),
+    "splits": ({f"{each}/{c}/{n}.png": n for n in range(5) for each in ("train", "val") for c in "ab"}, {}),
+    "masks": ({f"images/{n}.png": 5 * n for n in range(9)}
+              | {f"masks/{n}.png": GRAY.getvalue() for n in range(8)}, {}),
+    "patterns": ({f"{c}/{n}.png": n for n in range(9) for c in "ab"} | {".hidden/x.png": 1, "a/.x.png": 2},
+                 {"include": ["**/[0-6].png"], "class_names": ["b", "a"]}),
+    "odd": ({f"é ü/{name}.png": n for n, name in enumerate(ODD)}, {"as_is": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "options"), FOLDERS.values(), ids=FOLDERS)
 def test_objects_give_the_dataset_of_their_copy(files, options, image_folder, upload, tmp_path, contents):
     folder = image_folder(files)
-    logs = check_same(
-        ImageFolder(folder, **options), ImageFolder(upload(folder), **options), tmp_path, contents
-    )
+    sources = (ImageFolder(root, **options) for root in (folder, upload(folder)))
+    logs = check_same(*sources, tmp_path, contents)
     local, remote = ([line for line in each if line.startswith("warning")] for each in logs)
     assert [line.replace("/local/", "/remote/") for line in local] == remote
 
@@ -123,95 +113,70 @@ def test_throttled_requests_are_repeated(image_folder, proxied, tmp_path, quiet_
 def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quiet_build):
     for key in ("data/", "data/cat/", "data/empty/", "data/.git/", "data/cat/note", "data/cat/a.png/b.png"):
         put(bucket, key, b"")
-    for key in ("data/cat//x.png", "data/cat/./y.png", "data/../z.png", "data/cat/\x01.png", "data2/1.png"):
-        put(bucket, key, GRAY.getvalue())
-    for key in ("data/cat/1.png", "data/cat/z.png"):
-        put(bucket, key, GRAY.getvalue())
-    manifest = quiet_build(
-        ImageFolder(f"{bucket.url}/data", as_is=True), tmp_path / "out", shards=1, options=OPTIONS
-    )
-    assert manifest.totals.reasons["skipped"] == {"hidden": 1, "not an image": 2, "unusable key": 4}
-    assert manifest.totals.reasons["rejected"] == {"empty": 1}
-    assert manifest.totals.accepted == 2
-    assert manifest.totals.entries == 10
+    for key in ("cat//x.png", "cat/./y.png", "../z.png", "cat/\x01.png", "cat/1.png", "cat/z.png"):
+        put(bucket, f"data/{key}", GRAY.getvalue())
+    put(bucket, "data2/1.png", GRAY.getvalue())
+    source = ImageFolder(f"{bucket.url}/data", as_is=True)
+    totals = quiet_build(source, tmp_path / "out", shards=1, options=OPTIONS).totals
+    assert totals.reasons["skipped"] == {"hidden": 1, "not an image": 2, "unusable key": 4}
+    assert totals.reasons["rejected"] == {"empty": 1}
+    assert (totals.accepted, totals.entries) == (2, 10)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda bucket: put(bucket, "data/7.png", GRAY.getvalue()), "7.png: changed after the build listed"),
-        (
-            lambda bucket: s3_client(bucket.server).delete_object(Bucket=bucket.name, Key="data/7.png"),
-            "7.png: cannot be read: there is no such object",
-        ),
-    ],
-    ids=["replaced", "removed"],
-)
+CHANGES = {"replaced": "7.png: changed after", "removed": "7.png: cannot be read: there is no such object"}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_an_object_that_changes_during_the_build_ends_it(
-    change, message, bucket, upload, image_folder, tmp_path, quiet_build, monkeypatch
+    change, bucket, upload, image_folder, tmp_path, quiet_build, monkeypatch
 ):
     source = ImageFolder(upload(image_folder({f"{n}.png": n for n in range(9)})))
     listing = ImageFolder.listing
 
     def listed(self):
         found = listing(self)
-        change(bucket)
+        if change == "replaced":
+            put(bucket, "data/7.png", GRAY.getvalue())
+        else:
+            s3_client(bucket.server).delete_object(Bucket=bucket.name, Key="data/7.png")
         return found
 
     monkeypatch.setattr(ImageFolder, "listing", listed)
-    with pytest.raises(BuildError, match=message):
+    with pytest.raises(BuildError, match=CHANGES[change]):
         quiet_build(source, tmp_path / "out", shards=1)
     assert room_is_free()
 
 
-def test_a_replaced_object_makes_the_next_build_differ(bucket, upload, image_folder, tmp_path, quiet_build):
-    source = ImageFolder(upload(image_folder({f"{n}.png": n for n in range(9)})))
-    quiet_build(source, tmp_path / "out", shards=1)
-    # the same size
-    other = image_folder({"7.png": 12}, "other") / "7.png"
-    put(bucket, "data/7.png", other.read_bytes())
-    with raises(InputError, "dataset-of-other-inputs"):
-        quiet_build(source, tmp_path / "out", shards=1)
+# a folder, its masks, and the fault
+WRONG = [
+    ("{}/none", None, fault("folder-problem", problem="does not exist")),
+    ("{}/data/1.png", None, fault("folder-problem", problem="is not a folder")),
+    ("s3://no-such-bucket/x", None, "unreadable"),
+    ("{}/data", "/local", "url-and-local"),
+    ("{}/data", "s3://other/m", "other-bucket"),
+    ("{}/data", "../m", fault("mask-dir-problem", problem="is not a folder")),
+    ("photos", "{}/data", fault("mask-dir-remote", root="photos")),
+]
 
 
-def test_an_empty_bucket_exists(bucket):
+def test_a_wrong_folder_is_an_error(bucket):
+    # an empty bucket exists
     with raises(InputError, "folder-problem"):
         ImageFolder(bucket.url).listing()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda url: ImageFolder(f"{url}/none").listing(), fault("folder-problem", problem="does not exist")),
-        (
-            lambda url: ImageFolder(f"{url}/data/1.png").listing(),
-            fault("folder-problem", problem="is not a folder"),
-        ),
-        (lambda url: ImageFolder("s3://no-such-bucket/x").listing(), "unreadable"),
-        (lambda url: ImageFolder(f"{url}/data", mask_dir="/local").listing(), "url-and-local"),
-        (lambda url: ImageFolder(f"{url}/data", mask_dir="s3://other/m").listing(), "other-bucket"),
-        (
-            lambda url: ImageFolder(f"{url}/data", mask_dir="../m").listing(),
-            fault("mask-dir-problem", problem="is not a folder"),
-        ),
-        (lambda url: ImageFolder("photos", mask_dir=f"{url}/data"), fault("mask-dir-remote", root="photos")),
-    ],
-)
-def test_a_wrong_folder_is_an_error(call, message, bucket):
     put(bucket, "data/1.png", GRAY.getvalue())
-    with raises((InputError, OptionsError), message):
-        call(bucket.url)
+    for root, mask_dir, expected in WRONG:
+        with raises((InputError, OptionsError), expected):
+            ImageFolder(root.format(bucket.url), mask_dir=mask_dir and mask_dir.format(bucket.url)).listing()
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"x": "{}/x.npy", "label": "{}/label.npy"},
-        ["{}/all.npz"],
-        ["x_train={}/x.npy", "x_test={}/more.npy"],
-    ],
-    ids=["npy", "npz", "splits"],
-)
+GIVEN = [
+    {"x": "{}/x.npy", "label": "{}/label.npy"},
+    ["{}/all.npz"],
+    ["x_train={}/x.npy", "x_test={}/more.npy"],
+]
+
+
+@pytest.mark.parametrize("given", GIVEN, ids=["npy", "npz", "splits"])
 def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_path, contents):
     folder = tmp_path / "arrays"
     folder.mkdir()
@@ -229,9 +194,8 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
 
     url = upload(folder)
     check_same(source(folder), source(url), tmp_path, contents)
-    assert repr(plan(source(url), tmp_path / "new", shards=2)) == repr(
-        plan(source(folder), tmp_path / "new", shards=2)
-    )
+    one, two = (repr(plan(source(root), tmp_path / "new", shards=2)) for root in (url, folder))
+    assert one == two
 
 
 def test_an_array_is_read_in_blocks_of_one_version(proxied, tmp_path, quiet_build):

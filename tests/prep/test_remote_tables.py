@@ -7,26 +7,18 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import encoded, write_jsonl, write_parquet, write_text
+from tests.prep.test_remote_sources import OPTIONS, check_same
 from tests.storage import conftest
-from tfshards.prep import ColumnRoles, Options, Table, build, verify
+from tfshards.prep import ColumnRoles, Table, verify
 from tfshards.schemas import InputError, OptionsError
 
 server, bucket, upload = conftest.server, conftest.bucket, conftest.upload
-OPTIONS = Options(max_rejected=0.9)
 
 
 @pytest.fixture
 def photos(image_folder):
     """A folder of images."""
     return image_folder({f"sub/{number}.png": number for number in range(12)})
-
-
-def check_same(local, remote, tmp_path, contents):
-    for source, name in ((local, "local"), (remote, "remote")):
-        build(source, tmp_path / name / "out", shards=2, seed=1, options=OPTIONS, log=lambda _: None)
-    one, two = contents(tmp_path / "local"), contents(tmp_path / "remote")
-    assert one.keys() == two.keys()
-    assert {name for name in one if one[name] != two[name] and "inputs-" not in name} == set()
 
 
 NAMES = [f"sub/{number}.png" for number in range(12)] + ["sub/missing.png"]
@@ -94,11 +86,9 @@ def test_a_path_that_cannot_be_read_is_an_error(path, bucket, tmp_path):
         Table(table, root=f"{bucket.url}/photos").stage(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "address", ["HTTP://user:5ecret@127.0.0.1:1/x.png?sig=5ecret", "https://127.0.0.1/x.png"]
-)
 @pytest.mark.parametrize("column", ["file_name", "url"])
-def test_nothing_is_fetched_from_the_web(address, column, photos, tmp_path):
+def test_nothing_is_fetched_from_the_web(column, photos, tmp_path):
+    address = "HTTP://user:5ecret@127.0.0.1:1/x.png?sig=5ecret"
     table = write_text(photos / "web.csv", f"{column},n", "sub/1.png,1", f"{address},2")
     columns = ColumnRoles(images=("url",) if column == "url" else ())
     with raises(InputError, "image-on-web") as raised:
@@ -122,9 +112,3 @@ def test_without_the_extra_urls_are_refused(monkeypatch):
     for source in (lambda: Table("s3://bucket/t.csv"), lambda: Table("t.csv", root="gs://bucket")):
         with raises(OptionsError, "store-extra-missing"):
             source()
-
-
-@pytest.mark.parametrize("form", ["coco", "yolo"])
-def test_annotations_are_read_from_disks_only(form):
-    with raises(OptionsError, "form-remote", form=form):
-        Table("s3://bucket/annotations.json", form=form)

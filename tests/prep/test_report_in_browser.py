@@ -107,7 +107,6 @@ def test_nothing_is_wider_than_the_view(browser, path, width):
     assert browser.run("document.documentElement.scrollWidth") <= width
     # charts and pictures fit their columns
     wide = "Array.from(document.querySelectorAll('img, .chart svg, .tiles div, h1, h2, h3'))"
-    assert (
-        browser.run(f"{wide}.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).length") == 0
-    )
+    beyond = "(one) => one.getBoundingClientRect().right > innerWidth + 1"
+    assert browser.run(f"{wide}.filter({beyond}).length") == 0
     assert browser.errors == []

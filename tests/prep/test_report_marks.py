@@ -3,28 +3,31 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
 from tests.pictures import image_file as encoded
 from tests.prep.pages import parsed
+from tests.prep.table_files import write_parquet
 from tfshards.prep import ColumnRoles, ImageFolder, ReportOptions, Table, build, report
 from tfshards.prep.imaging.stored import draw_boxes, draw_mask
 from tfshards.prep.reporting.glimpse import DrawnBoxes
 from tfshards.schemas.coordinates import Coordinates
 
 
+def page_of(source, folder, **options):
+    """Build a dataset and return the page about it."""
+    build(source, folder / "out", log=lambda _: None)
+    report(folder / "out", folder / "page.html", options=ReportOptions(audit=False, **options))
+    return parsed(folder / "page.html")
+
+
 @pytest.mark.parametrize(
     ("order", "is_share", "box"),
-    [
-        ("xywh", False, [20, 10, 40, 10]),
-        ("xyxy", False, [20, 10, 60, 20]),
-        ("cxcywh", False, [40, 15, 40, 10]),
-        ("yxyx", False, [10, 20, 20, 60]),
-        ("xywh", True, [0.2, 0.2, 0.4, 0.2]),
-        ("yxyx", True, [0.2, 0.2, 0.4, 0.6]),
-    ],
-)
+    [("xywh", False, [20, 10, 40, 10]), ("xyxy", False, [20, 10, 60, 20]), ("yxyx", False, [10, 20, 20, 60]),
+     ("cxcywh", False, [40, 15, 40, 10]), ("xywh", True, [.2, .2, .4, .2]), ("yxyx", True, [.2, .2, .4, .6])],
+)  # fmt: skip
 def test_each_format_gives_the_same_edges(order, is_share, box):
     boxes = DrawnBoxes("objects/bbox", None, Coordinates(order, is_share))
     found = boxes.edges([*box, np.inf, 0, 1, 1], (100, 50))
@@ -56,9 +59,7 @@ def test_boxes_of_coco_are_drawn_with_their_classes(tmp_path):
     classes = [{"id": 1, "name": "cat"}, {"id": 2, "name": "<b>"}]
     content = json.dumps({"images": images, "annotations": boxes, "categories": classes})
     (tmp_path / "in/annotations/instances_train2017.json").write_text(content)
-    build(Table(tmp_path / "in", form="coco"), tmp_path / "out", log=lambda _: None)
-    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
-    text = parsed(tmp_path / "page.html").section("marks").text
+    text = page_of(Table(tmp_path / "in", form="coco"), tmp_path).section("marks").text
     assert "boxes 'objects/bbox' as xywh." in text
     assert "2 cat, 1 <b>" in text
     assert text.count("boxes: 0") == 2
@@ -69,35 +70,23 @@ def test_masks_are_drawn_over_their_images(tmp_path):
         for folder, image in (("images", Image.new("RGB", (60, 40))), ("masks", Image.new("L", (60, 40), 1))):
             (tmp_path / "in" / folder).mkdir(parents=True, exist_ok=True)
             image.save(tmp_path / "in" / folder / f"{number}.png")
-    build(ImageFolder(tmp_path / "in"), tmp_path / "out", log=lambda _: None)
-    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
-    page = parsed(tmp_path / "page.html")
+    page = page_of(ImageFolder(tmp_path / "in"), tmp_path)
     assert "mask 'mask', a color for each number but 0." in page.section("marks").text
     over, plain = page.all("img")[0], page.all("img")[-1]
     assert over.attributes["src"] != plain.attributes["src"]
 
 
 def test_numbers_of_boxes_without_classes_are_captions(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     image = encoded(Image.new("RGB", (90, 60)))
-    boxes = pa.array(
-        [[[9.0, 9, 20, 30], [50, 30, 80, 50]], [[9.0, 9, 20, 30]]], pa.list_(pa.list_(pa.float32(), 4))
+    rows = [[[9.0, 9, 20, 30], [50, 30, 80, 50]], [[9.0, 9, 20, 30]]]
+    boxes = pa.array(rows, pa.list_(pa.list_(pa.float32(), 4)))
+    path = write_parquet(
+        tmp_path / "t.parquet", {"image": pa.array([image] * 2, pa.binary()), "boxes": boxes}
     )
-    pq.write_table(
-        pa.table({"image": pa.array([image, image], pa.binary()), "boxes": boxes}), tmp_path / "t.parquet"
-    )
-    table = Table(tmp_path / "t.parquet", columns=ColumnRoles(images=("image",)))
-    build(table, tmp_path / "out", log=lambda _: None)
-    for boxes in (None, "xyxy"):
-        options = ReportOptions(audit=False, boxes=boxes)
-        report(tmp_path / "out", tmp_path / f"{boxes}.html", options=options)
-    text = parsed(tmp_path / "xyxy.html").section("marks").text
-    assert "boxes 'boxes' as xyxy." in text
-    assert "boxes: 2" in text
-    assert "boxes: 1" in text
-    unknown = parsed(tmp_path / "None.html").section("marks").text
+    table = Table(path, columns=ColumnRoles(images=("image",)))
+    text = page_of(table, tmp_path, boxes="xyxy").section("marks").text
+    assert all(words in text for words in ("boxes 'boxes' as xyxy.", "boxes: 2", "boxes: 1"))
+    unknown = page_of(table, tmp_path).section("marks").text
     assert "boxes 'boxes' are not drawn: --boxes states their format." in unknown
 
 
@@ -107,9 +96,7 @@ def test_declared_keypoints_are_drawn_over_their_images(tmp_path):
     rows = [{"file_name": f"{number}.png", "points": [[20, 30, 2], [0, 0, 0]]} for number in range(2)]
     (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     columns = ColumnRoles(keypoints={"points": "xyv"})
-    build(Table(tmp_path / "t.jsonl", columns=columns), tmp_path / "out", log=lambda _: None)
-    report(tmp_path / "out", tmp_path / "page.html", options=ReportOptions(audit=False))
-    page = parsed(tmp_path / "page.html")
+    page = page_of(Table(tmp_path / "t.jsonl", columns=columns), tmp_path)
     assert "keypoints 'points' as xyv." in page.section("marks").text
     over, plain = page.all("img")[0], page.all("img")[-1]
     assert over.attributes["src"] != plain.attributes["src"]

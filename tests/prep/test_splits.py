@@ -107,9 +107,8 @@ def test_a_group_is_in_one_split_and_classes_are_as_even_as_groups_allow(pairs, 
     least, sizes = unevenness(pairs, chosen, ratios), Counter(chosen.values())
     plain, _ = divide(pairs, ratios, seed, group_by="group")
     if isinstance(plain, list):
-        assert (
-            least <= unevenness(pairs, {g: n for (g, _), n in zip(pairs, plain, strict=True)}, ratios) + slack
-        )
+        other = {group: name for (group, _), name in zip(pairs, plain, strict=True)}
+        assert least <= unevenness(pairs, other, ratios) + slack
     # no move of a group and no exchange of two is more even
     for group, own in chosen.items():
         others = [{**chosen, group: its, other: own} for other, its in chosen.items()]
@@ -149,9 +148,8 @@ def test_membership_of_classes_and_groups_never_changes_between_releases():
 
 def test_many_groups_are_split_without_comparing_pairs():
     random = np.random.default_rng(0)
-    pairs = [
-        *zip(random.integers(0, 2000, 6000).tolist(), random.integers(0, 20, 6000).tolist(), strict=True)
-    ]
+    groups, kinds = (random.integers(0, most, 6000).tolist() for most in (2000, 20))
+    pairs = [*zip(groups, kinds, strict=True)]
     halves = {"a": Fraction(1, 2), "b": Fraction(1, 2)}
     names, _ = divide(pairs, halves, 0, stratify=True, group_by="group")
     totals, in_b = Counter(kind for _, kind in pairs), Counter()

@@ -5,11 +5,10 @@ import hashlib
 import json
 import pickle
 import re
-import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.errors import raises
@@ -142,66 +141,12 @@ def is_map(place):
     return place[-1:] in (("splits",), ("label_counts",)) or place in COUNTS
 
 
-NAMES = st.text("aZ09_.", min_size=1, max_size=5).map(lambda text: f"n{text}")
 KEYS = st.binary(max_size=4).map(lambda name: name.decode("utf-8", "surrogateescape"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
 )
-FEATURES = st.one_of(
-    st.builds(
-        Feature,
-        NAMES,
-        st.just("raw"),
-        st.sampled_from(["bool", "bfloat16", "complex128"]),
-        st.lists(st.integers(0, 9), max_size=3).map(tuple),
-    ),
-    st.builds(
-        Feature,
-        st.sampled_from(["gr\u00f6\u00dfe", "a b", "a/b.c"]),
-        st.just("int"),
-        st.just("int8"),
-        st.just((None, 4)),
-    ),
-)
-
-
-@st.composite
-def manifests(draw):
-    features = draw(st.lists(FEATURES, min_size=1, max_size=3, unique_by=lambda feature: feature.name))
-    class_names = ()
-    if draw(st.booleans()):
-        features.insert(draw(st.integers(0, len(features))), LABEL)
-        class_names = tuple(draw(st.lists(KEYS, max_size=3, unique=True)))
-    schema = Schema(tuple(features), class_names)
-    parts = {}
-    for name in draw(st.lists(NAMES, min_size=1, max_size=3, unique=True)):
-        sizes = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
-        digest = LABELS_DIGEST if schema.label else ""
-        shards = tuple(shard(f"{name}/{n}", size, size and size * 99, digest) for n, size in enumerate(sizes))
-        counts = {}
-        if schema.label and draw(st.booleans()):
-            counts = dict.fromkeys(class_names or ("-3", "7"), 0)
-            counts[[*counts][-1]] = sum(sizes)
-        parts[name] = Split(shards, counts)
-    reasons = {
-        outcome: draw(st.dictionaries(KEYS, st.integers(0, 99), max_size=2))
-        for outcome in ("skipped", "rejected")
-    }
-    accepted = sum(split.num_examples for split in parts.values())
-    rejected, skipped = (sum(reasons[outcome].values()) for outcome in ("rejected", "skipped"))
-    return Manifest(
-        draw(NAMES),
-        "0123abcd",
-        schema,
-        parts,
-        Totals(accepted + rejected + skipped, accepted, rejected, skipped, reasons),
-        draw(st.dictionaries(KEYS, JSON, max_size=3)),
-        draw(st.dictionaries(KEYS, JSON, max_size=3)),
-        draw(st.sampled_from(["none", "gzip"])),
-        DIGEST if rejected else "",
-    )
 
 
 def test_the_format_is_pinned(parsed):
@@ -211,20 +156,8 @@ def test_the_format_is_pinned(parsed):
     assert Schema((IMAGE, LABEL, KEY), ("cat", "d\u00f6g")).fingerprint == "9593f59ef6af7cbc"
 
 
-@given(manifests())
-def test_any_manifest_is_read_back_from_its_text(parsed, manifest):
-    assert parsed(manifest.to_text()) == manifest
-    # dicts are equal in any order
-    assert parsed(manifest.to_text()).to_text() == manifest.to_text()
-
-
-@given(manifests())
-@example(photos())
-@settings(max_examples=3)
-def test_a_value_of_a_wrong_type_a_missing_and_an_unknown_field_are_reported_with_their_places(
-    problems, manifest
-):
-    text = manifest.to_text()
+def test_a_value_of_a_wrong_type_a_missing_and_an_unknown_field_are_reported_with_their_places(problems):
+    text = photos().to_text()
     for place in [(), *places(json.loads(text))]:
         top = json.loads(text)
         value = at(top, place)
@@ -322,7 +255,7 @@ RAW = {"name": "x", "kind": "raw", "dtype": "uint8", "shape": []}
 CONTRADICTIONS = [
     *(
         ("name", name)
-        for name in ("", ".hidden", "_a", "-a", "a-", "a--b", "a/b", "a b", "größe", "a\n", "a*", "x" * 81)
+        for name in ("", ".h", "_a", "-a", "a-", "a--b", "a/b", "a b", "ö", "a\n", "a*", "x" * 81)
     ),
     *(("build_id", text) for text in ("3F9A2C1B", "3f9a2c1")),
     ("format_version", 0),
@@ -332,31 +265,23 @@ CONTRADICTIONS = [
     ("splits val label_counts cow", 0),
     ("splits val label_counts cat", 2, "splits.val.label_counts"),
     # other systems and stores, what breaks a report or a call, other spellings, names of other files
+    *((f"{S} path", path) for path in ("", "a\\b", "a\nb", "a\0b", "\udc80", ".build/a", "/etc/passwd")),
     *(
         (f"{S} path", path)
-        for path in ("", "/etc/passwd", "a\\b", "gs://bucket/a", "C:a", "a\nb", "a\0b", "\udc80")
+        for path in ["gs://bucket/a", "C:a", "../a", "a/../../b", "a/..", "./a", "a//b", "a/", "index/a.idx"]
     ),
-    *((f"{S} path", path) for path in ("../a", "a/../../b", "a/..", "./a", "a//b", "a/", ".build/a")),
-    *(
-        (f"{S} path", path)
-        for path in ("index/a.idx", "part/index/a.idx", "index", "dataset.json", "labels.txt")
-    ),
-    *((f"{S} path", path) for path in ("label.labels.txt", "dataset_info.json", "rejected-3f9a2c1b.jsonl")),
-    *((f"{S} path", path) for path in ("features.json", "generations/0.json")),
+    *((f"{S} path", path) for path in ["part/index/a.idx", "index", "dataset.json", "labels.txt"]),
+    *((f"{S} path", path) for path in ["label.labels.txt", "dataset_info.json", "generations/0.json"]),
+    *((f"{S} path", path) for path in ["features.json", "rejected-3f9a2c1b.jsonl"]),
     (f"{S} path", photos().shards[0].path, "splits"),
     (f"{S} digest", "md5:0123"),
     (f"{S} record_bytes", 47),
     (f"{S} num_bytes", 0),
     (f"{S} num_bytes", 299, "splits"),
-    (f"{S} num_examples", 2**63),
-    (f"{S} num_examples", -1),
-    (f"{S} index_digest", ""),
-    (f"{S} labels_digest", ""),
-    (f"{S} examples_digest", "0" * 17),
-    (f"{S} last_bytes", "f"),
-    ("compression", "zstd"),
-    ("rejects_digest", ""),
-    ("inputs_digest", "md5:0"),
+    *((f"{S} num_examples", number) for number in (2**63, -1)),
+    *((f"{S} {name}", "") for name in ("index_digest", "labels_digest")),
+    *((f"{S} {name}", text) for name, text in (("examples_digest", "0" * 17), ("last_bytes", "f"))),
+    *zip(("compression", "rejects_digest", "inputs_digest"), ("zstd", "", "md5:0"), strict=True),
     ("totals entries", 31),
     ("totals accepted", 22),
     ("totals reasons rejected", {}),
@@ -368,21 +293,17 @@ CONTRADICTIONS = [
     *((f"{F} 0 name", name) for name in ("", "a\nb", "\udc80")),
     (f"{F} 0 kind", "sound"),
     (f"{F} 0 dtype", "int8"),
+    # arrays alone are declared as pixels
+    (f"{F} 0 pixels", "raw"),
     *((f"{F} 0 shape", shape) for shape in ([-1, None, 3], [None, None], [4, 4, 2])),
     *(
         (f"{F} 0", {**FEATURE, "kind": kind, "dtype": dtype, "shape": shape}, "schema.features[0].shape")
         for kind, dtype, shape in (
             ("mask", "uint8", [None, None, 3]),
-            ("raw", "uint8", [None]),
-            ("raw", "uint8", [1] * 33),
-            ("raw", "uint8", [2**32, 2**31]),
-            ("raw", "uint8", [0, 2**62, 4]),
-            ("bytes", "bytes", [None, None]),
-            ("bytes", "bytes", [None, 4]),
-            ("label", "int64", [None, 0]),
-            ("float", "float32", [2, None]),
-            ("int", "int64", [None, 0]),
-            ("float", "float32", [None, 2, 2]),
+            *(("raw", "uint8", sides) for sides in ([None], [1] * 33, [2**32, 2**31], [0, 2**62, 4])),
+            *(("bytes", "bytes", [None, size]) for size in (None, 4)),
+            *((kind, "int64", [None, 0]) for kind in ("label", "int")),
+            *(("float", "float32", sides) for sides in ([2, None], [None, 2, 2])),
         )
     ),
     # above 2^63 and 2^24 integers do not fit int64 and float32, which would also cut fractions off
@@ -472,26 +393,15 @@ def test_a_digest_of_rejects_belongs_to_rejects(problems):
 
 
 def test_all_problems_are_reported_at_once_and_no_other_follows_from_them(problems):
-    top = document()
-    top["name"] = ""
+    top = changed(("name",), "")
     top["schema"]["features"][0]["dtype"] = "int8"
-    top["schema"]["class_names"].append("cat")
     for item in top["splits"]["train"]["shards"]:
         del item["path"]
-    top["splits"]["val"]["shards"][0]["digest"] = "?"
-    top["splits"]["val"]["num_examples"] = 5
     top["totals"]["entries"] = 31
     del top["options"]
-    assert [place for place, _ in problems(top)] == [
-        "name",
-        "schema.features[0].dtype",
-        "schema.class_names",
-        *(f"splits.train.shards[{number}].path" for number in range(2)),
-        "splits.val.shards[0].digest",
-        "splits.val.num_examples",
-        "totals.entries",
-        "options",
-    ]
+    paths = [f"splits.train.shards[{number}].path" for number in range(2)]
+    found = [place for place, _ in problems(top)]
+    assert found == ["name", "schema.features[0].dtype", *paths, "totals.entries", "options"]
     # the labels of a schema that cannot be read are not judged
     top = changed(("schema", "features", 1), 3)
     top["splits"]["val"]["shards"][0]["labels_digest"] = ""
@@ -572,26 +482,3 @@ def test_an_invalid_manifest_is_not_written(tmp_path):
         with pytest.raises(ValueError, match=r"splits hold 23|JSON"):
             write_manifest(dataclasses.replace(photos(), **faulty), tmp_path)
         assert read_manifest(tmp_path) == photos()
-
-
-def test_a_reader_sees_the_old_manifest_or_the_new_one(tmp_path):
-    versions = [photos(), dataclasses.replace(photos(), build_id="00000000")]
-    write_manifest(versions[0], tmp_path)
-    seen, done = [], threading.Event()
-
-    def poll():
-        while not done.is_set():
-            try:
-                seen.append(read_manifest(tmp_path))
-            except Exception as error:
-                seen.append(error)
-
-    reader = threading.Thread(target=poll)
-    reader.start()
-    for number in range(60):
-        write_manifest(versions[number % 2], tmp_path)
-    done.set()
-    reader.join()
-    assert len(seen) > 5
-    assert [one for one in seen if one not in versions] == []
-    assert [path.name for path in tmp_path.iterdir()] == ["dataset.json"]
