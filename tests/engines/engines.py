@@ -8,8 +8,6 @@ from pathlib import Path
 from .builds import until
 from .flink import FlinkCluster, flink_cluster, flink_job_server
 from .job_service import JobService
-from .prism import prism
-from .spark import spark_job_server
 from .worker_pool import WorkerPool, worker_pool, worker_pools
 
 
@@ -53,12 +51,6 @@ class Engine:
 
 
 @contextmanager
-def _prism(logs: Path) -> Iterator[Engine]:
-    with worker_pool(logs) as pool, prism(logs) as jobs:
-        yield Engine(jobs, [pool])
-
-
-@contextmanager
 def _flink(logs: Path) -> Iterator[Engine]:
     with worker_pool(logs) as pool, flink_job_server(logs) as jobs:
         yield Engine(jobs, [pool], sizes=("--parallelism=2",))
@@ -75,15 +67,7 @@ def _flink_cluster(logs: Path) -> Iterator[Engine]:
         yield Engine(jobs, pools, cluster, ("--parallelism=2",))
 
 
-@contextmanager
-def _spark(logs: Path) -> Iterator[Engine]:
-    with worker_pool(logs) as pool, spark_job_server(logs) as jobs:
-        yield Engine(jobs, [pool])
-
-
 ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {
-    "prism": _prism,
     "flink": _flink,
     "flink-cluster": _flink_cluster,
-    "spark": _spark,
 }

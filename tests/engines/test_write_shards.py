@@ -1,4 +1,4 @@
-"""``prep.WriteShards`` gives the same bytes, results and counters on Prism, Flink and Spark as anywhere."""
+"""``prep.WriteShards`` gives the same bytes, results and counters on Flink as anywhere."""
 
 import base64
 import io
@@ -117,20 +117,16 @@ def check(found: Run, expected: Run) -> None:
     assert found.rejected == expected.rejected == REJECTED
 
 
-# Which values each runner gives. Prism forgets those of bundles that ended, and Spark knows no commit.
-GIVEN = {"prism": ["committed"], "flink": ["attempted", "committed"], "spark": ["attempted"]}
+on_flink = pytest.mark.parametrize("engine", ["flink"], indirect=True)
 
 
-@pytest.mark.parametrize("engine", GIVEN, indirect=True)
-def test_a_pipeline_on_an_engine_gives_the_same_bytes_and_counters(engine, expected, tmp_path, request):
-    given = GIVEN[request.node.callspec.params["engine"]]
+@on_flink
+def test_a_pipeline_on_an_engine_gives_the_same_bytes_and_counters(engine, expected, tmp_path):
     found = run(tmp_path / "pets", engine.options, tmp_path / "notes")
     check(found, expected)
     assert found.build_id == read_manifest(tmp_path / "pets").build_id
-    for each in given:
+    for each in ("attempted", "committed"):
         assert counts(found, each) == counts(found, "result") == counts(expected, "committed")
-    if "committed" not in given:
-        assert {one.committed for one in found.metrics["counters"]} == {None}
     (times,) = found.metrics["distributions"]
     assert times.key.metric.name == "shard_milliseconds"
     assert times.result.count == 6
@@ -150,8 +146,8 @@ def counts(found: Run, kind: str) -> dict[str, int]:
     return dict(sums)
 
 
-@pytest.mark.parametrize("engine", GIVEN, indirect=True)
-def test_a_pipeline_without_elements_fails_on_every_engine(engine, tmp_path):
+@on_flink
+def test_a_pipeline_without_elements_fails(engine, tmp_path):
     pipeline = beam.Pipeline(options=PipelineOptions(engine.loopback_options))
     _ = pipeline | beam.Create([]) | transform(tmp_path / "pets")
     with pytest.raises(RuntimeError, match="pets: the PCollection has no elements"):
@@ -159,7 +155,7 @@ def test_a_pipeline_without_elements_fails_on_every_engine(engine, tmp_path):
     assert not (tmp_path / "pets").exists()
 
 
-@pytest.mark.parametrize("engine", ["flink"], indirect=True)
+@on_flink
 def test_a_pipeline_that_flink_starts_again_after_a_failure_gives_the_same_bytes(engine, expected, tmp_path):
     mark = tmp_path / "mark"
     check(run(tmp_path / "pets", engine.loopback_options, tmp_path / "notes", mark), expected)
@@ -176,13 +172,12 @@ def bucket(tmp_path, monkeypatch: pytest.MonkeyPatch):
         yield any_path("s3://pets/pets")
 
 
-@pytest.mark.parametrize("engine", ["prism", "flink-cluster"], indirect=True)
+@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
 def test_workers_that_share_only_a_bucket_give_the_same_bytes(bucket, engine, expected, tmp_path):
     found = run(bucket, engine.options, tmp_path / "notes")
     check(found, expected)
     assert prep.verify(str(bucket), deep=True)
-    if engine.cluster:
-        assert rest_counters(engine) == counts(expected, "committed")
+    assert rest_counters(engine) == counts(expected, "committed")
 
 
 def rest_counters(engine: Engine) -> dict[str, int]:
