@@ -1,16 +1,13 @@
-"""Three readers return what prep writes: the loader, TensorFlow, and a reader written from docs/format.md."""
+"""The loader returns what prep writes; tests/conformance compares other readers."""
 
 import math
 
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from tests.format_reader import read_dataset
 from tfshards import loader
 from tfshards.prep import Arrays, build
-from tfshards.schemas import read_manifest
 
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 OTHERS = ("bool", "float16", "float32", "float64", "complex64", "complex128")
@@ -84,27 +81,3 @@ def test_the_loader_returns_every_dtype_and_shape_bit_for_bit(dataset, columns):
     found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     assert sorted(map(int, found["key"])) == list(range(COUNT))
     assert_same(found, expected(columns, found["key"]))
-
-
-def test_a_reader_written_from_the_format_page_returns_the_same(dataset, columns):
-    (examples,) = read_dataset(dataset).values()
-    found = {name: np.stack([example[name] for example in examples]) for name in examples[0]}
-    assert_same(found, expected(columns, found["key"]))
-
-
-def test_tensorflow_reads_the_files_with_its_own_functions(dataset, columns):
-    shards = [str(dataset / shard.path) for shard in read_manifest(dataset).shards]
-    spec = {
-        "key": tf.io.FixedLenFeature((), tf.string),
-        "label": tf.io.FixedLenFeature((), tf.int64),
-        "uint8_matrix": tf.io.FixedLenFeature((), tf.string),
-        "list_int16": tf.io.FixedLenFeature((3,), tf.int64),
-        "list_float32": tf.io.FixedLenFeature((2,), tf.float32),
-    }
-    records = tf.data.TFRecordDataset(shards).batch(COUNT)
-    (batch,) = [tf.io.parse_example(serialized, spec) for serialized in records]
-    wanted = expected(columns, batch["key"].numpy())
-    pixels = tf.reshape(tf.io.decode_raw(batch["uint8_matrix"], tf.uint8), (-1, 2, 3))
-    assert np.array_equal(pixels, wanted["uint8_matrix"])
-    for name in ("label", "list_int16", "list_float32"):
-        assert np.array_equal(batch[name], wanted[name]), name

@@ -182,18 +182,6 @@ def test_no_file_that_tfshards_did_not_write_ever_changes(part, starts, tmp_path
     assert min(done, refused) > NUM_FOLDERS // 40
 
 
-def test_a_folder_that_an_issue_reported_keeps_its_files(tmp_path, capsys):
-    (tmp_path / "proj" / ".build").mkdir(parents=True)
-    for name, content in {".build/artifact.bin": "precious", "labels.txt": "mine"}.items():
-        (tmp_path / "proj" / name).write_text(content)
-    before = snapshot(tmp_path)
-    with raises(InputError, "foreign-file"):
-        built(tmp_path / "proj")
-    with raises(InputError, "nothing-to-prune"):
-        prune(tmp_path / "proj")
-    assert snapshot(tmp_path) == before
-
-
 def test_a_shard_that_another_program_wrote_under_the_name_of_ours_is_kept(tmp_path):
     elsewhere = built(tmp_path / "a" / "data", seed=1)
     built(tmp_path / "b" / "data")

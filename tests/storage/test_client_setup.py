@@ -6,10 +6,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards.schemas import InputError
-from tfshards.schemas.files import file_sizes
-from tfshards.schemas.locks import is_locked
 from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.faults import repeated
 
 
 def test_a_store_without_an_account_is_refused(monkeypatch):
@@ -60,22 +57,3 @@ def test_an_empty_endpoint_counts_as_unset(server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
     with pytest.raises(FileNotFoundError):
         any_path("s3://no-such-bucket-either/x").stat()
-
-
-def test_a_missing_bucket_has_no_sizes_and_no_lock(server, tmp_path):
-    found = file_sizes(any_path("s3://no-such-bucket/x"), ["a", "b/c"])
-    assert all(isinstance(error, FileNotFoundError) for error in found.values())
-    assert not is_locked(any_path("s3://no-such-bucket/x"))
-    assert not is_locked(tmp_path / "missing")
-
-
-def test_an_error_that_repeating_does_not_mend_is_raised_at_once():
-    calls = []
-
-    def call() -> None:
-        calls.append(1)
-        raise PermissionError(13, "denied")
-
-    with pytest.raises(PermissionError):
-        repeated(call)
-    assert calls == [1]

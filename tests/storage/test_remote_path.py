@@ -91,20 +91,6 @@ def test_listings_are_those_of_a_local_folder(folder, local):
         assert all(isinstance(found[name], FileNotFoundError) for name in names[2:])
 
 
-def test_what_exists_is_what_exists_locally(folder, local):
-    for root in (folder, local):
-        assert (root.exists(), root.is_dir()) == (False, False)
-        fill(root)
-        assert (root.exists(), root.is_dir(), root.is_file()) == (True, True, False)
-        assert ((root / "a.txt").is_file(), (root / "a.txt").is_dir()) == (True, False)
-        assert not (root / "a").exists()
-        (root / "a.txt").unlink()
-        assert not (root / "a.txt").exists()
-        (root / "a.txt").unlink(missing_ok=True)
-    folder.remove_tree()
-    assert list(folder.parent.walk()) == []
-
-
 @each_store
 def test_odd_names_come_back_as_they_were(folder):
     for name in ODD:
