@@ -73,21 +73,6 @@ def test_the_sdist_holds_what_a_build_needs_and_nothing_else(archives, wheel):
     }
 
 
-@pytest.mark.parametrize("where", ["an empty folder", "a clone"])
-def test_the_unpacked_wheel_can_be_imported_anywhere(wheel, tmp_path, where):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
-    folder = ROOT if where == "a clone" else tmp_path
-    code = "import tfshards.prep, tfshards.schemas as s; print(s.__file__)"
-    # -S leaves out the editable install of the tree; site-packages are added explicitly
-    packages = [path for path in sys.path if path.endswith("site-packages")]
-    environment = {"PYTHONPATH": ":".join([str(tmp_path), *packages])}
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=environment, cwd=folder
-    )
-    assert done.stdout.strip() == str(tmp_path / "tfshards" / "schemas" / "__init__.py"), done.stderr
-
-
 def test_prep_needs_no_tensorflow_and_loader_no_beam():
     needed = {extra: set() for extra in metadata("tfshards").get_all("Provides-Extra")}
     for requirement in requires("tfshards"):

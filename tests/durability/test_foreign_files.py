@@ -5,7 +5,6 @@ Each command runs in a process of its own with little memory, and must end with 
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -293,11 +292,3 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, 
             patch.setattr(untrusted.os, "stat", lambda _: regular)
             with pytest.raises(OSError, match=IRREGULAR):
                 read(tmp_path / "x")
-
-
-def test_a_long_record_is_read_in_parts(monkeypatch):
-    monkeypatch.setattr(untrusted, "_PART_BYTES", 10)
-    data = bytes(range(25))
-    assert untrusted.read_gradually(io.BytesIO(data), 24) == data[:24]
-    assert untrusted.read_gradually(io.BytesIO(data), 1000) == data
-    assert untrusted.read_gradually(io.BytesIO(data), 10) == data[:10]

@@ -68,33 +68,13 @@ def names_near_ours(chance: random.Random, out: Path) -> str:
         f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}-{digits}.tfrecord-{number}"
     )
     area = f".build/{chance.choice([digits, 'staged-' + digits, 'staged-x', 'obj'])}"
-    return chance.choice(
-        [
-            shard,
-            f"index/{shard}.idx",
-            f"index/{shard}.labels",
-            f"index/{digits}.txt",
-            f"rejected-{digits}.jsonl",
-            f"inputs-{digits}.npz",
-            "labels.txt",
-            "label.labels.txt",
-            "dataset_info.json",
-            "features.json",
-            "tfds/00000/dataset_info.json",
-            "tfds/00001/labels.txt",
-            f"generations/{digits}.json",
-            "generations/notes.txt",
-            f".dataset.json.{digits}{digits}.tmp",
-            f"index/.x.idx.{digits}{digits}.tmp",
-            ".build/artifact.bin",
-            ".build/job",
-            f"{area}/{RECORD_NAME}",
-            f"{area}/placed.json",
-            f"{area}/shards/{shard}",
-            f"{area}/first/train-00000.done",
-            f"{area}/stop",
-        ]
-    )
+    names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{digits}.txt rejected-{digits}.jsonl
+        inputs-{digits}.npz labels.txt label.labels.txt dataset_info.json features.json
+        tfds/00000/dataset_info.json tfds/00001/labels.txt generations/{digits}.json generations/notes.txt
+        .dataset.json.{digits}{digits}.tmp index/.x.idx.{digits}{digits}.tmp .build/artifact.bin .build/job
+        {area}/{RECORD_NAME} {area}/placed.json {area}/shards/{shard} {area}/first/train-00000.done
+        {area}/stop"""
+    return chance.choice(names.split())
 
 
 def fill(chance: random.Random, out: Path, elsewhere: Path) -> None:

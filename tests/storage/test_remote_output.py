@@ -15,9 +15,8 @@ from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
 from tfshards.prep.building import build as build_module
-from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, Manifest
-from tfshards.schemas.storage import RemotePath, any_path, stores
+from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import STORES, each_store, lead_to
 from .faults import Answer, FaultProxy, LoseAnswer
@@ -216,21 +215,6 @@ def test_a_shard_that_another_run_writes_again_is_reported(bucket, small_folder,
     monkeypatch.setattr("tfshards.prep.engines.local.run", lambda *_, **__: None)
     with raises(BuildError, "shard-overtaken", where="shard 0 of split 'train'"):
         quiet_build(ImageFolder(small_folder), f"{bucket.url}/data", shards=2)
-
-
-def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
-    folder = any_path(f"{bucket.url}/data/.build/x/unfinished")
-    source = any_path(f"{bucket.url}/photos")
-    (source / "a.png").write_bytes(b"")
-    needed = Requirements.of(folder, "token", [source])
-    needed.check()
-    (source / "a.png").unlink()
-    with pytest.raises(BuildError, match=r"does not find the source s3://.*/photos"):
-        needed.check()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setitem(stores._RETRIES, "max_retries", 0)
-    with pytest.raises(BuildError, match="cannot read the build area s3://"):
-        needed.check()
 
 
 @pytest.mark.processes
