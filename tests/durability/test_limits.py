@@ -203,13 +203,6 @@ def grow(folder, _):
     return undo
 
 
-def touch(folder, _):
-    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    for path in times:
-        os.utime(path)
-    return lambda: [os.utime(path, ns=(time, time)) for path, time in times.items()]
-
-
 def damage_plans(folder, process):
     os.kill(process, signal.SIGSTOP)
     for path in folder.parent.glob("data/.build/*/first/*.plan"):
@@ -223,7 +216,6 @@ CHANGED = rf"{IMAGE}: changed after the build listed it; run the command again"
 EVENTS = {
     "an input vanishes": (vanish, 1, rf"{IMAGE}: cannot be read: No such file or directory"),
     "an input grows": (grow, 1, CHANGED),
-    "the time of an input changes": (touch, 1, CHANGED),
     "an error that nobody foresaw": (damage_plans, 1, r"data-train-.*: JSONDecodeError: .*"),
     "a worker is killed": (
         lambda _, process: os.kill(children(process)[0], signal.SIGKILL),
@@ -239,14 +231,14 @@ EVENTS = {
     "Ctrl-C": (lambda _, process: os.kill(process, signal.SIGINT), 130, None),
     "SIGTERM": (lambda _, process: os.kill(process, signal.SIGTERM), 143, None),
 }
-ALONE = [*EVENTS][:4]
+ALONE = [*EVENTS][:3]
 
 
 @pytest.mark.parametrize(
     ("what", "workers"),
     mostly_nightly(
         [*((what, ()) for what in ALONE), *((what, WORKERS) for what in EVENTS)],
-        kept=[*((what, ()) for what in ALONE), *((what, WORKERS) for what in [*EVENTS][4:7])],
+        kept=[*((what, ()) for what in ALONE), *((what, WORKERS) for what in [*EVENTS][3:6])],
     ),
 )
 def test_what_happens_during_a_build_ends_it_with_one_line(what, workers, commands, command, open_path):
