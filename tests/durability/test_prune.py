@@ -44,14 +44,6 @@ def test_rejects_and_the_build_area_are_removed(out):
     assert {f"rejected-{new.build_id}.jsonl", f"inputs-{new.build_id}.npz"} <= contents(out).keys()
 
 
-def test_a_build_that_ended_without_a_commit_is_removed_completely(out):
-    with raises(BuildError, "too-many-rejected"):
-        built(out, options=Options())
-    (out / "mine.txt").write_text("mine")
-    assert [item.path for item in prune(out)][-1] == ".build/"
-    assert contents(out) == {"mine.txt": b"mine"}
-
-
 def test_a_file_with_another_hard_link_frees_nothing(out):
     linked, *others = (shard.path for shard in built(out, shards=3).shards)
     (out.parent / "other").hardlink_to(out / linked)

@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .builds import until
+from tests.programs import until
+
 from .flink import FlinkCluster, flink_cluster, flink_job_server
 from .job_service import JobService
 from .worker_pool import WorkerPool, worker_pool, worker_pools
@@ -42,7 +43,7 @@ class Engine:
 
         If a worker dies while it connects, Beam waits for minutes or for ever.
         """
-        until(lambda: all(pool.is_ready() for pool in self.pools), 60, "all Python workers are connected")
+        until(lambda: all(pool.is_ready() for pool in self.pools), "all Python workers are connected", 60)
         return min((pool for pool in self.pools if pool.workers()), key=lambda pool: pool.workers()[0])
 
     def running_jobs(self) -> list[str]:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .builds import Build, building, contents, until
+from tests.programs import until
+
+from .builds import Build, building, contents
 from .engines import ENGINES, Engine
 from .worker_pool import worker_pool
 
@@ -75,8 +77,8 @@ class Trial:
     def left_over(self) -> list[str]:
         """Return the jobs that still run a while after their command has ended."""
         try:
-            until(lambda: not self.engine.running_jobs(), END_SECONDS, "no job is left over")
-        except TimeoutError:
+            until(lambda: not self.engine.running_jobs(), "no job is left over", END_SECONDS)
+        except AssertionError:
             return self.engine.running_jobs()
         return []
 

@@ -11,6 +11,7 @@ import pytest
 from tests.campaigns import SEED, cases
 from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
+from tests.engines.builds import contents
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
@@ -53,10 +54,6 @@ def versions(url: str) -> dict[str, object]:
     return dict(any_path(url).walk())
 
 
-def files(root) -> dict[str, bytes]:
-    return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-
-
 def damaged(folder):
     for number in range(3):
         (folder / "cat" / f"bad{number}.png").write_bytes(b"no image")
@@ -89,7 +86,7 @@ def test_a_build_into_a_bucket_equals_a_local_one(name, bucket, small_folder, tm
     local = quiet_build(source, tmp_path / "data", **arguments)
     out = f"{bucket.url}/some/data"
     assert quiet_build(source, out, **arguments) == local
-    assert objects(out) == files(tmp_path / "data")
+    assert objects(out) == contents(tmp_path / "data")
     assert uploads(bucket) == []
     before = versions(out)
     assert quiet_build(source, out, **arguments) == local

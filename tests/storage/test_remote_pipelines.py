@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from tests.engines.builds import contents
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import loader, prep
@@ -18,6 +19,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
 from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import each_store
+from .output_campaigns import objects
 
 pytestmark = pytest.mark.processes
 
@@ -81,13 +83,6 @@ def finish(steps: object, plan_id: str, tasks: list) -> Manifest:
     return steps.commit(plan_id)
 
 
-def contents(out: object) -> dict[str, bytes]:
-    if isinstance(out, RemotePath):
-        return {path.relative_to(out).as_posix(): path.read_bytes() for path, _ in out.walk()}
-    files = [path for path in out.rglob("*") if path.is_file()]
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory) -> dict[str, bytes]:
     """Return the files that the pipeline writes to a disk."""
@@ -110,7 +105,7 @@ PROCESSES = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
 def test_processes_that_share_only_a_bucket_write_the_bytes_of_a_disk(out, expected):
     shuffled = random.Random(1).sample(ELEMENTS, len(ELEMENTS))
     run(transform(out), shuffled, *PROCESSES)
-    assert contents(out) == expected
+    assert objects(str(out)) == expected
     assert prep.verify(str(out), deep=True)
     batches = [*loader.batches(str(out), "train", batch_size=37, shuffle=None)]
     given = dict(ELEMENTS)
@@ -135,13 +130,13 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
         with pytest.raises((BuildError, InputError), check=lambda error: error.code == "staging-gone"):
             call()
     finish(later, plan_id, missing)
-    assert contents(out) == expected
+    assert objects(str(out)) == expected
 
 
 def test_prune_removes_what_a_killed_pipeline_has_left(out):
     planned(transform(out))
     prep.prune(str(out))
-    assert contents(out) == {}
+    assert objects(str(out)) == {}
 
 
 def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
