@@ -3,7 +3,7 @@
 # make check       formatter, linter, types, import layers
 # make processes   real kills, processes of Beam and Flink, several hosts, PyTorch, archives in a clean folder
 # make nightly     every test, exhaustive tables, and campaigns that kill, damage and draw at random
-# make engines     Flink and other engines, whose workers are killed; needs Java, Maven and Go
+# make engines     Flink, whose workers are killed, and Prism; needs Java, Maven and Go
 # make packages    every extra on Python 3.10 to 3.13, each in a clean environment; downloads some GB
 # make docs        the documentation as a site, in site/
 # make constraints resolves the versions of all packages anew
@@ -56,7 +56,7 @@ nightly: $(VENV)/.frameworks
 	$(FRAMEWORKS)/python tests/seeded_faults.py
 	$(BIN)/uv pip compile $(RESOLVE) | diff constraints.txt - && echo "constraints.txt is up to date"
 
-# The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.7 GB).
+# The engines are fetched once, into ~/.cache/tfshards-engines or the folder in TFSHARDS_ENGINES (0.5 GB).
 engines: $(VENV)/.dev
 	$(BIN)/python tests/engines/setup_engines.py
 	$(BIN)/python -m pytest -m engines --timeout 1800 $(PYTEST_ARGS)

@@ -4,57 +4,13 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
 import tensorflow as tf
-from PIL import Image
 
 from tests.format_reader import crc32c, read_dataset
-from tfshards.prep import ImageFolder, Options, Table, build, verify
+from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 
 PAGE = Path(__file__).parents[1] / "docs" / "format.md"
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_images_and_masks_are_read_as_they_were_drawn(tmp_path, compression):
-    random, drawn = np.random.default_rng(0), {}
-    for number in range(5):
-        for name, shape in (("images", (4, 5 + number, 3)), ("masks", (4, 5 + number))):
-            pixels = random.integers(0, 255, shape, np.uint8)
-            path = tmp_path / "photos" / name / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(path)
-            drawn[name, b"images/%d.png" % number] = pixels
-    (tmp_path / "photos" / "images" / "without mask.png").write_bytes(b"")
-    source, options = (
-        ImageFolder(tmp_path / "photos", mask_dir="masks"),
-        Options(compression=compression, max_rejected="50%"),
-    )
-    build(source, tmp_path / "data", shards=2, options=options, log=lambda _: None)
-    examples = read_dataset(tmp_path / "data")["train"]
-    assert len(examples) == 5
-    for example in examples:
-        key = example["key"].item()
-        assert np.array_equal(example["image"], drawn["images", key])
-        assert np.array_equal(example["mask"][:, :, 0], drawn["masks", key])
-
-
-def test_lists_of_any_length_are_read_as_the_table_has_them(tmp_path):
-    rows = {
-        "tags": [[1, 2], [], [3]],
-        "words": [["a"], [], ["b", "c"]],
-        "boxes": [[[1.0, 2.0, 3.0, 4.0]], [], [[5.0, 6.0, 7.0, 8.0]] * 2],
-    }
-    boxes = pa.array(rows["boxes"], pa.list_(pa.list_(pa.float32(), 4)))
-    pq.write_table(pa.table(rows | {"boxes": boxes}), tmp_path / "t.parquet")
-    build(Table(tmp_path / "t.parquet"), tmp_path / "data", shards=2, log=lambda _: None)
-    for example in read_dataset(tmp_path / "data")["train"]:
-        number = int(example["key"].item())
-        assert [word.decode() for word in example["words"]] == rows["words"][number]
-        assert example["tags"].tolist() == rows["tags"][number]
-        assert example["boxes"].tolist() == rows["boxes"][number]
 
 
 def code_block(language):

@@ -41,7 +41,6 @@ EXCEPTIONS = {
     "prep/test_tfrecord.py": "the reader of frames",
     "prep/test_toy_source.py": "a new source",
     "prep/test_workers.py": "workers of Beam",
-    "storage/output_campaigns.py": "the commit, which is interrupted",
     "storage/test_remote_derivation.py": "the folder of a build in a store",
     "storage/test_remote_output.py": "workers that write into a store",
     "storage/test_remote_read_shards.py": "elements of pipelines",

@@ -1,5 +1,6 @@
 """URLs of other stores are refused wherever a path is expected, and all URLs where files must be local."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,32 +8,24 @@ import pytest
 
 from tests.errors import raises
 from tfshards import loader, prep
-from tfshards.prep import Arrays, ImageFolder, build, plan
+from tfshards.prep import Arrays
 from tfshards.schemas import OptionsError
 
-OTHER_KINDS = {
-    "build into": lambda: build(Arrays({"x": np.arange(3)}), "hdfs://host/data"),
-    "plan into": lambda: plan(Arrays({"x": np.arange(3)}), Path("https://host/data")),
-    "prune": lambda: prep.prune("ftp://host/data"),
-    "reshard": lambda: prep.reshard("hdfs://host/data", "out"),
-    "merge": lambda: prep.merge(["hdfs://host/data", "a"], "out"),
-    "append to": lambda: prep.append("photos", "hdfs://host/data"),
-    "load": lambda: loader.load("hdfs://host/data", batch_size=1),
-    "mix": lambda: loader.load(loader.Mix({"hdfs://host/data": 1}), batch_size=1),
-    "adopt": lambda: prep.adopt("hdfs://host/data"),
-    "repair": lambda: prep.repair("hdfs://host/data"),
-    "verify": lambda: prep.verify("hdfs://host/data"),
-    "audit": lambda: prep.audit("hdfs://host/data"),
-    "info": lambda: prep.info("hdfs://host/data"),
-    "images": lambda: ImageFolder("https://host/photos"),
-    "a table": lambda: prep.Table("https://host/metadata.csv"),
-    "images of a table": lambda: prep.Table("metadata.csv", root="hdfs://host/photos"),
-    "an archive": lambda: Arrays.open(["https://host/x.npz"]),
-    "images of pathlib": lambda: ImageFolder(Path("hdfs://host/photos")),
-}
+URL = "hdfs://host/data"
+ARRAYS = Arrays({"x": np.arange(3)})
+IN_PREP = ["prune", "adopt", "repair", "verify", "audit", "info"]
+CALLS = [
+    *(partial(getattr(prep, name), URL) for name in IN_PREP),
+    *(partial(call, ARRAYS, Path(URL)) for call in (prep.build, prep.plan)),
+    *(partial(prep.reshard, URL, "out"), partial(prep.merge, [URL, "a"], "out")),
+    *(partial(prep.append, "photos", URL), partial(loader.load, URL, batch_size=1)),
+    *(partial(loader.load, loader.Mix({URL: 1}), batch_size=1), partial(prep.ImageFolder, Path(URL))),
+    *(partial(prep.Table, URL), partial(prep.Table, "metadata.csv", root=URL)),
+    partial(Arrays.open, ["https://host/x.npz"]),
+]
 
 
-@pytest.mark.parametrize("call", OTHER_KINDS.values(), ids=OTHER_KINDS)
+@pytest.mark.parametrize("call", CALLS, ids=[call.func.__name__ for call in CALLS])
 def test_a_url_of_another_kind_is_refused(call):
     with raises(OptionsError, "url-scheme-unknown"):
         call()

@@ -5,7 +5,6 @@ Each command runs in a process of its own with little memory, and must end with 
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -69,33 +68,26 @@ FAULTS = {"pipe": IRREGULAR, "device": IRREGULAR, "hole": TOO_LARGE}
 NO_FILE = {"pipe": "is not a file", "device": "is not a file"}
 CHECKSUM = "build images photos data --shards 2 --max-rejected 50% --checksum"
 # What is replaced, the command, and its status and a text in its output: for each kind, or for all.
+VIEW, NO_NPY, NO_ZIP = "data/dataset_info.json", "is not an .npy file", "is not a zip file"
+LONG, FIELD = "longer than 16 MiB", "field larger than field limit"
+INDEX = "found/index/x.tfrecord-00001-of-00002.idx"
 CASES = {
-    "a view": ("data/dataset_info.json", CHECKSUM, 0, "is up to date"),
-    "a view, verified": (
-        "data/dataset_info.json",
-        "verify data",
-        1,
-        "dataset_info.json: its bytes have changed",
-    ),
+    "a view": (VIEW, CHECKSUM, 0, "is up to date"),
+    "a view, verified": (VIEW, "verify data", 1, "dataset_info.json: its bytes have changed"),
     "rejects": ("data/REJECTS", CHECKSUM, 1, FAULTS),
     "inputs": ("data/INPUTS", CHECKSUM, 0, "is up to date"),
     "a shard": ("data/SHARD", "show data", 1, {**FAULTS, "hole": "the checksum of the record's length"}),
     "keys": ("keys", "remove data --keys keys", 1, FAULTS),
-    "new labels": (
-        "new.jsonl",
-        "relabel data --labels new.jsonl",
-        1,
-        {**NO_FILE, "hole": "longer than 16 MiB"},
-    ),
+    "new labels": ("new.jsonl", "relabel data --labels new.jsonl", 1, {**NO_FILE, "hole": LONG}),
     "class names": ("names", "build images photos other --class-names names", 1, FAULTS),
     "options": ("options", "build images photos other --config options", 1, FAULTS),
     "annotations": ("coco.json", "build table coco.json other --from coco", 1, FAULTS),
-    "an array": ("x.npy", "build arrays x=x.npy other", 1, {**FAULTS, "hole": "is not an .npy file"}),
-    "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": "is not a zip file"}),
-    "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": "field larger than field limit"}),
-    "a table of JSON": ("x.jsonl", "build table x.jsonl other", 1, {**NO_FILE, "hole": "longer than 16 MiB"}),
+    "an array": ("x.npy", "build arrays x=x.npy other", 1, {**FAULTS, "hole": NO_NPY}),
+    "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": NO_ZIP}),
+    "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": FIELD}),
+    "a table of JSON": ("x.jsonl", "build table x.jsonl other", 1, {**NO_FILE, "hole": LONG}),
     "class names of TFDS": ("found/label.labels.txt", "adopt found", (0, 0, 1), {"hole": TOO_LARGE}),
-    "an index of an adopted file": ("found/index/x.tfrecord-00001-of-00002.idx", "adopt found", 1, FAULTS),
+    "an index of an adopted file": (INDEX, "adopt found", 1, FAULTS),
 }
 
 
@@ -293,11 +285,3 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_refused(kind, tmp_path, 
             patch.setattr(untrusted.os, "stat", lambda _: regular)
             with pytest.raises(OSError, match=IRREGULAR):
                 read(tmp_path / "x")
-
-
-def test_a_long_record_is_read_in_parts(monkeypatch):
-    monkeypatch.setattr(untrusted, "_PART_BYTES", 10)
-    data = bytes(range(25))
-    assert untrusted.read_gradually(io.BytesIO(data), 24) == data[:24]
-    assert untrusted.read_gradually(io.BytesIO(data), 1000) == data
-    assert untrusted.read_gradually(io.BytesIO(data), 10) == data[:10]

@@ -68,33 +68,13 @@ def names_near_ours(chance: random.Random, out: Path) -> str:
         f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}-{digits}.tfrecord-{number}"
     )
     area = f".build/{chance.choice([digits, 'staged-' + digits, 'staged-x', 'obj'])}"
-    return chance.choice(
-        [
-            shard,
-            f"index/{shard}.idx",
-            f"index/{shard}.labels",
-            f"index/{digits}.txt",
-            f"rejected-{digits}.jsonl",
-            f"inputs-{digits}.npz",
-            "labels.txt",
-            "label.labels.txt",
-            "dataset_info.json",
-            "features.json",
-            "tfds/00000/dataset_info.json",
-            "tfds/00001/labels.txt",
-            f"generations/{digits}.json",
-            "generations/notes.txt",
-            f".dataset.json.{digits}{digits}.tmp",
-            f"index/.x.idx.{digits}{digits}.tmp",
-            ".build/artifact.bin",
-            ".build/job",
-            f"{area}/{RECORD_NAME}",
-            f"{area}/placed.json",
-            f"{area}/shards/{shard}",
-            f"{area}/first/train-00000.done",
-            f"{area}/stop",
-        ]
-    )
+    names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{digits}.txt rejected-{digits}.jsonl
+        inputs-{digits}.npz labels.txt label.labels.txt dataset_info.json features.json
+        tfds/00000/dataset_info.json tfds/00001/labels.txt generations/{digits}.json generations/notes.txt
+        .dataset.json.{digits}{digits}.tmp index/.x.idx.{digits}{digits}.tmp .build/artifact.bin .build/job
+        {area}/{RECORD_NAME} {area}/placed.json {area}/shards/{shard} {area}/first/train-00000.done
+        {area}/stop"""
+    return chance.choice(names.split())
 
 
 def fill(chance: random.Random, out: Path, elsewhere: Path) -> None:
@@ -180,18 +160,6 @@ def test_no_file_that_tfshards_did_not_write_ever_changes(part, starts, tmp_path
     print(f"\n{done} commands ran, {refused} were refused")
     # neither all nor none
     assert min(done, refused) > NUM_FOLDERS // 40
-
-
-def test_a_folder_that_an_issue_reported_keeps_its_files(tmp_path, capsys):
-    (tmp_path / "proj" / ".build").mkdir(parents=True)
-    for name, content in {".build/artifact.bin": "precious", "labels.txt": "mine"}.items():
-        (tmp_path / "proj" / name).write_text(content)
-    before = snapshot(tmp_path)
-    with raises(InputError, "foreign-file"):
-        built(tmp_path / "proj")
-    with raises(InputError, "nothing-to-prune"):
-        prune(tmp_path / "proj")
-    assert snapshot(tmp_path) == before
 
 
 def test_a_shard_that_another_program_wrote_under_the_name_of_ours_is_kept(tmp_path):

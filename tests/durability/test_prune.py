@@ -1,6 +1,7 @@
-"""``prune`` of unfinished builds, and when it removes nothing; see tests/verbs, tests/crash and ownership."""
+"""Unfinished builds: what ``prune`` and the next build do with them; see tests/verbs and tests/crash."""
 
 import fcntl
+import json
 import os
 import re
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards.prep import ImageFolder, Options, build, prune, verify
-from tfshards.schemas import BuildError, FormatError, InputError
+from tfshards.schemas import BuildError, FormatError, InputError, read_manifest
 
 from .commands import contents
 from .inputs import write_inputs
@@ -43,14 +44,6 @@ def test_rejects_and_the_build_area_are_removed(out):
     assert {f"rejected-{new.build_id}.jsonl", f"inputs-{new.build_id}.npz"} <= contents(out).keys()
 
 
-def test_a_build_that_ended_without_a_commit_is_removed_completely(out):
-    with raises(BuildError, "too-many-rejected"):
-        built(out, options=Options())
-    (out / "mine.txt").write_text("mine")
-    assert [item.path for item in prune(out)][-1] == ".build/"
-    assert contents(out) == {"mine.txt": b"mine"}
-
-
 def test_a_file_with_another_hard_link_frees_nothing(out):
     linked, *others = (shard.path for shard in built(out, shards=3).shards)
     (out.parent / "other").hardlink_to(out / linked)
@@ -76,3 +69,29 @@ def test_nothing_is_removed_while_a_build_runs_or_if_the_manifest_is_damaged(out
     with pytest.raises(FormatError, match=r"dataset\.json"):
         prune(out)
     assert contents(out) == before
+
+
+UNREADABLE = {"of another release": b', "options": []}', "cut": b', "options": {"se'}
+
+
+@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_note_that_cannot_be_read_prevents_no_build(data, out):
+    with raises(BuildError, "too-many-rejected"):
+        built(out, options=Options())
+    (record,) = (out / ".build").glob("*/build.json")
+    record.write_bytes(record.read_bytes().partition(b', "options"')[0] + data)
+    log: list[str] = []
+    built(out, seed=1, log=log.append)
+    assert log[0].startswith("discarding an unfinished build")
+    assert verify(out, deep=True)
+
+
+def test_a_dataset_of_a_later_release_is_kept_until_it_is_replaced(out):
+    built(out)
+    document = json.loads((out / "dataset.json").read_bytes())
+    (out / "dataset.json").write_text(json.dumps({**document, "format_version": 99}))
+    before = contents(out)
+    with raises(BuildError, "too-many-rejected"):
+        built(out, seed=1, overwrite=True, options=Options())
+    assert before.items() <= contents(out).items()
+    assert built(out, seed=1, overwrite=True) == read_manifest(out)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,16 +153,3 @@ def contents(root: Path) -> dict[str, bytes]:
     """Return the bytes of every file in a folder, by path."""
     files = sorted(path for path in root.rglob("*") if path.is_file())
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
-
-
-def until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until the condition holds.
-
-    Raises:
-        TimeoutError: it does not hold in time.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s: {what}")
-        time.sleep(0.1)

@@ -5,11 +5,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .builds import until
+from tests.programs import until
+
 from .flink import FlinkCluster, flink_cluster, flink_job_server
 from .job_service import JobService
-from .prism import prism
-from .spark import spark_job_server
 from .worker_pool import WorkerPool, worker_pool, worker_pools
 
 
@@ -44,18 +43,12 @@ class Engine:
 
         If a worker dies while it connects, Beam waits for minutes or for ever.
         """
-        until(lambda: all(pool.is_ready() for pool in self.pools), 60, "all Python workers are connected")
+        until(lambda: all(pool.is_ready() for pool in self.pools), "all Python workers are connected", 60)
         return min((pool for pool in self.pools if pool.workers()), key=lambda pool: pool.workers()[0])
 
     def running_jobs(self) -> list[str]:
         """Return the jobs that have not ended, as the cluster knows them, or else the job service."""
         return self.cluster.running_jobs() if self.cluster else self.jobs.running_jobs()
-
-
-@contextmanager
-def _prism(logs: Path) -> Iterator[Engine]:
-    with worker_pool(logs) as pool, prism(logs) as jobs:
-        yield Engine(jobs, [pool])
 
 
 @contextmanager
@@ -75,15 +68,7 @@ def _flink_cluster(logs: Path) -> Iterator[Engine]:
         yield Engine(jobs, pools, cluster, ("--parallelism=2",))
 
 
-@contextmanager
-def _spark(logs: Path) -> Iterator[Engine]:
-    with worker_pool(logs) as pool, spark_job_server(logs) as jobs:
-        yield Engine(jobs, [pool])
-
-
 ENGINES: dict[str, Callable[[Path], AbstractContextManager[Engine]]] = {
-    "prism": _prism,
     "flink": _flink,
     "flink-cluster": _flink_cluster,
-    "spark": _spark,
 }

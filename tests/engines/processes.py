@@ -126,7 +126,7 @@ def java(jars: Path, main: str, *arguments: str | Path, options: Sequence[str] =
 # Several processes share the machine for a minute: a quick start matters more than the fastest code.
 _SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
-# Flink and Spark use internals that Java 17 closes, and that their own scripts open.
+# Flink uses internals that Java 17 closes, and that its own scripts open.
 # fmt: off
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"

@@ -1,6 +1,6 @@
-"""Fetch the engines that tests/engines runs: Prism, Flink, Spark, and Beam's job servers for them.
+"""Fetch the engines that tests run: Flink with Beam's job server, and Prism.
 
-``python tests/engines/setup_engines.py [prism] [flink] [spark]`` fetches what is missing into
+``python tests/engines/setup_engines.py [prism] [flink]`` fetches what is missing into
 ~/.cache/tfshards-engines, or into the folder in TFSHARDS_ENGINES. A step that was interrupted is done again;
 one that is done is skipped.
 """
@@ -17,22 +17,16 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-# The newest release of Beam's Java runners of which every jar could be fetched, and Flink and Spark as it
-# needs them. Prism is of the same release as the Python SDK.
+# The newest release of Beam's Java runners of which every jar could be fetched, and Flink as it needs it.
+# Prism is of the same release as the Python SDK.
 BEAM_JAVA = "2.62.0"
 FLINK = "1.19.3"
-SPARK = "3.2.2"
 
 _MAIN_OF_PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 _FLINK_JOB_SERVER = (
     f"org.apache.beam:beam-runners-flink-1.19:{BEAM_JAVA}",
     # without it, the job server logs nothing
     "org.slf4j:slf4j-simple:1.7.30",
-)
-_SPARK_JOB_SERVER = (
-    f"org.apache.beam:beam-runners-spark-3:{BEAM_JAVA}",
-    f"org.apache.spark:spark-core_2.12:{SPARK}",
-    f"org.apache.spark:spark-streaming_2.12:{SPARK}",
 )
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -69,11 +63,6 @@ def flink_jars() -> Path:
     return engines_folder() / f"flink-{FLINK}"
 
 
-def spark_jars() -> Path:
-    """Return the folder of the jars of Beam's job server for Spark, and of Spark itself."""
-    return engines_folder() / f"spark-job-server-{BEAM_JAVA}"
-
-
 def set_up_prism() -> None:
     """Compile Prism."""
     with fetching(prism_path()) as partial:
@@ -81,7 +70,7 @@ def set_up_prism() -> None:
             partial.mkdir()
             release = f"v{version('apache-beam')}"
             run("go", "install", f"{_MAIN_OF_PRISM}@{release}", GOBIN=str(partial))
-            _publish(partial / "prism", prism_path())
+            (partial / "prism").rename(prism_path())
 
 
 def set_up_flink() -> None:
@@ -98,15 +87,10 @@ def set_up_flink() -> None:
             (partial / "jars").mkdir()
             for archive in partial.glob("*.tar.gz"):
                 _extract_jars(archive, "deps/lib", partial / "jars")
-            _publish(partial / "jars", flink_jars())
+            (partial / "jars").rename(flink_jars())
 
 
-def set_up_spark() -> None:
-    """Fetch Spark, and Beam's job server for it."""
-    copy_jars(spark_jars(), _SPARK_JOB_SERVER)
-
-
-STEPS: dict[str, Callable[[], None]] = {"prism": set_up_prism, "flink": set_up_flink, "spark": set_up_spark}
+STEPS: dict[str, Callable[[], None]] = {"prism": set_up_prism, "flink": set_up_flink}
 
 
 @contextmanager
@@ -127,10 +111,6 @@ def fetching(path: Path) -> Iterator[Path | None]:
         print(f"{path.name}: done in {time.monotonic() - start:.0f} s", flush=True)
 
 
-def _publish(finished: Path, path: Path) -> None:
-    finished.rename(path)
-
-
 def copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
     """Let Maven put these artifacts and all that they depend on into the folder."""
     with fetching(path) as partial:
@@ -144,7 +124,7 @@ def copy_jars(path: Path, coordinates: tuple[str, ...]) -> None:
             run("mvn", "--batch-mode", "--quiet", "--file", str(partial / "pom.xml"),
                 "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime")
             # fmt: on
-            _publish(jars, path)
+            jars.rename(path)
 
 
 def _extract_jars(archive: Path, folder: str, to: Path) -> None:

@@ -1,4 +1,4 @@
-"""Builds on real engines give the same bytes, undisturbed and after processes of the engine were killed.
+"""Builds on Flink give the same bytes, undisturbed and after processes of the engine were killed.
 
 ``make engines`` runs these tests. Each starts its engine, as processes of this machine, and ends it.
 """
@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from .builds import Build, building, contents, until
+from tests.programs import until
+
+from .builds import Build, building, contents
 from .engines import ENGINES, Engine
 from .worker_pool import worker_pool
 
 pytestmark = pytest.mark.engines
+on_flink = pytest.mark.parametrize("engine", ["flink"], indirect=True)
+on_a_cluster = pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
 on_each_engine = pytest.mark.parametrize("engine", ENGINES, indirect=True)
 on_each_engine_and_flink_in_processes = pytest.mark.parametrize(
     "engine",
@@ -73,8 +77,8 @@ class Trial:
     def left_over(self) -> list[str]:
         """Return the jobs that still run a while after their command has ended."""
         try:
-            until(lambda: not self.engine.running_jobs(), END_SECONDS, "no job is left over")
-        except TimeoutError:
+            until(lambda: not self.engine.running_jobs(), "no job is left over", END_SECONDS)
+        except AssertionError:
             return self.engine.running_jobs()
         return []
 
@@ -89,7 +93,7 @@ def test_an_undisturbed_build_gives_the_same_bytes(trial):
     trial.run(with_rejects=True)
 
 
-@pytest.mark.parametrize("engine", ["prism", "flink", "spark"], indirect=True)
+@on_flink
 def test_a_build_whose_workers_are_threads_of_the_command_gives_the_same_bytes(trial):
     trial.run(options=trial.engine.loopback_options)
 
@@ -119,7 +123,7 @@ def test_an_interrupted_build_leaves_no_job_and_resumes(trial):
     trial.run(Build.interrupt, with_rejects=True)
 
 
-@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
+@on_a_cluster
 def test_a_job_recovers_after_a_task_manager_was_killed_if_another_one_is_free(trial):
     def kill_task_manager(build: Build) -> None:
         trial.engine.cluster.busy_task_manager().kill()
@@ -127,7 +131,7 @@ def test_a_job_recovers_after_a_task_manager_was_killed_if_another_one_is_free(t
     trial.run(kill_task_manager, recovers=True)
 
 
-@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
+@on_a_cluster
 def test_a_job_recovers_after_all_task_managers_were_killed_and_others_started(trial):
     def replace_task_managers(build: Build) -> None:
         for task_manager in trial.engine.cluster.task_managers:
@@ -137,7 +141,7 @@ def test_a_job_recovers_after_all_task_managers_were_killed_and_others_started(t
     trial.run(replace_task_managers, recovers=True)
 
 
-@pytest.mark.parametrize("engine", ["flink-cluster"], indirect=True)
+@on_a_cluster
 def test_a_build_resumes_after_the_job_manager_was_restarted(trial):
     def restart_job_manager(build: Build) -> None:
         trial.engine.cluster.job_manager.kill()

@@ -86,7 +86,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _is_connected(process: int) -> bool:
-    """Return whether a process has an open TCP connection; for Prism, one carries everything."""
+    """Return whether a process has an open TCP connection."""
     num_open = 0
     with suppress(FileNotFoundError):
         files = {os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()}

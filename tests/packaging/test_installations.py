@@ -110,12 +110,6 @@ def test_an_extra_alone_is_enough_for_its_verb(wheel, tmp_path, extra, python):
     run([programs / "tfshards", *VERBS[extra]], tmp_path)
 
 
-def test_verbs_without_their_extra_name_it(dataset):
-    programs = dataset / "env" / "bin"
-    printed = run([programs / "tfshards", *VERBS["report"]], dataset, status=1)
-    assert "pip install 'tfshards[report]'" in printed
-
-
 @pytest.mark.parametrize("python", EVERYWHERE)
 def test_heic_alone_builds_from_heic(wheel, tmp_path, python):
     programs = new_environment(tmp_path / "env", python, "heic", wheel)

@@ -51,13 +51,6 @@ class LoseAnswer:
 
 
 @dataclass(frozen=True)
-class CutUpload:
-    """Reset the connection after these bytes of the body of the request, for the store too."""
-
-    after: int
-
-
-@dataclass(frozen=True)
 class Cut:
     """Send these bytes of the body of the answer, and reset or close the connection."""
 
@@ -79,7 +72,7 @@ class Shorten:
     to: int
 
 
-Fault = Delay | Answer | Hang | LoseAnswer | CutUpload | Cut | Stall | Shorten
+Fault = Delay | Answer | Hang | LoseAnswer | Cut | Stall | Shorten
 
 
 @dataclass
@@ -243,15 +236,10 @@ class _Exchange:
         await self._continue()
         writer.write(self.head.content(without=("expect",)))
         fault = self.request.fault
-        left = fault.after if isinstance(fault, CutUpload) else None
         async for block in body_blocks(self.reader, self.head, self.request.method):
-            passed = block if left is None else block[:left]
-            self.request.sent += len(passed)
-            writer.write(passed)
+            self.request.sent += len(block)
+            writer.write(block)
             await writer.drain()
-            left = None if left is None else left - len(passed)
-            if left == 0:
-                return await self._reset()
         head = await read_head(reader)
         status = int(head.lines[0].split()[1])
         if isinstance(fault, LoseAnswer):

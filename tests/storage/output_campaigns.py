@@ -1,4 +1,4 @@
-"""Builds into a bucket that are killed, or that start at the same time, as often as a caller asks for."""
+"""Builds into a bucket that start at the same time, as often as a caller asks for."""
 
 import random
 import threading
@@ -15,7 +15,6 @@ import numpy as np
 from tests.durability.commands import TIMEOUT_SECONDS, Commands, Ended, start_server
 from tests.durability.inputs import image, write
 from tfshards.prep import prune, verify
-from tfshards.prep.building.commit import complete_left
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import any_path
 
@@ -96,35 +95,6 @@ def undisturbed(commands, bucket, inputs) -> Callable[[str], Whole]:
         return Whole(objects(out), min(seconds))
 
     return whole
-
-
-def kills(commands, bucket, inputs, count, seed) -> Counter[str]:
-    """Kill builds at random moments, resume them, and compare what they leave with an undisturbed build."""
-    chance = random.Random(seed)
-    whole = undisturbed(commands, bucket, inputs)
-    tried: Counter[str] = Counter()
-    while tried["killed"] < count:
-        name = chance.choice(["photos", "large", "many"])
-        out = f"{bucket.url}/trial-{tried.total()}/data"
-        is_killed = True
-        while is_killed:
-            moment = chance.uniform(0.02, 1.1 * whole(name).seconds)
-            is_killed = commands.run([*inputs[name], out], kill_after=moment).status != 0
-            tried["killed" if is_killed else "too late"] += 1
-            if (any_path(out) / MANIFEST_NAME).is_file():
-                # what the next command does first
-                complete_left(out)
-                report = verify(out, deep=True)
-                assert report, report
-            is_killed = is_killed and chance.random() < 0.3
-        tried["with unfinished uploads"] += bool(uploads(bucket))
-        ended = commands.run([*inputs[name], out])
-        assert ended.status == 0, ended.output
-        tried["resumed"] += "resuming the build" in ended.output
-        assert objects(out) == whole(name).objects, (name, ended.output)
-        assert uploads(bucket) == [], (name, ended.output)
-        any_path(out).remove_tree()
-    return tried
 
 
 def pairs(both, bucket, inputs, count, seed) -> Counter[str]:

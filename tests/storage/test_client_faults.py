@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from tfshards.schemas.storage import any_path, open_sink, read_range, stores
-from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
 
-from .faults import Answer, Cut, Delay, LoseAnswer
+from .faults import Answer, Cut, LoseAnswer
 
 
 @pytest.fixture
@@ -16,21 +15,6 @@ def folder(bucket, proxy):
     root = any_path(f"{bucket.url}/data")
     (root / "x").write_bytes(b"0123456789" * 1000)
     return root
-
-
-def test_a_store_that_limits_requests_is_asked_again(folder, proxy):
-    proxy.add(Answer(503, "SlowDown"), "^get", count=3)
-    assert read_range(folder / "x", 0, 10) == b"0123456789"
-    assert proxy.count()["get"] == 4
-
-
-def test_many_errors_in_a_minute_do_not_end_a_run(folder, proxy, monkeypatch):
-    backoff = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=5), "base": 4}
-    monkeypatch.setitem(stores._RETRIES, "backoff", backoff)
-    stores._store.cache_clear()
-    proxy.add(Answer(500), "^get", count=25)
-    assert read_range(folder / "x", 0, 10) == b"0123456789"
-    stores._store.cache_clear()
 
 
 def test_a_store_that_has_never_answered_may_have_a_wrong_address(folder, proxy, monkeypatch):
@@ -76,10 +60,3 @@ def test_an_abandoned_upload_leaves_no_parts(folder, proxy):
     sink.write(bytes(20_000_000))
     sink.abandon()
     assert proxy.count()["abort"] == 1
-
-
-def test_of_many_reads_all_are_in_flight(folder, proxy):
-    proxy.add(Delay(0.3), "^get")
-    requests = [in_background(read_range, folder / "x", at, at + 10) for at in range(NUM_REQUESTS)]
-    assert [len(request.result()) for request in requests] == [10] * NUM_REQUESTS
-    assert proxy.most_in_flight == NUM_REQUESTS

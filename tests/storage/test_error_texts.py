@@ -1,14 +1,17 @@
-"""What is reported for errors that a store answers, and for connections that fail."""
+"""What is reported for errors of a store, for connections that fail, and for stores that cannot be used."""
 
 import errno
 import socket
+import sys
 from datetime import timedelta
 
 import pytest
 
+from tests.errors import raises
+from tfshards.schemas import InputError
 from tfshards.schemas.storage import any_path, open_sink, read_range, stores
 
-from .faults import Answer, Cut, CutUpload, Hang
+from .faults import Answer, Cut, Hang
 
 # the class, and a word of what to do
 ANSWERS = [
@@ -58,10 +61,6 @@ def test_a_store_that_hangs_or_cuts_is_reported(bucket, proxy):
     with pytest.raises(OSError, match="connection") as raised:
         read_range(path, 0, 100_000)
     assert raised.value.errno == errno.EIO
-    proxy.add(CutUpload(5000), "^put")
-    with pytest.raises(OSError, match="connection") as raised:
-        path.write_bytes(bytes(100_000))
-    assert raised.value.errno == errno.EIO
 
 
 # the last one is an address that no connection can have
@@ -96,3 +95,53 @@ def test_an_older_object_of_equal_size_is_not_what_was_written(bucket, proxy):
     with pytest.raises(FileNotFoundError):
         sink.finish()
     assert path.read_bytes() == b"x" * 10_000_000
+
+
+def test_a_store_without_an_account_is_refused(monkeypatch):
+    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR", "AZURITE_BLOB_STORAGE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with raises(InputError, "store-unusable", scheme="az", bucket="photos-without-account"):
+        any_path("az://photos-without-account/x").stat()
+
+
+def test_without_boto3_only_the_environment_has_credentials(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with raises(InputError, "store-unusable", scheme="s3", bucket="without-boto3"):
+        any_path("s3://without-boto3/x").stat()
+
+
+@pytest.mark.parametrize("secret", [None, ""])
+def test_a_missing_secret_is_named(server, monkeypatch, secret):
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    if secret is not None:
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    with raises(InputError, "s3-half-credentials"):
+        any_path("s3://without-secret/x").stat()
+
+
+@pytest.mark.parametrize(
+    ("url", "variable", "value", "shown"),
+    [
+        ("s3://b/x", "AWS_ENDPOINT_URL", "127.0.0.1:5791", "=127.0.0.1:5791"),
+        ("s3://b/x", "AWS_ENDPOINT_URL_S3", "localhost", "=localhost"),
+        ("s3://b/x", "AWS_ENDPOINT", "http://", "=http://"),
+        ("s3://b/x", "AWS_ENDPOINT_URL", "http://a b", "=http://a b"),
+        ("s3://b/x", "AWS_ENDPOINT_URL", "http://127.0.0.1:66000", "=http://127.0.0.1:66000"),
+        ("s3://b/x", "AWS_ENDPOINT_URL", "http://user:pw@host", ""),
+        ("gs://b/x", "GOOGLE_BASE_URL", "localhost:80", "=localhost:80"),
+        ("gs://b/x", "STORAGE_EMULATOR_HOST", "ftp://host", "=ftp://host"),
+        ("az://b/x", "AZURE_STORAGE_ENDPOINT", "localhost", "=localhost"),
+    ],
+)
+def test_an_endpoint_that_is_not_an_address_is_named(server, monkeypatch, url, variable, value, shown):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match=f"^{variable}{shown} is not an address .*, or unset {variable}$"):
+        any_path(url).stat()
+
+
+def test_an_empty_endpoint_counts_as_unset(server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT", "")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
+    with pytest.raises(FileNotFoundError):
+        any_path("s3://no-such-bucket-either/x").stat()

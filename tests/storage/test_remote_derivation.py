@@ -12,9 +12,7 @@ from tfshards.prep import Options, append, build, merge, reshard, verify
 from tfshards.prep.rewriting import append as rewriting_append
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError
-from tfshards.schemas.storage import RemotePath, any_path
-
-from .output_campaigns import objects
+from tfshards.schemas.storage import any_path
 
 
 def photos(folder, numbers: range):
@@ -48,38 +46,6 @@ def test_keys_that_cannot_be_read_are_named_in_a_bucket_and_the_same_call_resume
     merge(roots, out, overwrite=True, log=quiet)
     assert not (any_path(out) / ".build").exists()
     assert prep.info(out).num_examples == 12
-
-
-@pytest.mark.processes
-def test_a_reshard_that_failed_resumes_without_reading_its_shards(bucket, tmp_path, monkeypatch):
-    source = built(tmp_path / "photos", f"{bucket.url}/a", range(8))
-    out = f"{bucket.url}/data"
-    whole = reshard(source, f"{bucket.url}/whole/data", shards=4, log=quiet)
-
-    def fail(*_: object) -> None:
-        raise BuildError("the power failed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tfshards.prep.rewriting.commit.commit", fail)
-        with raises(BuildError, "the power failed"):
-            reshard(source, out, shards=4, log=quiet)
-    shards = sorted(path for path, _ in any_path(out).walk() if path.name.endswith("-of-00004"))
-    shards[0].write_bytes(shards[0].read_bytes()[::-1])
-    shards[1].unlink()
-    log: list[str] = []
-    read = RemotePath.open
-    opened: list[RemotePath] = []
-
-    def noted(path: RemotePath, *mode: str, buffering: int = -1) -> object:
-        opened.append(path)
-        return read(path, *mode)
-
-    monkeypatch.setattr(RemotePath, "open", noted)
-    assert reshard(source, out, shards=4, log=log.append) == whole
-    assert "resuming the reshard: 2 of 4 shards finished" in log
-    assert opened
-    assert not [path for path in opened if ".build" in path.key]
-    assert objects(out) == objects(f"{bucket.url}/whole/data")
 
 
 @pytest.mark.processes

@@ -11,24 +11,24 @@ import pytest
 from tests.campaigns import SEED, cases
 from tests.durability.commands import Commands
 from tests.durability.inputs import image, write
+from tests.engines.builds import contents
 from tests.errors import raises
 from tests.tables import mostly_nightly
 from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
 from tfshards.prep.building import build as build_module
-from tfshards.prep.engines.worker import Requirements
 from tfshards.schemas import BuildError, Manifest
-from tfshards.schemas.storage import RemotePath, any_path, stores
+from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import STORES, each_store, lead_to
 from .faults import Answer, FaultProxy, LoseAnswer
-from .output_campaigns import kills, objects, pairs, running_commands, uploads, write_inputs
+from .output_campaigns import objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
 
 pytestmark = pytest.mark.campaign
 
 Build = Callable[..., Manifest]
-# builds that are killed, and pairs of builds that start together
-KILLS, PAIRS = cases(1, nightly=100), cases(1, nightly=60)
+# pairs of builds that start together
+PAIRS = cases(1, nightly=60)
 
 
 @pytest.fixture
@@ -52,10 +52,6 @@ def quiet_build(log: list[str]) -> Build:
 def versions(url: str) -> dict[str, object]:
     """Return what a listing says of every object below a URL."""
     return dict(any_path(url).walk())
-
-
-def files(root) -> dict[str, bytes]:
-    return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def damaged(folder):
@@ -90,7 +86,7 @@ def test_a_build_into_a_bucket_equals_a_local_one(name, bucket, small_folder, tm
     local = quiet_build(source, tmp_path / "data", **arguments)
     out = f"{bucket.url}/some/data"
     assert quiet_build(source, out, **arguments) == local
-    assert objects(out) == files(tmp_path / "data")
+    assert objects(out) == contents(tmp_path / "data")
     assert uploads(bucket) == []
     before = versions(out)
     assert quiet_build(source, out, **arguments) == local
@@ -186,14 +182,6 @@ def both(running_servers, tmp_path_factory) -> Iterator[list[Commands]]:
 
 
 @pytest.mark.processes
-def test_a_killed_build_resumes_to_the_same_dataset(both, bucket, tmp_path):
-    inputs = write_inputs(tmp_path)
-    tried = kills(both[0], bucket, inputs, KILLS, SEED)
-    print(f"\nbuilds into a bucket, killed: {dict(tried)}")
-    assert tried["killed"] >= KILLS
-
-
-@pytest.mark.processes
 def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(both, bucket, tmp_path):
     inputs = write_inputs(tmp_path)
     tried = pairs(both, bucket, inputs, PAIRS, SEED)
@@ -224,21 +212,6 @@ def test_a_shard_that_another_run_writes_again_is_reported(bucket, small_folder,
     monkeypatch.setattr("tfshards.prep.engines.local.run", lambda *_, **__: None)
     with raises(BuildError, "shard-overtaken", where="shard 0 of split 'train'"):
         quiet_build(ImageFolder(small_folder), f"{bucket.url}/data", shards=2)
-
-
-def test_a_worker_that_cannot_reach_the_bucket_says_so(bucket, monkeypatch):
-    folder = any_path(f"{bucket.url}/data/.build/x/unfinished")
-    source = any_path(f"{bucket.url}/photos")
-    (source / "a.png").write_bytes(b"")
-    needed = Requirements.of(folder, "token", [source])
-    needed.check()
-    (source / "a.png").unlink()
-    with pytest.raises(BuildError, match=r"does not find the source s3://.*/photos"):
-        needed.check()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setitem(stores._RETRIES, "max_retries", 0)
-    with pytest.raises(BuildError, match="cannot read the build area s3://"):
-        needed.check()
 
 
 @pytest.mark.processes

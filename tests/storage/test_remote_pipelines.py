@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from tests.engines.builds import contents
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import loader, prep
@@ -18,6 +19,7 @@ from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
 from tfshards.schemas.storage import RemotePath, any_path
 
 from .conftest import each_store
+from .output_campaigns import objects
 
 pytestmark = pytest.mark.processes
 
@@ -81,13 +83,6 @@ def finish(steps: object, plan_id: str, tasks: list) -> Manifest:
     return steps.commit(plan_id)
 
 
-def contents(out: object) -> dict[str, bytes]:
-    if isinstance(out, RemotePath):
-        return {path.relative_to(out).as_posix(): path.read_bytes() for path, _ in out.walk()}
-    files = [path for path in out.rglob("*") if path.is_file()]
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory) -> dict[str, bytes]:
     """Return the files that the pipeline writes to a disk."""
@@ -110,7 +105,7 @@ PROCESSES = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
 def test_processes_that_share_only_a_bucket_write_the_bytes_of_a_disk(out, expected):
     shuffled = random.Random(1).sample(ELEMENTS, len(ELEMENTS))
     run(transform(out), shuffled, *PROCESSES)
-    assert contents(out) == expected
+    assert objects(str(out)) == expected
     assert prep.verify(str(out), deep=True)
     batches = [*loader.batches(str(out), "train", batch_size=37, shuffle=None)]
     given = dict(ELEMENTS)
@@ -135,43 +130,13 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
         with pytest.raises((BuildError, InputError), check=lambda error: error.code == "staging-gone"):
             call()
     finish(later, plan_id, missing)
-    assert contents(out) == expected
+    assert objects(str(out)) == expected
 
 
 def test_prune_removes_what_a_killed_pipeline_has_left(out):
     planned(transform(out))
     prep.prune(str(out))
-    assert contents(out) == {}
-
-
-PLACES = [
-    "tfshards.prep.writing.area.copy_into_place",
-    "tfshards.prep.building.commit.write_manifest",
-    "tfshards.prep.building.commit.BuildArea.remove",
-]
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_commit_into_a_bucket_that_is_killed_is_repeated(place, out, expected, monkeypatch):
-    steps, plan_id, tasks = planned(transform(out))
-    for task in tasks:
-        steps.write(task)
-    for task in steps.balance(plan_id):
-        steps.write(task)
-
-    def kill(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(place, kill)
-        with pytest.raises(KeyboardInterrupt):
-            steps.commit(plan_id)
-    assert all(steps.commit(plan_id).num_examples == 37 for _ in range(2))
-    assert [reject[0] for reject in steps.rejects(steps.commit(plan_id))] == REJECTED
-    assert steps.balance(plan_id) == []
-    assert contents(out) == expected
-    with raises(BuildError, "staging-gone"):
-        steps.write(tasks[0])
+    assert objects(str(out)) == {}
 
 
 def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
@@ -211,27 +176,3 @@ def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     assert read_manifest(out).build_id == other.build_id
     run(reseeded)
     assert read_manifest(out).build_id not in (first, other.build_id)
-
-
-@each_store
-def test_a_dataset_of_a_pipeline_is_repaired_appended_to_and_resharded(out, bucket, expected):
-    run(transform(out))
-    shards = read_manifest(out).shards
-    sound = {shard.path: (out / shard.path).read_bytes() for shard in shards}
-    (out / shards[0].path).write_bytes(sound[shards[0].path][:-1] + b"?")
-    (out / shards[1].path).unlink()
-    assert not prep.verify(str(out))
-    with pytest.raises(Exception, match=r"overwrite=True"):
-        run(transform(out))
-    run(transform(out, overwrite=True))
-    assert contents(out) == expected
-    more = [scene(number) for number in (51, 52, 53)]
-    source = prep.Examples([*ELEMENTS, *more], {"image": "image", "mask": "mask", "boxes": "float"})
-    appended = prep.append(source, str(out), log=lambda _: None)
-    assert appended.num_examples == 40
-    # the existing shards stay as they are
-    assert all((out / path).read_bytes() == data for path, data in sound.items())
-    assert prep.verify(str(out), deep=True)
-    resharded = prep.reshard(str(out), f"{bucket.url}/two", shards=2, log=lambda _: None)
-    assert [shard.num_examples for shard in resharded.shards] == [20, 20]
-    assert prep.verify(f"{bucket.url}/two", deep=True)
