@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.errors import raises
 from tests.format_reader import read
@@ -56,9 +55,7 @@ def test_compressed_and_plain_shards_are_merged_by_writing_new_ones(three, tmp_p
     with raises(InputError, "merge-compressions-differ", compression="none", compression2="gzip"):
         merge(roots, tmp_path / "out", log=quiet)
     made = merge(roots, tmp_path / "out", options=ShardOptions(compression="none"), log=quiet)
-    # as many shards as before
     assert (made.compression, len(made.splits["train"].shards), made.num_examples) == ("none", 6, 81)
-    assert verify(tmp_path / "out", deep=True)
 
 
 def test_without_hard_links_shards_are_copied(three, tmp_path, monkeypatch):
@@ -98,21 +95,6 @@ def test_a_damaged_file_is_named(damaged, asked, three, tmp_path):
     with pytest.raises((BuildError, InputError), match=re.escape(path.name)):
         merge([three[2], other], tmp_path / "out", **asked, log=quiet)
     assert not (tmp_path / "out" / "dataset.json").exists()
-
-
-def test_datasets_without_keys_are_merged_with_a_warning(tmp_path, log):
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        example = tf.train.Example()
-        example.features.feature["x"].int64_list.value.append(ord(name))
-        with tf.io.TFRecordWriter(str(tmp_path / name / "x.tfrecord")) as writer:
-            writer.write(example.SerializeToString())
-        prep.adopt(tmp_path / name, log=quiet)
-    for sources in ({"train": tmp_path / "a", "test": tmp_path / "b"}, [tmp_path / "a", tmp_path / "b"]):
-        log.clear()
-        assert merge(sources, tmp_path / "out", overwrite=True, log=log.append).num_examples == 2
-        assert log[0].startswith("warning: the examples have no keys")
-        assert verify(tmp_path / "out", deep=True)
 
 
 def test_merging_as_splits_equals_building_from_split_folders(tmp_path):

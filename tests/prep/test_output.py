@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, ImageFolder, Options, adopt, merge, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, Options, reshard, verify
 from tfshards.schemas import FormatError, InputError, OptionsError
 
 from .derived import flip
@@ -79,32 +79,23 @@ def test_a_damaged_dataset_is_reported_and_rebuilt_on_request(tmp_path, quiet_bu
     assert verify(out, deep=True)
 
 
-@pytest.mark.parametrize("other", ["", "notes.txt", "data/x.tfrecord"])
-def test_shards_without_a_manifest_are_not_replaced(other, tmp_path, quiet_build, contents):
+def test_shards_without_a_manifest_are_not_replaced(tmp_path, quiet_build, contents):
     out = tmp_path / "out"
     quiet_build(NUMBERS, out)
     (out / "dataset.json").unlink()
-    if other:
-        (out / other).parent.mkdir(exist_ok=True)
-        (out / other).write_text("mine")
     before = contents(out)
     with raises(InputError, "folder-not-empty"):
         quiet_build(NUMBERS, out, overwrite=True)
     assert contents(out) == before
 
 
-@pytest.mark.parametrize("derive", [reshard, merge])
-def test_overwrite_rebuilds_a_damaged_derived_dataset(derive, image_folder, tmp_path, quiet_build, contents):
-    sources = [tmp_path / "one", tmp_path / "two"]
-    for source in sources:
-        files = {f"{number % 2}/{source.name}-{number}.png": number for number in range(4)}
-        quiet_build(ImageFolder(image_folder(files, name=f"of-{source.name}")), source)
-    given = sources[0] if derive is reshard else sources
+def test_overwrite_rebuilds_a_damaged_derived_dataset(tmp_path, quiet_build, contents):
+    quiet_build(NUMBERS, tmp_path / "one")
     out = tmp_path / "out"
-    made = derive(given, out, shards=3, log=lambda _: None)
+    made = reshard(tmp_path / "one", out, shards=3, log=lambda _: None)
     whole = contents(out)
     flip(out / made.shards[0].path)
-    assert derive(given, out, shards=3, overwrite=True, log=lambda _: None) == made
+    assert reshard(tmp_path / "one", out, shards=3, overwrite=True, log=lambda _: None) == made
     assert contents(out) == whole
 
 
@@ -126,19 +117,3 @@ def test_a_disk_without_space_is_reported_before_writing(small_disk, tmp_path, a
     with raises(InputError, "disk-full", what="the dataset"):
         quiet_build(source, small_disk / "out")
     assert list(small_disk.iterdir()) == []
-
-
-def test_records_of_other_tools_are_not_replaced(tmp_path, quiet_build, contents):
-    made, theirs = tmp_path / "made", tmp_path / "theirs"
-    quiet_build(NUMBERS, made, shards=2)
-    theirs.mkdir()
-    for path in made.glob("*.tfrecord-*"):
-        (theirs / path.name).write_bytes(path.read_bytes())
-    adopt(theirs, log=print)
-    before = contents(theirs)
-    for overwrite in (False, True):
-        with raises(InputError, "dataset-not-ours"):
-            quiet_build(NUMBERS, theirs, overwrite=overwrite)
-        with raises(InputError, "dataset-not-ours"):
-            reshard(made, theirs, shards=3, overwrite=overwrite, log=print)
-    assert contents(theirs) == before
