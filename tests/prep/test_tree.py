@@ -16,7 +16,7 @@ import pytest
 from tests.errors import raises
 from tests.surface.command import run, run_json
 from tfshards.prep import ImageFolder, Options, build, verify
-from tfshards.schemas import OptionsError, read_manifest
+from tfshards.schemas import OptionsError
 
 ANY = Options(max_rejected=1)
 
@@ -25,10 +25,6 @@ def walk(root: Path, *, follow_links: bool = False) -> tuple[list[str], dict[str
     """Return the sorted keys found in a folder, and the skipped entries by reason."""
     listing = ImageFolder(root, follow_links=follow_links, as_is=True).listing()
     return sorted(os.fsdecode(key).removeprefix("x/") for key in listing.keys), dict(listing.skipped)
-
-
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
 
 
 def unix_socket(path: Path) -> None:
@@ -49,7 +45,7 @@ def device(path: Path) -> None:
         pytest.skip("only root makes devices")
 
 
-@pytest.mark.parametrize("make", [fifo, unix_socket, device])
+@pytest.mark.parametrize("make", [os.mkfifo, unix_socket, device])
 def test_special_files_are_skipped_and_never_opened(make, image_folder):
     root = image_folder({"cat/1.png": 1})
     for name in ("x.png", "x"):
@@ -102,36 +98,26 @@ def test_two_folders_that_link_to_each_other_do_not_loop(image_folder):
     )
 
 
-def test_a_link_to_a_parent_folder_or_to_itself_is_not_a_class(image_folder):
-    root = image_folder({"cat/1.png": 1, "dog/1.png": 2})
-    os.symlink(".", root / "loop")
-    os.symlink("cat", root / "more")
-    os.symlink("itself", root / "itself")
-    listing = ImageFolder(root, follow_links=True).listing()
-    assert listing.schema.class_names == ("cat", "dog", "more")
-    assert listing.skipped == {"link loop": 1, "broken link": 1}
-
-
-JPEG = b"\xff\xd8\xff\xe0" + b"\0" * 40
-CONTENTS = {
-    "no suffix": (1, True),
-    "an unknown suffix.orig": (1, True),
-    "a JPEG that ends in a number.1": (JPEG, True),
-    "a GIF.bin": (b"GIF89a" + b"\0" * 40, True),
-    "another RIFF.wav": (b"RIFF\0\0\0\0WAVEfmt ", False),
-    "a film.mp4": (b"\0\0\0\x1cftypisom", False),
-    "a TIFF without a suffix": (b"II*\0" + b"\0" * 40, True),
-    "a camera's raw file.nef": (b"II*\0" + b"\0" * 40, False),
-    "a text that is called an image.png": (b"hello", True),
-    "nothing": (b"", False),
-    "half of a mark": (b"\x89PN", False),
+JPEG, TIFF = b"\xff\xd8\xff\xe0" + b"\0" * 40, b"II*\0" + b"\0" * 40
+IMAGES = {
+    "no suffix": 1,
+    "an unknown suffix.orig": 1,
+    "a JPEG that ends in a number.1": JPEG,
+    "a GIF.bin": b"GIF89a" + b"\0" * 40,
+    "a TIFF without a suffix": TIFF,
+    "a text that is called an image.png": b"hello",
+}
+OTHERS = {
+    "another RIFF.wav": b"RIFF\0\0\0\0WAVEfmt ",
+    "a film.mp4": b"\0\0\0\x1cftypisom",
+    "a camera's raw file.nef": TIFF,
+    "nothing": b"",
+    "half of a mark": b"\x89PN",
 }
 
 
 def test_images_without_a_known_suffix_are_recognized_by_their_content(image_folder):
-    root = image_folder({name: content for name, (content, _) in CONTENTS.items()})
-    taken = sorted(name for name, (_, is_image) in CONTENTS.items() if is_image)
-    assert walk(root) == (taken, {"not an image": len(CONTENTS) - len(taken)})
+    assert walk(image_folder({**IMAGES, **OTHERS})) == (sorted(IMAGES), {"not an image": len(OTHERS)})
 
 
 def unreadable_file(root: Path) -> None:
@@ -248,26 +234,26 @@ def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
     # the same images again, with another label and a larger key
     for name in HOSTILE[:3]:
         (hostile / HOSTILE[-1] / f"{name}2.png").write_bytes((hostile / name / f"{name}.png").read_bytes())
+    build = ["build", "images", hostile, out]
     lines = []
     for arguments, expected in (
         (["plan", "images", hostile, out, *words], 0),
-        (["build", "images", hostile, out], 2),
-        (["build", "images", hostile, out, "--name=pets"], 1),
-        (["build", "images", hostile, out, "--duplicates=drop", *words], 0),
-        (["build", "images", hostile, out, "--duplicates=drop", *words], 0),
-        (["build", "images", hostile, out, *words], 1),
-        (["build", "images", hostile, out, "--duplicates=fail", "--overwrite", *words], 1),
-        (["build", "images", hostile, out, "--group-by=(\x1b)", "--split=a=1", *words], 1),
-        (["build", "images", hostile, out, "--class-names-from", hostile, *words], 1),
+        (build, 2),
+        ([*build, "--name=pets"], 1),
+        *(([*build, "--duplicates=drop", *words], 0) for _ in range(2)),
+        ([*build, *words], 1),
+        ([*build, "--duplicates=fail", "--overwrite", *words], 1),
+        ([*build, "--group-by=(\x1b)", "--split=a=1", *words], 1),
+        ([*build, "--class-names-from", hostile, *words], 1),
         (["build", "images", hostile / "gone\x1b", out, *words], 1),
-        (["build", "images", hostile, out, "--lab\x1bels\n"], 2),
-        (["plan", "images", hostile, out, *words], 0),
-        (["info", out], 0),
-        (["verify", out], 0),
-        (["verify", out, "--deep"], 0),
+        ([*build, "--lab\x1bels\n"], 2),
+        *(
+            (["info", out], 0),
+            (["verify", out, "--deep"], 0),
+            (["info", hostile], 1),
+            (["verify", hostile], 1),
+        ),
         (["show", out, "gone\x1b\n"], 1),
-        (["info", hostile], 1),
-        (["verify", hostile], 1),
         *((["show", out, f"{name.lstrip('.')}/{name.lstrip('.')}.png"], 0) for name in HOSTILE[:5]),
         *((["show", out, f"{name.lstrip('.')}/bad {name}.jpg"], 1) for name in HOSTILE[:5]),
     ):
@@ -305,16 +291,6 @@ def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path,
     assert r"\x1b[31m\nred" in text
     assert r"\u202edone" in text
     assert all(line.isprintable() for line in text.split("\n"))
-
-
-def test_a_folder_may_be_given_as_bytes(image_folder, tmp_path, quiet_build, contents):
-    root = image_folder({"cat/1.png": 1, "dog/2.png": 2}, name="pho\udce9tos")
-    quiet_build(ImageFolder(os.fsencode(root)), tmp_path / "1" / "out")
-    quiet_build(ImageFolder(root), os.fsencode(tmp_path / "2" / "out"))
-    assert contents(tmp_path / "1" / "out") == contents(tmp_path / "2" / "out")
-    with raises(OptionsError, "output-in-input"):
-        quiet_build(ImageFolder(os.fsencode(root)), root / "out")
-    assert read_manifest(tmp_path / "1" / "out").num_examples == 2
 
 
 @pytest.mark.parametrize("empty", ["", b""])
