@@ -3,12 +3,8 @@
 import hashlib
 import json
 import os
-import re
-import shutil
 import socket
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -120,61 +116,6 @@ def test_images_without_a_known_suffix_are_recognized_by_their_content(image_fol
     assert walk(image_folder({**IMAGES, **OTHERS})) == (sorted(IMAGES), {"not an image": len(OTHERS)})
 
 
-def unreadable_file(root: Path) -> None:
-    (root / "cat" / "x\n.png").write_bytes(b"secret")
-    (root / "cat" / "x\n.png").chmod(0)
-
-
-def unreadable_folder(root: Path) -> None:
-    (root / "x\n").mkdir(mode=0)
-
-
-def link_into_an_unreadable_folder(root: Path) -> None:
-    # next to the root, so that only the link leads there
-    (root.parent / "closed").mkdir(mode=0)
-    os.symlink("../../closed/1.png", root / "cat" / "link.png")
-
-
-UNREADABLE = [unreadable_file, unreadable_folder, link_into_an_unreadable_folder]
-
-ROOT = Path(__file__).parents[2]
-
-BUILD_EACH = """
-import json, sys
-from tests.permissions import obey_permissions
-from tests.surface.command import run
-obey_permissions()
-ended = {}
-for place in sys.argv[1:]:
-    status, _, printed = run(["build", "images", f"{place}/photos", f"{place}/data/out"])
-    ended[place] = [status, printed]
-print(json.dumps(ended))
-"""
-
-
-def test_a_file_without_read_permission_ends_the_build_and_is_named(image_folder, tmp_path):
-    photos = image_folder({"cat/1.png": 1, "dog/2.png": 2})
-    places = {spoil.__name__: tmp_path / spoil.__name__ for spoil in UNREADABLE}
-    for spoil in UNREADABLE:
-        place = places[spoil.__name__]
-        shutil.copytree(photos, place / "photos")
-        spoil(place / "photos")
-    command = [sys.executable, "-c", BUILD_EACH, *places.values()]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    for place in places.values():
-        assert not (place / "data" / "out" / "dataset.json").exists()
-        for closed in (place / "photos" / "x\n", place / "closed"):
-            if closed.is_dir():
-                closed.chmod(0o700)
-    assert done.returncode == 0, done.stderr
-    ended = json.loads(done.stdout.splitlines()[-1])
-    assert ended.keys() == set(map(str, places.values()))
-    named = r"^tfshards: .*(x\\n|link\.png).*: cannot be read: Permission denied$"
-    for status, printed in ended.values():
-        assert status == 1
-        assert re.search(named, printed, re.M), ended
-
-
 HOSTILE = (
     "new\nline", "\x1b[31mred", "re\rturn", "\u202egnp", "caf\udce9", "\udcff\udc80", "caf\u00e9",
     "cafe\u0301", "Cat", "cat", " lead", "trail ", "-rf", "a\\nb", "'quote\"", "%s{0}$(x)", "#?&", "\x7f\x01",
@@ -265,14 +206,12 @@ def test_no_command_prints_a_control_character(hostile, tmp_path, printed):
 
 def test_status_lines_and_warnings_from_python_are_escaped_too(image_folder, tmp_path, capsys):
     root = image_folder({"c\n/1.png": 1, "C\n/2.png": 1, "\x1b[1m/": b""})
-    manifest = build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
-    build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
+    for _ in range(2):
+        build(ImageFolder(root), tmp_path / "o\nut", options=Options(name="n", duplicates="drop"))
     lines = capsys.readouterr().err.split("\n")
     assert all(line.isprintable() for line in lines)
-    assert r"'\x1b[1m'" in lines[0]
-    assert r"'C\n' and 'c\n'" in lines[1]
-    assert r"o\nut is up to date" in lines[-2]
-    assert manifest.totals.reasons["rejected"] == {"duplicate": 1}
+    for line, text in ((0, r"'\x1b[1m'"), (1, r"'C\n' and 'c\n'"), (-2, r"o\nut is up to date")):
+        assert text in lines[line]
 
 
 def test_names_in_a_foreign_manifest_are_printed_escaped(image_folder, tmp_path, quiet_build):
