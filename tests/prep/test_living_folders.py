@@ -69,9 +69,9 @@ def bitmaps(tmp_path) -> Path:
 
 
 HARMLESS = {
-    "a hidden file appears": lambda root: ((root / ".DS_Store").write_bytes(b"x"), root)[1],
-    "a text appears": lambda root: ((root / "cat" / "notes.txt").write_bytes(b"x"), root)[1],
-    "a file was touched": lambda root: (touch(root / "cat" / "04.bmp"), root)[1],
+    "a hidden file appears": lambda root: (root / ".DS_Store").write_bytes(b"x"),
+    "a text appears": lambda root: (root / "cat" / "notes.txt").write_bytes(b"x"),
+    "a file was touched": lambda root: touch(root / "cat" / "04.bmp"),
     "the tree was copied without times": lambda root: shutil.copytree(
         root, root.with_name("copy"), copy_function=shutil.copyfile
     ),
@@ -83,7 +83,8 @@ def test_what_does_not_go_into_a_dataset_changes_nothing(happens, bitmaps, tmp_p
     out = tmp_path / "out"
     manifest = quiet_build(ImageFolder(bitmaps), out, shards=4)
     before = identities(out)
-    root = happens(bitmaps)
+    copy = happens(bitmaps)
+    root = copy if isinstance(copy, Path) else bitmaps
     for _ in range(2):
         log.clear()
         assert quiet_build(ImageFolder(root), out, shards=4) == manifest
@@ -130,14 +131,6 @@ def test_an_edited_file_of_the_same_size_is_noticed_by_its_time(bitmaps, out, re
     assert len({*old.values()} & {*records(out).values()}) >= 2 * 3
 
 
-def test_an_edit_that_keeps_size_and_time_is_noticed_with_checksum(bitmaps, rebuild):
-    before = rebuild()
-    edit(bitmaps / "dog" / "05.bmp", keep_time=True)
-    assert rebuild() == before
-    with raises(InputError, "dataset-of-other-inputs"):
-        rebuild(checksum=True)
-
-
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"PK damaged")])
 def test_without_the_record_of_the_inputs_all_contents_are_compared(damage, bitmaps, out, rebuild, log):
     manifest = rebuild()
@@ -149,8 +142,15 @@ def test_without_the_record_of_the_inputs_all_contents_are_compared(damage, bitm
     rebuild()
     assert not any("comparing" in line for line in log)
     edit(bitmaps / "cat" / "00.bmp", keep_time=True)
+    assert rebuild() == manifest
+    with raises(InputError, "dataset-of-other-inputs"):
+        rebuild(checksum=True)
     damage(record_of(out))
     with raises(InputError, "dataset-of-other-inputs"):
+        rebuild()
+    index = out / next(iter(manifest.shards[0].companion_digests))
+    index.write_bytes(index.read_bytes().replace(b"0 ", b"1 ", 1))
+    with raises(InputError, "shard-or-index-damaged"):
         rebuild()
 
 
@@ -167,15 +167,6 @@ def test_a_record_of_the_inputs_may_be_damaged_anywhere(out, quiet_build):
         assert build() == manifest
     path.write_bytes(b"\x93NUMPY" + whole)
     assert build() == manifest
-
-
-def test_a_dataset_that_cannot_be_compared_is_damaged(bitmaps, out, rebuild):
-    manifest = rebuild()
-    touch(bitmaps / "cat" / "00.bmp")
-    index = out / next(iter(manifest.shards[0].companion_digests))
-    index.write_bytes(index.read_bytes().replace(b"0 ", b"1 ", 1))
-    with raises(InputError, "shard-or-index-damaged"):
-        rebuild()
 
 
 def test_rejected_inputs_are_compared_as_well(bitmaps, rebuild):
@@ -263,19 +254,11 @@ def damaged(out: Path, *numbers: int) -> dict[str, bytes]:
     return whole
 
 
-def holder(out: Path, key: str) -> int:
-    """Return the number of the shard that holds the example with this key."""
-    return next(
-        number
-        for number, shard in enumerate(read_manifest(out).shards)
-        if key.encode() in (out / shard.path).read_bytes()
-    )
-
-
 @pytest.mark.parametrize("happens", ["deleted", "edited"])
 def test_an_input_that_is_gone_keeps_only_its_own_shard_from_being_repaired(happens, bitmaps, out, rebuild):
     rebuild(shards=4)
-    lost = holder(out, "dog/07.bmp")
+    shards = [out / shard.path for shard in read_manifest(out).shards]
+    (lost,) = (number for number, path in enumerate(shards) if b"dog/07.bmp" in path.read_bytes())
     whole = damaged(out, *range(4))
     if happens == "deleted":
         (bitmaps / "dog" / "07.bmp").unlink()
@@ -283,7 +266,7 @@ def test_an_input_that_is_gone_keeps_only_its_own_shard_from_being_repaired(happ
         edit(bitmaps / "dog" / "07.bmp")
     report = repair(out, str(bitmaps))
     assert not report
-    assert [problem.place for problem in report.left] == [read_manifest(out).shards[lost].path]
+    assert [problem.place for problem in report.left] == [shards[lost].name]
     for number, (name, data) in enumerate(whole.items()):
         assert ((out / name).read_bytes() == data) == (number != lost)
     assert ("dog/07.bmp" if happens == "deleted" else "has changed") in str(report)
