@@ -1,6 +1,5 @@
 """``prep.ReadShards``: a dataset as a PCollection, on Beam's local runner."""
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,6 @@ import pytest
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.portability.fn_api_runner.fn_runner import split_manager
 from apache_beam.testing.util import assert_that
 
 from tests.errors import raises
@@ -85,10 +83,6 @@ def write_numbers(root: Path, sizes: list[int], features=(NUMBER, KEY)) -> Path:
     return root
 
 
-def numbered(count: int) -> list[Element]:
-    return [(f"{number:03}", {"number": np.int64(number)}) for number in range(count)]
-
-
 def test_elements_are_the_examples_as_records_deliver_them(tmp_path):
     given = write_everything(tmp_path / "data")
     records = [*Records(tmp_path / "data", "train")]
@@ -99,13 +93,8 @@ def test_elements_are_the_examples_as_records_deliver_them(tmp_path):
     assert all_of(tmp_path / "data", "val")[0][0] == "photos/ä 7.jpeg"
 
 
-LABELED = prep.Elements(
-    images=["image"],
-    masks=["mask"],
-    label="label",
-    lists=["boxes", "points", "words"],
-    class_names=["cat", "dog", "owl"],
-)
+CLASSES = ["cat", "dog", "owl"]
+LABELED = prep.Elements(["image"], "label", masks=["mask"], lists=["boxes", "words"], class_names=CLASSES)
 
 
 def labeled(number: int) -> Element:
@@ -116,23 +105,19 @@ def labeled(number: int) -> Element:
         "brain": np.arange(3).astype(ml_dtypes.bfloat16),
         "complex": np.complex64(1j * number),
         "empty": np.zeros((2, 0), np.int32),
-        "half": np.array([0.5, number], np.float16),
         "image": image_file(pixels),
         "is_even": number % 2 == 0,
         "label": number % 3,
         "mask": image_file(pixels[..., 0]),
         "pixels": np.full((8, 8, 3), number, np.uint8),
-        "points": np.arange(number % 4),
-        "small": np.int8(-number),
         "text": "é" * (number % 5),
         "unsigned": np.uint64(2**64 - 1 - number),
         "words": np.array(["é", "b"][: number % 3], object),
     }
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_what_is_read_and_written_again_is_the_same_dataset(compression, tmp_path, contents):
-    options = prep.Options(compression=compression)
+def test_what_is_read_and_written_again_is_the_same_dataset(tmp_path, contents):
+    options = prep.Options(compression="gzip")
     write = partial(prep.WriteShards, elements=LABELED, shards=3, seed=5, options=options)
     one, other = tmp_path / "one" / "pets", tmp_path / "other" / "pets"
     with beam.Pipeline(FnApiRunner()) as pipeline:
@@ -143,7 +128,7 @@ def test_what_is_read_and_written_again_is_the_same_dataset(compression, tmp_pat
     assert contents(one) == contents(other)
     elements = dict(all_of(other))
     assert elements["07.png"].keys() == labeled(7)[1].keys()
-    for name in ("brain", "half", "pixels", "boxes", "points", "unsigned"):
+    for name in ("brain", "pixels", "boxes", "unsigned"):
         np.testing.assert_array_equal(elements["07.png"][name], labeled(7)[1][name], name)
     assert elements["07.png"]["words"].tolist() == ["é".encode()]
 
@@ -162,35 +147,21 @@ def test_a_row_of_an_array_does_not_hold_the_rows_that_were_read_with_it(tmp_pat
     assert all(features["x"].base is None for _, features in all_of(tmp_path / "data"))
 
 
-ARGUMENTS = {
-    "split": ({"split": "test"}, InputError, "split-not-shown"),
-    "feature": ({"select": ["numbr"]}, OptionsError, "select-unknown"),
-    "nothing": ({"select": []}, OptionsError, "select-unknown"),
-    "one name": ({"select": "number"}, OptionsError, "not-strings"),
-    "no dataset": ({"dataset": "missing"}, InputError, "path-missing"),
-    "a store": ({"dataset": "ftp://bucket/data"}, OptionsError, "url-scheme-unknown"),
-}
-
-
 def test_what_is_wrong_is_refused_when_the_transform_is_made(numbers):
-    for arguments, kind, code in ARGUMENTS.values():
-        with raises(kind, code):
-            prep.ReadShards(**{"dataset": numbers, **arguments})
+    for kind, code, name, values in (
+        (InputError, "split-not-shown", "split", ["test"]),
+        (OptionsError, "select-unknown", "select", [["numbr"], []]),
+        (OptionsError, "not-strings", "select", ["number"]),
+        (InputError, "path-missing", "dataset", ["missing"]),
+        (OptionsError, "url-scheme-unknown", "dataset", ["ftp://bucket/data"]),
+    ):
+        for value in values:
+            with raises(kind, code):
+                prep.ReadShards(**{"dataset": numbers, name: value})
     path = numbers / "dataset.json"
     path.write_text(path.read_text().replace('"every"', '"other"'))
     with raises(FormatError, "format"):
         prep.ReadShards(numbers)
-
-
-# Runs
-
-
-def index_of(root: Path, shard) -> list[int]:
-    found, _ = read_index(root, shard)
-    return found.lengths.tolist()
-
-
-# Splits by the runner
 
 
 def process(dataset: Path, tracker: OffsetRestrictionTracker) -> Iterator[Element]:
@@ -229,54 +200,6 @@ def test_a_run_that_is_split_anywhere_at_any_time_gives_each_record_once(compres
     assert num_splits > count * 4
 
 
-REACHED, CONTINUED = threading.Event(), threading.Event()
-
-
-def wait_at_the_fifth(element: Element) -> Element:
-    if element[0] == "005":
-        REACHED.set()
-        assert CONTINUED.wait(20)
-    return element
-
-
-@pytest.mark.parametrize("fractions", [[0.0], [0.5], [0.5, 0.5, 0.0]])
-def test_the_runner_splits_a_run_while_it_is_read(fractions, numbers):
-    results: list[Any] = []
-    REACHED.clear()
-    CONTINUED.clear()
-
-    def split(_: int) -> Iterator[float | None]:
-        # the input is sent after the first value
-        yield None
-        if not results:
-            assert REACHED.wait(20)
-            for fraction in fractions:
-                results.append((yield fraction))
-            CONTINUED.set()
-
-    with (
-        split_manager("ReadShards/Read", split),
-        # splits need a worker in a thread of its own
-        beam.Pipeline(FnApiRunner(), PipelineOptions(["--direct_running_mode=multi_threading"])) as pipeline,
-    ):
-        read = pipeline | prep.ReadShards(numbers) | beam.Map(wait_at_the_fifth)
-        assert_that(read, lambda found: assert_same(found, numbered(40)))
-    assert [len(result.residual_roots) for result in results] == [1] * len(fractions)
-
-
-WORKERS = {
-    "threads": ["--direct_num_workers=3", "--direct_running_mode=multi_threading"],
-    "processes": ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
-}
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("name", WORKERS)
-def test_several_workers_read_each_record_once(name, tmp_path):
-    root = write_numbers(tmp_path / "data", [20, 40, 0, 10])
-    read(prep.ReadShards(root), *WORKERS[name], check=lambda found: assert_same(found, numbered(70)))
-
-
 # Damage
 
 
@@ -291,7 +214,7 @@ def shard(numbers) -> Path:
     return numbers / read_manifest(numbers).shards[0].path
 
 
-@pytest.mark.parametrize("offset", [0, 9, 15, 50], ids=["length", "its checksum", "data", "checksum"])
+@pytest.mark.parametrize("offset", [0, 15], ids=["length", "data"])
 def test_a_damaged_record_is_named(offset, numbers, shard):
     flip(shard, 7 * FRAME + offset)
     fault = "a checksum of its frame does not match"
@@ -316,15 +239,13 @@ def test_what_is_damaged_only_once_is_read(tmp_path, quiet_build, monkeypatch):
 def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
     root = tmp_path / "data"
     lists = Schema((Feature("number", "int", "int64", (None,)), KEY))
-    manifest = write_dataset(
-        root,
-        lists,
-        {"train": [[{"number": [n] * (2 if n == 5 else 1), "key": b"%03d" % n} for n in range(8)]]},
-    )
+    rows = [{"number": [n] * (2 if n == 5 else 1), "key": b"%03d" % n} for n in range(8)]
+    manifest = write_dataset(root, lists, {"train": [rows]})
     scalars = replace(manifest, schema=Schema((NUMBER, KEY)))
     (root / "dataset.json").write_text(scalars.to_text())
     path = root / manifest.shards[0].path
-    offset = sum(index_of(root, manifest.shards[0])[:5])
+    index, _ = read_index(root, manifest.shards[0])
+    offset = int(index.lengths[:5].sum())
     with raises(RecordError, "record-damaged", path=str(path), record=5, offset=offset):
         all_of(root)
 
@@ -345,12 +266,10 @@ def test_a_dataset_that_was_replaced_is_read_as_long_as_its_files_are_kept(tmp_p
     quiet_build(prep.Arrays({"x": np.arange(6)}), root)
     transform = prep.ReadShards(root)
     quiet_build(prep.Arrays({"x": np.arange(9)}), root, overwrite=True)
-    found: list[int] = []
 
     def check(elements: list[Element]) -> None:
-        assert sorted(int(features["x"]) for _, features in elements) == found
+        assert sorted(int(features["x"]) for _, features in elements) == [*range(6)]
 
-    found = [*range(6)]
     read(transform, check=check)
     prep.prune(root)
     values = {"found": read_manifest(root).build_id, "wanted": transform._stored.build_id}
@@ -362,12 +281,8 @@ def test_a_dataset_is_read_and_replaced_in_one_pipeline(tmp_path, quiet_build):
     root = tmp_path / "data"
     quiet_build(prep.Arrays({"x": np.arange(9)}), root, shards=3)
     with beam.Pipeline(FnApiRunner()) as pipeline:
-        _ = (
-            pipeline
-            | prep.ReadShards(root)
-            | beam.Filter(lambda element: element[1]["x"] % 2)
-            | prep.WriteShards(root, shards=2, overwrite=True)
-        )
+        odd = pipeline | prep.ReadShards(root) | beam.Filter(lambda element: element[1]["x"] % 2)
+        _ = odd | prep.WriteShards(root, shards=2, overwrite=True)
     assert sorted(int(features["x"]) for _, features in all_of(root)) == [1, 3, 5, 7]
     assert prep.verify(root, deep=True)
 

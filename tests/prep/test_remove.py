@@ -34,15 +34,6 @@ def sizes(manifest: Manifest) -> dict[str, list[int]]:
     return {name: [shard.num_examples for shard in split.shards] for name, split in manifest.splits.items()}
 
 
-def test_only_the_shards_concerned_are_written(root):
-    held = keys(root)
-    assert sizes(read_manifest(root))["train"] == [15, 14, 14]
-    made = remove(root, held["train"][3:4], log=quiet)
-    assert sizes(made)["train"] == [14, 14, 14]
-    assert sorted((root / shard.path).stat().st_nlink for shard in made.shards) == [1, *[2] * 8]
-    assert keys(root)["train"] == [*held["train"][:3], *held["train"][4:]]
-
-
 def test_nothing_of_the_removed_examples_is_on_disk_after_prune(tmp_path, log):
     pictures = write_images(tmp_path / "photos", range(20))
     shutil.copy(pictures / "cat" / "004.png", pictures / "dog" / "twin.png")

@@ -43,11 +43,6 @@ DAMAGE = {
     "the index is damaged": (flip, "shards/index/{shard}.idx"),
     "the labels are gone": (Path.unlink, "shards/index/{shard}.labels"),
     "the note is cut": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "first/train-00002.done"),
-    "the note is of another release": (
-        lambda path: path.write_text('{"shard": {"path": "x"}, "rejected": []}'),
-        "first/train-00002.done",
-    ),
-    "the note is not an object": (lambda path: path.write_text("[]"), "first/train-00002.done"),
 }
 
 

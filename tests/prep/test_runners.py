@@ -1,13 +1,10 @@
 """Runners other than Beam's local one: jobs that end with the build, and workers in other places."""
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ import pytest
 from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, export, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.schemas import BuildError, OptionsError
 
 from .job_services import (
@@ -95,15 +92,8 @@ def test_options_that_the_job_service_lacks_are_refused(endpoint, tmp_path, quie
 
 
 def test_a_runner_that_starts_a_server_writes_the_same_bytes(
-    server, small_folder, tmp_path, quiet_build, contents, log, monkeypatch
+    server, small_folder, tmp_path, quiet_build, contents, log
 ):
-    make_folder, folders = tempfile.TemporaryDirectory, []
-
-    def make_recorded(*arguments, **options):
-        folders.append(options)
-        return make_folder(*arguments, **options)
-
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", make_recorded)
     quiet_build(ImageFolder(small_folder), tmp_path / "plain" / "out", shards=3)
     expected = list(log)
     log.clear()
@@ -112,21 +102,15 @@ def test_a_runner_that_starts_a_server_writes_the_same_bytes(
     assert contents(tmp_path / "plain" / "out") == contents(out)
     assert log == expected
     assert processes_of(server) == ""
-    # the folder of a killed build is removed with its build area
-    assert {options["dir"].parent for options in folders if "dir" in options} == {out / ".build"}
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("echo no memory; exit 3", r"server ended with status 3; its output is in (.*)$"),
-        (
-            "echo no memory; exec sleep 1000",
-            r"server does not answer at localhost:\d+; its output is in (.*)$",
-        ),
-    ],
-    ids=["it ends", "it does not answer"],
-)
+NO_START = {
+    "echo no memory; exit 3": r"server ended with status 3; its output is in (.*)$",
+    "echo no memory; exec sleep 1000": r"does not answer at localhost:\d+; its output is in (.*)$",
+}
+
+
+@pytest.mark.parametrize(("code", "message"), NO_START.items(), ids=["it ends", "it does not answer"])
 def test_a_server_that_does_not_start_is_reported_and_ended(code, message, tmp_path, quiet_build):
     server = tmp_path / "server"
     server.write_text(f"#!/bin/sh\n{code}\n")
@@ -175,10 +159,7 @@ sys.exit(main())
     command = [sys.executable, "-c", program, *build_command(small_folder, out, *args)[3:]]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert re.fullmatch(
-        r"starting build: .*\ntfshards: out-train-.*: ValueError: odd\n",
-        done.stderr,
-    ), done.stderr
+    assert re.fullmatch(r"starting build: .*\ntfshards: out-train-.*: ValueError: odd\n", done.stderr)
 
 
 def test_the_job_of_a_killed_build_is_cancelled(endpoint, slow_folder, tmp_path, quiet_build, contents, log):
@@ -192,14 +173,6 @@ def test_the_job_of_a_killed_build_is_cancelled(endpoint, slow_folder, tmp_path,
     assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
-def test_ctrl_c_cancels_the_job_of_a_service(endpoint, slow_folder, tmp_path):
-    out = tmp_path / "out"
-    status, err = interrupt(build_command(slow_folder, out, *arguments(endpoint)), out, signal.SIGTERM)
-    assert (status, err.splitlines()[1:]) == (143, ["", "interrupted; run the same command to resume"])
-    assert jobs_running(endpoint) == []
-    assert not (out / ".build" / "job").exists()
-
-
 def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     out, port = tmp_path / "out", free_port()
     args = arguments(f"localhost:{port}")
@@ -209,22 +182,9 @@ def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
         done = subprocess.run(build_command(slow_folder, out, *args), capture_output=True, text=True)
         killer.join()
     assert done.returncode == 1
-    assert re.search(
-        rf"^warning: the job \S+ at localhost:{port} may still run",
-        done.stderr,
-        re.MULTILINE,
-    ), done.stderr
+    assert re.search(rf"^warning: the job \S+ at localhost:{port} may still run", done.stderr, re.M)
     assert list(out.glob(".build/*/job"))
     assert len(done.stderr.splitlines()) == 3, done.stderr
-
-
-@pytest.fixture
-def many_slow(slow_folder) -> Path:
-    """A folder whose build takes many seconds, even on a fast machine."""
-    first = slow_folder / "00.bmp"
-    for number in range(200):
-        shutil.copyfile(first, slow_folder / f"more-{number:03}.bmp")
-    return slow_folder
 
 
 @pytest.fixture
@@ -244,22 +204,6 @@ def test_the_build_that_the_page_on_engines_prints_runs(engine, endpoint, small_
     monkeypatch.chdir(small_folder.parent)
     assert subprocess.run([sys.executable, "-m", "tfshards", *words]).returncode == 0
     assert verify("data/photos")
-
-
-@needs_prism
-def test_the_job_of_a_killed_build_on_other_workers_is_cancelled_by_the_next(
-    prism_endpoint, many_slow, tmp_path, quiet_build, contents, log
-):
-    out = tmp_path / "out"
-    with worker_pool(tmp_path / "pool") as options:
-        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
-        assert interrupt(build_command(many_slow, out, *args), out, signal.SIGKILL)[0] == -signal.SIGKILL
-        (job,) = jobs_running(prism_endpoint)
-        quiet_build(ImageFolder(many_slow), out, shards=4, options=ANY, beam_args=args)
-        assert log[0] == f"cancelled the job {job} at {prism_endpoint}, which an earlier run left"
-        assert jobs_running(prism_endpoint) == []
-    quiet_build(ImageFolder(many_slow), tmp_path / "whole" / "out", shards=4, options=ANY)
-    assert contents(out) == contents(tmp_path / "whole" / "out")
 
 
 LACKS = """
@@ -291,18 +235,4 @@ def test_a_broken_worker_is_reported(broken, message, prism_endpoint, small_fold
         args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
         with pytest.raises(BuildError, match=message):
             quiet_build(ImageFolder(small_folder), out, beam_args=args)
-        assert jobs_running(prism_endpoint) == []
-
-
-@needs_prism
-@pytest.mark.parametrize("call", [reshard, partial(export, to="webdataset")], ids=["reshard", "export"])
-def test_a_worker_that_does_not_see_the_dataset_is_reported(call, prism_endpoint, tmp_path, quiet_build):
-    old = tmp_path / "old"
-    quiet_build(Arrays({"x": np.arange(40)}), old, shards=2)
-    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=old)) as options:
-        args = ["--runner=PortableRunner", f"--job_endpoint={prism_endpoint}", *options]
-        with pytest.raises(
-            BuildError, match=r"a worker on .* sees another folder at .*old; mount it on every"
-        ):
-            call(old, tmp_path / "new", beam_args=args, log=print)
         assert jobs_running(prism_endpoint) == []

@@ -4,7 +4,6 @@ import random
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -12,17 +11,13 @@ import pytest
 from apache_beam.coders.coder_impl import create_InputStream
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.display import DisplayData
 from apache_beam.typehints.decorators import TypeCheckError
 
 from tests.errors import raises
 from tests.pictures import image_file
-from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
@@ -57,8 +52,7 @@ def write(elements, transform: prep.WriteShards, *arguments: str) -> None:
 
 def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
     """Take the steps of a pipeline without a runner, in two bundles; repeat each step as runners may."""
-    steps = transform._steps()
-    elements = list(elements)
+    steps, elements = transform._steps(), list(elements)
     descriptions: list[tuple[object, ...]] = []
     for half in (elements[::2], elements[1::2]):
         for _ in range(repeats):
@@ -69,12 +63,9 @@ def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
     for _ in range(repeats):
         plan_id, tasks = steps.plan(descriptions)
     write_all(steps, tasks, repeats)
-    for _ in range(repeats):
-        tasks = steps.balance(plan_id)
+    tasks = [steps.balance(plan_id) for _ in range(repeats)][-1]
     write_all(steps, tasks, repeats)
-    for _ in range(repeats):
-        manifest = steps.commit(plan_id)
-    return manifest.build_id
+    return [steps.commit(plan_id) for _ in range(repeats)][-1].build_id
 
 
 def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[object, str, list]:
@@ -108,17 +99,12 @@ def test_elements_give_the_shards_of_a_folder_with_the_same_images(photos, tmp_p
     assert not (out / ".build").exists()
 
 
-ORDERS = {
-    "three workers": ["--direct_num_workers=3", "--direct_running_mode=multi_threading"],
-    "two processes": ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
-}
-
-
 @pytest.mark.processes
-@pytest.mark.parametrize("name", mostly_nightly(ORDERS, ["three workers"]))
-def test_order_and_bundles_and_processes_do_not_change_a_byte(name, photos, tmp_path, contents):
+def test_order_and_bundles_and_threads_do_not_change_a_byte(photos, tmp_path, contents):
     found = []
-    for seed, arguments in enumerate([[], ORDERS[name]]):
+    for seed, arguments in enumerate(
+        [[], ["--direct_num_workers=3", "--direct_running_mode=multi_threading"]]
+    ):
         shuffled = random.Random(seed).sample(photos, len(photos))
         out = tmp_path / str(seed) / "pets"
         write(shuffled, prep.WriteShards(out, PHOTOS, shards=4), *arguments)
@@ -150,30 +136,6 @@ def test_beam_shuffles_less_than_150_bytes_of_an_element(tmp_path):
     # one collection has the images: that of the user; another has the group of all descriptions
     assert largest[-1] > 100_000
     assert 40 * 80 < largest[-2] < 40 * 150
-
-
-def test_the_graph_is_a_chain_without_what_some_runners_lack(tmp_path):
-    pipeline = beam.Pipeline(FnApiRunner())
-    elements = pipeline | beam.Impulse() | beam.Map(lambda start: (str(start), {}))
-    result = elements | prep.WriteShards(tmp_path / "out")
-    transforms = pipeline.to_runner_api().components.transforms.values()
-    assert len([each for each in transforms if "Write" in each.unique_name]) > 10
-    readers: Counter[str] = Counter()
-    for each in transforms:
-        # the mark that makes an empty PCollection fail joins the elements
-        is_join = each.spec.urn == common_urns.primitives.FLATTEN.urn
-        assert len(each.inputs) <= 1 + is_join
-        if not each.subtransforms:
-            assert len(each.outputs) <= 1
-        if each.spec.urn == common_urns.primitives.PAR_DO.urn:
-            payload = beam_runner_api_pb2.ParDoPayload.FromString(each.spec.payload)
-            assert not payload.side_inputs
-            assert not payload.state_specs
-            assert not payload.timer_family_specs
-        if not each.subtransforms:
-            readers.update(each.inputs.values())
-    assert set(readers.values()) == {1}
-    assert result.rejected.producer.inputs == (result.written,)
 
 
 @pytest.fixture(scope="module")
@@ -223,26 +185,17 @@ def test_a_commit_that_is_killed_is_repeated(place, photos, tmp_path, contents, 
         steps.write(tasks[0])
 
 
-class FailOnce(beam.DoFn):
-    """Passes elements on, and fails at the tenth one until a file exists."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def process(self, element: Element):
-        if element[0].endswith("/10.png") and not self.mark.exists():
-            self.mark.touch()
-            raise ValueError("not now")
-        yield element
-
-
 def test_a_pipeline_that_failed_runs_again_and_removes_what_it_left(photos, tmp_path, contents):
-    out = tmp_path / "failed" / "pets"
+    out, mark = tmp_path / "failed" / "pets", tmp_path / "mark"
+
+    def fail_once(element: Element) -> Element:
+        if element[0].endswith("/10.png") and not mark.exists():
+            mark.touch()
+            raise ValueError("not now")
+        return element
 
     def run() -> None:
-        with beam.Pipeline(FnApiRunner()) as pipeline:
-            elements = pipeline | beam.Create(photos) | beam.ParDo(FailOnce(tmp_path / "mark"))
-            _ = elements | prep.WriteShards(out, PHOTOS, shards=4)
+        write(photos, beam.Map(fail_once) | prep.WriteShards(out, PHOTOS, shards=4))
 
     with pytest.raises(Exception, match="not now"):
         run()
@@ -250,15 +203,9 @@ def test_a_pipeline_that_failed_runs_again_and_removes_what_it_left(photos, tmp_
     run()
     in_steps(photos, prep.WriteShards(tmp_path / "pets", PHOTOS, shards=4))
     assert contents(out) == contents(tmp_path / "pets")
-
-
-def test_a_pipeline_that_runs_again_writes_nothing(photos, tmp_path, caplog):
-    out = tmp_path / "pets"
-    in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4), repeats=3)
+    # and writes nothing once all is written
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.suffix != ".txt"}
-    caplog.set_level("INFO", "tfshards")
     in_steps(photos[::-1], prep.WriteShards(out, PHOTOS, shards=4))
-    assert f"{out} is up to date" in caplog.messages[-1]
     assert {p for p, time in before.items() if p.is_file() and p.stat().st_mtime_ns != time} == set()
     assert not (out / ".build").exists()
 
@@ -277,14 +224,9 @@ def test_another_dataset_is_replaced_only_on_demand(photos, tmp_path):
     second = in_steps(others, prep.WriteShards(out, PHOTOS, shards=4, overwrite=True))
     assert second != first
     assert read_manifest(out).build_id == second
-    shard = out / read_manifest(out).shards[0].path
-    sound = shard.read_bytes()
-    shard.write_bytes(sound[:-1] + b"?")
-    in_steps(others, prep.WriteShards(out, PHOTOS, shards=4, overwrite=True))
-    assert shard.read_bytes() == sound
 
 
-def test_a_dataset_of_a_pipeline_is_appended_to_merged_and_resharded(photos, tmp_path):
+def test_a_dataset_of_a_pipeline_is_appended_to(photos, tmp_path):
     out, quiet = tmp_path / "pets", lambda _: None
     in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
     shards = read_manifest(out).shards
@@ -293,13 +235,7 @@ def test_a_dataset_of_a_pipeline_is_appended_to_merged_and_resharded(photos, tmp
         appended = prep.append(prep.Examples(elements), out, log=quiet)
         assert appended.num_examples == count
         assert set(shards) <= set(appended.shards)
-    # of another pipeline
-    in_steps([photo(number) for number in range(40, 46)], prep.WriteShards(tmp_path / "more", PHOTOS))
-    merged = prep.merge([out, tmp_path / "more"], tmp_path / "both", log=quiet)
-    assert merged.num_examples == 30
-    resharded = prep.reshard(tmp_path / "both", tmp_path / "three", shards=3, log=quiet)
-    assert [shard.num_examples for shard in resharded.shards] == [10, 10, 10]
-    assert all(prep.verify(tmp_path / name, deep=True) for name in ("pets", "both", "three"))
+    assert prep.verify(out, deep=True)
     with raises(InputError, "dataset-differs"):
         in_steps(photos, prep.WriteShards(out, PHOTOS, shards=4))
 
@@ -314,9 +250,10 @@ def test_without_elements_the_pipeline_fails_and_leaves_nothing(tmp_path):
 
 def test_elements_of_a_wrong_type_fail_when_the_pipeline_is_made(tmp_path):
     for elements in ([1, 2], [("a", 1)], [(1, {"x": 1})], [("a", {1: 1})], [["a", {"x": 1}]]):
-        pipeline = beam.Pipeline(FnApiRunner())
         with pytest.raises(TypeCheckError):
-            _ = pipeline | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
+            _ = beam.Pipeline(FnApiRunner()) | beam.Create(elements) | prep.WriteShards(tmp_path / "out")
+    with raises(OptionsError, "elements-unbounded"):
+        PCollection(beam.Pipeline(FnApiRunner()), is_bounded=False) | prep.WriteShards(tmp_path / "out")
 
 
 def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_path):
@@ -332,10 +269,7 @@ def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_p
         counts: Counter[str] = Counter()
         for each in found["counters"]:
             counts[each.key.metric.name] += each.committed
-        times = {each.key.step: each.committed for each in found["distributions"]}
-        assert {each.key.metric.name for each in found["distributions"]} <= {"shard_milliseconds"}
-        assert all(0 <= time.min <= time.mean <= time.max < 60_000 for time in times.values())
-        return dict(counts), {step: time.count for step, time in times.items()}
+        return dict(counts), {each.key.step: each.committed.count for each in found["distributions"]}
 
     counts, times = run()
     written = counts.pop("bytes")
@@ -345,7 +279,7 @@ def test_the_counters_of_a_pipeline_are_those_of_its_dataset(with_rejects, tmp_p
     assert 1 <= times["WriteShards/WriteFinal"] <= 4
     assert written > sum(shard.num_bytes for shard in read_manifest(tmp_path / "pets").shards)
     # the dataset is up to date
-    assert run() == ({"accepted": 21, "rejected": 3, "rejected_unreadable": 3}, {})
+    assert run() == (counts, {})
 
 
 def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
@@ -366,13 +300,6 @@ def test_rejected_elements_are_a_pcollection(with_rejects, tmp_path):
     assert len(rejects.read_text().splitlines()) == 4
 
 
-def test_beam_shows_the_arguments_of_the_transform(tmp_path):
-    transform = prep.WriteShards(tmp_path / "pets", PHOTOS, shards={"train": 3}, seed=7)
-    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    shown = {"dataset": str(tmp_path / "pets"), "shards": "{'train': 3}", "seed": 7, "label": "label"}
-    assert {name: items[name] for name in shown} == shown
-
-
 def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
     with beam.Pipeline(FnApiRunner()) as pipeline:
         elements = pipeline | beam.Create([(str(number), {"x": number}) for number in range(6)])
@@ -382,33 +309,23 @@ def test_windows_of_the_user_do_not_divide_the_dataset(tmp_path):
     assert [shard.num_examples for shard in read_manifest(tmp_path / "out").shards] == [3, 3]
 
 
-def test_unbounded_elements_are_refused(tmp_path):
-    with raises(OptionsError, "elements-unbounded"):
-        PCollection(beam.Pipeline(FnApiRunner()), is_bounded=False) | prep.WriteShards(tmp_path / "out")
-
-
 def test_a_worker_with_other_versions_is_refused(photos, tmp_path, monkeypatch):
     monkeypatch.setattr("tfshards.prep.engines.transform.own_versions", lambda: {"tfshards": "0.0"})
     with pytest.raises(Exception, match=r"a worker on \S+ has tfshards \S+, but the command runs with 0\.0"):
         write(photos, prep.WriteShards(tmp_path / "pets", PHOTOS))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"elements": ["image"]},
-        {"seed": "0"},
-        {"options": {}},
-        {"shards": 0},
-        {"shards": 2, "options": prep.Options(shard_size=9)},
+def test_wrong_arguments_of_the_transform_are_refused():
+    sizes = {"shards": 2, "options": prep.Options(shard_size=9)}
+    wrong = {"elements": ["image"], "seed": "0", "options": {}, "shards": 0}
+    for arguments in (
+        *({name: value} for name, value in wrong.items()),
+        sizes,
         {"dataset": "a b"},
         {"dataset": ""},
-    ],
-    ids=str,
-)
-def test_wrong_arguments_of_the_transform_are_refused(arguments):
-    with pytest.raises(OptionsError):
-        prep.WriteShards(**{"dataset": "out", **arguments})
+    ):
+        with pytest.raises(OptionsError):
+            prep.WriteShards(**{"dataset": "out", **arguments})
 
 
 PLAIN = prep.Elements()
@@ -416,19 +333,13 @@ IMAGE, LABEL = prep.Elements(images=["i"]), prep.Elements(label="y")
 SPLIT, LIST, CATS = prep.Elements(split="s"), prep.Elements(lists=["x"]), replace(LABEL, class_names=["cat"])
 # each error names the element, the feature or the value; tests/conformance has wrong values of examples
 WRONG = {
-    "no pair": (PLAIN, ["x"], "str"),
-    "key": (PLAIN, [(1, {"x": 1})], "the key 1"),
-    "empty key": (PLAIN, [("", {"x": 1})], "the key ''"),
-    "features": (PLAIN, [("a", [1])], "^a: .*list"),
     "missing": (IMAGE, [("a", {"x": 1})], "^a: .*'i'"),
     "named key": (PLAIN, [("a", {"key": 1})], "^a: .*'key'"),
     "no image": (IMAGE, [("a", {"i": "x"})], "^a: .*'i'"),
     "label": (LABEL, [("a", {"y": -1})], "^a: .*'y' is -1"),
     "no name": (LABEL, [("a", {"y": ""})], "^a: .*'y'"),
     "split": (SPLIT, [("a", {"s": 1})], "^a: .*'s'"),
-    "other shape": (PLAIN, [("a", {"x": np.ones(2)}), ("b", {"x": np.ones(3)})], "'x'.*'a'.*'b'"),
     "other features": (PLAIN, [("b", {"x": 1}), ("a", {"x": 1, "z": 2})], "'a'"),
-    "key twice": (PLAIN, [("a", {"x": 1}), ("a", {"x": 2})], "'a'"),
     "nothing": (SPLIT, [("a", {"s": "train"})], "no features"),
     "no class": (CATS, [("a", {"y": "cat"}), ("b", {"y": "dog"})], "'dog'"),
     "unknown number": (CATS, [("a", {"y": 0}), ("b", {"y": 1})], "class names"),
@@ -441,15 +352,6 @@ def test_wrong_elements_are_named(tmp_path):
         with pytest.raises(InputError, match=message):
             in_steps(given, prep.WriteShards(tmp_path / "out", elements))
         assert not (tmp_path / "out" / "dataset.json").exists(), name
-
-
-def test_values_are_copied_once(tmp_path):
-    images = {f"{number}.png": np.random.default_rng(number).bytes(50_000) for number in range(9)}
-    kept = prep.Elements(["image"], image_options=prep.ImageOptions(check="none"))
-    given = [(key, {"image": image}) for key, image in images.items()]
-    planned(given, prep.WriteShards(tmp_path / "spilled", kept))
-    (spilled,) = tmp_path.glob("spilled/.build/*/*.spill")
-    assert 9 * 50_000 < spilled.stat().st_size < 9 * 50_100
 
 
 def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
