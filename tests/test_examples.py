@@ -67,6 +67,14 @@ PRINTED = [
         r"^CPU:0: accuracy ([\d.]+)$\n(?:.*\n)*?^CPU:1: accuracy ([\d.]+)$",
         lambda a, b: min(a, b) > 0.5,
     ),
+    # these start each of their workers
+    (["mirrored_custom_loop.py", "DATA"], r"^accuracy: ([\d.]+) on", lambda a: a > 0.6),
+    (["parameter_server.py", "DATA"], r"^accuracy: ([\d.]+) on", lambda a: a > 0.6),
+    (
+        ["multiworker.py", "DATA"],
+        r"(?s)worker . of 2: accuracy: ([\d.]+) on.*worker . of 2: accuracy: ([\d.]+) on",
+        lambda one, other: one == other > 0.6,
+    ),
 ]
 
 

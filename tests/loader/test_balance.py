@@ -53,15 +53,16 @@ def test_steps_are_those_of_the_loaded_dataset(numbered, global_batch_size, rema
     assert loader.steps_per_epoch(numbered([5, 6]), **options) == steps
 
 
-@pytest.mark.parametrize(
-    ("split", "global_batch_size", "remainder", "error", "message"),
-    [
-        ("train", None, "drop", OptionsError, "global_batch_size= is missing; give the examples of one step"),
-        ("train", 0, "drop", OptionsError, "global_batch_size=0 must be at least 1"),
-        ("train", 2, "none", OptionsError, "remainder='none' must be one of drop, pad, keep"),
-        ("test", 2, "drop", InputError, "has no split 'test'"),
-    ],
-)
-def test_steps_of_wrong_arguments_are_refused(numbered, split, global_batch_size, remainder, error, message):
-    with pytest.raises(error, match=message):
-        loader.steps_per_epoch(numbered([5, 6]), split, global_batch_size, remainder)
+WRONG = [
+    ((None,), "global_batch_size= is missing; give the examples of one step"),
+    ((0,), "global_batch_size=0 must be at least 1"),
+    ((2, "none"), "remainder='none' must be one of drop, pad, keep"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_steps_of_wrong_arguments_are_refused(numbered, arguments, message):
+    with pytest.raises(OptionsError, match=message):
+        loader.steps_per_epoch(numbered([5, 6]), "train", *arguments)
+    with raises(InputError, "split-not-shown", split="test"):
+        loader.steps_per_epoch(numbered([5, 6]), "test", 2)

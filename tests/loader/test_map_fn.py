@@ -146,31 +146,28 @@ def unknown(example, _):
     return {"a": {"b": example["tags"][tf.newaxis]}}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"map_fn": "flip"}, "map_fn='flip' must be a function of an example and its seed"),
-        ({"map_fn": lambda example, seed: None}, "map_fn returns None; return tensors, alone"),
-        ({"map_fn": lambda example, seed: {}}, "map_fn returns {}; it must return the tensors"),
-        ({"map_fn": unknown}, r"map_fn returns a tensor of shape \(1, None\): .* tf.ensure_shape"),
-        (
-            {"map_fn": lambda example, seed: (seed, tf.sparse.from_dense(seed))},
-            "map_fn returns SparseTensor; return tensors, alone or in dicts and tuples",
-        ),
-        (
-            {"map_fn": lambda example, seed: example["photo"], "image": Image()},
-            r"map_fn returns a tensor of shape \(None, None, 3\): .*tf.image.resize",
-        ),
-        (
-            {"map_fn": lambda example, seed: seed, "remainder": "pad"},
-            r"map_fn returns a tensor, to which the weights .* cannot be added; .*such as \(value,\)",
-        ),
-        (
-            {"map_fn": lambda example, seed: {"sample_weight": seed}, "sample_weights": "balanced"},
-            "map_fn returns 'sample_weight', which remainder='pad' and sample_weights= add; rename it",
-        ),
-    ],
-)
-def test_functions_whose_results_cannot_be_batched_are_refused(photos, options, message):
+# the function, its options, and the message
+REFUSED = [
+    ("flip", {}, "map_fn='flip' must be a function of an example and its seed"),
+    (lambda example, seed: None, {}, "map_fn returns None; return tensors, alone"),
+    (lambda example, seed: {}, {}, "map_fn returns {}; it must return the tensors"),
+    (unknown, {}, r"map_fn returns a tensor of shape \(1, None\): .* tf.ensure_shape"),
+    (
+        lambda example, seed: (seed, tf.sparse.from_dense(seed)),
+        {},
+        "map_fn returns SparseTensor; return tensors",
+    ),
+    (lambda example, seed: example["photo"], {"image": Image()}, r"\(None, None, 3\): .*tf.image.resize"),
+    (lambda example, seed: seed, {"remainder": "pad"}, r"to which the weights .* such as \(value,\)"),
+    (
+        lambda example, seed: {"sample_weight": seed},
+        {"sample_weights": "balanced"},
+        "map_fn returns 'sample_weight', which remainder='pad' and sample_weights= add; rename it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("map_fn", "options", "message"), REFUSED)
+def test_functions_whose_results_cannot_be_batched_are_refused(photos, map_fn, options, message):
     with pytest.raises(OptionsError, match=message):
-        load(photos, batch_size=2, **options)
+        load(photos, batch_size=2, map_fn=map_fn, **options)

@@ -1,6 +1,7 @@
 """Invalid options are refused with the given value, the allowed ones and a remedy."""
 
 import inspect
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,11 +21,8 @@ def normalized(normalize, channels=None):
     [
         (lambda: Worker(0, 0), fault("below-least", name="Worker.count", number=0)),
         (lambda: Worker(2, 2), fault("index-range", name="Worker", index=2)),
-        (lambda: Worker(0.5, 2), fault("not-an-integer", name="Worker.index", number=0.5)),
         (lambda: Shuffle(how="half"), fault("not-a-choice", name="Shuffle.how", found="half")),
         (lambda: Shuffle(how="full", lanes=2), "shuffle-full"),
-        (lambda: Shuffle(seed=0.5), fault("not-an-integer", name="Shuffle.seed", number=0.5)),
-        (lambda: Image(size=224), fault("image-size", size=224)),
         (lambda: Shuffle(run=0), fault("below-least", name="Shuffle.run", number=0)),
         (lambda: Shuffle(seed=2**63), fault("seed-64-bits", name="Shuffle.seed", seed=9223372036854775808)),
         (lambda: Position(-1), fault("below-least", name="Position.epoch", number=-1)),
@@ -33,22 +31,21 @@ def normalized(normalize, channels=None):
         (lambda: Image(crop="center"), fault("image-crop-no-size", crop="center")),
         (lambda: Image((4, 4), scale=(0.5, 1)), fault("image-crop-option", name="scale", wanted="random")),
         (lambda: Image((4, 4), "random", crop_fraction=0.5), fault("image-crop-option", wanted="center")),
-        (lambda: Image((4, 4), "random", scale=0.5), fault("image-scale", scale=0.5)),
-        (lambda: Image((4, 4), "random", scale=(0.5, 1.5)), "image-scale"),
-        (lambda: Image((4, 4), "random", scale=(0.5, 0.1)), "image-scale"),
-        (lambda: Image((4, 4), "random", scale=(0, 1)), "image-scale"),
+        *[
+            (partial(Image, (4, 4), "random", scale=scale), fault("image-scale"))
+            for scale in (0.5, (0.5, 1.5), (0.5, 0.1), (0, 1))
+        ],
         (lambda: Image((4, 4), "random", ratio=(1, float("inf"))), fault("image-ratio")),
-        (lambda: Image((4, 4), "center", crop_fraction=0), fault("image-crop-fraction", crop_fraction=0)),
-        (lambda: Image((4, 4), "center", crop_fraction=True), "image-crop-fraction"),
-        (lambda: Image(channels=2), fault("image-channels", channels=2)),
-        (lambda: Image(channels=True), "image-channels"),
+        *[
+            (partial(Image, (4, 4), "center", crop_fraction=part), "image-crop-fraction")
+            for part in (0, True)
+        ],
+        *[(partial(Image, channels=count), "image-channels") for count in (2, True)],
         (lambda: Image(dtype="int8"), fault("not-a-choice", name="Image.dtype", found="int8")),
         (lambda: Image(flip=True), fault("not-a-choice", name="Image.flip")),
         (lambda: Image(normalize="unit"), fault("normalize-integers", integers="the stored integers")),
-        (lambda: normalized("zscore"), "normalize-form"),
         (lambda: normalized(0.5), fault("normalize-form", given="Image.normalize=0.5")),
         (lambda: normalized((0, "1")), fault("normalize-not-finite", number="1")),
-        (lambda: normalized(([0, [1, 2], 3], 1)), "normalize-not-finite"),
         (lambda: normalized((float("nan"), 1)), "normalize-not-finite"),
         (lambda: normalized((0, (1, 0, 1))), "normalize-std"),
         (lambda: normalized(((0, 0), 1)), fault("normalize-channels", name="mean", num_part=2)),
@@ -58,16 +55,11 @@ def normalized(normalize, channels=None):
         (lambda: Boxes("b", "xy"), fault("not-a-choice", name="Boxes.format", found="xy")),
         (lambda: Boxes("b", "xywh", along=[1]), "not-strings"),
         (lambda: Boxes("b", "xywh", ["b"]), fault("boxes-along-repeated", along=["b"])),
-        (lambda: Boxes("b", "xywh", min_visible=10), fault("boxes-min-visible", share=10)),
-        (lambda: Boxes("b", "xywh", min_visible=True), "boxes-min-visible"),
+        *[(partial(Boxes, "b", "xywh", min_visible=part), "boxes-min-visible") for part in (10, True)],
         (lambda: Boxes("b", "xywh", normalized=1), fault("not-a-flag", name="Boxes.normalized", found=1)),
         (lambda: Boxes("b", "xywh", image=1), "boxes-image-type"),
         (lambda: Keypoints(""), "keypoints-feature-type"),
-        (lambda: Keypoints("a", [(0, 0)]), "keypoints-pairs"),
-        (lambda: Keypoints("a", [(-1, 1)]), "keypoints-pairs"),
-        (lambda: Keypoints("a", 3), "keypoints-pairs"),
-        (lambda: Keypoints("a", format="yx"), fault("not-a-choice", name="Keypoints.format")),
-        (lambda: Keypoints("a", normalized=1), fault("not-a-flag", name="Keypoints.normalized")),
+        *[(partial(Keypoints, "a", pairs), "keypoints-pairs") for pairs in ([(0, 0)], [(-1, 1)], 3)],
         (lambda: Keypoints("a", image=1), "keypoints-image-type"),
     ],
 )
@@ -76,8 +68,7 @@ def test_an_invalid_value_raises_in_its_constructor(make, message):
         make()
 
 
-def test_integers_of_numpy_are_integers():
-    assert Worker(np.int64(1), np.int32(2)) == Worker(1, 2)
+def test_numbers_of_numpy_are_numbers():
     assert Image(size=(np.int64(3), 4)).size == (3, 4)
     assert normalized([np.float32(0.5), np.ones(3)]) == normalized((0.5, (1.0, 1.0, 1.0)))
 
@@ -99,49 +90,37 @@ def mixed(write_dataset, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"batch_size": 0}, OptionsError, fault("below-least", name="batch_size", number=0)),
-        ({"batch_size": 2.0}, OptionsError, fault("not-an-integer", name="batch_size")),
-        ({"epochs": 1.5}, OptionsError, fault("not-an-integer", name="epochs", number=1.5)),
-        ({"worker": (0, 2)}, OptionsError, fault("wrong-loader-type", name="worker", kind="Worker")),
-        ({"image": (224, 224)}, OptionsError, fault("wrong-loader-type", name="image")),
-        ({"image": {}}, OptionsError, "image-empty"),
-        ({"image": {"photo": (9, 9)}}, OptionsError, fault("image-value", name="photo")),
-        ({"image": {"foto": Image((9, 9))}}, OptionsError, fault("image-unknown", encoded=["photo"])),
-        ({"image": {"photo": Image((9, 9))}, "select": ("label",)}, OptionsError, "image-no-images"),
-        ({"image": {"photo": Image()}}, OptionsError, fault("image-sizes-differ", name="photo")),
-        ({"start": 3}, OptionsError, fault("start-type", start=3)),
-        ({"split": ["train"]}, OptionsError, fault("split-type", names="'train', 'val'")),
-        ({"remainder": "wrap"}, OptionsError, fault("not-a-choice", name="remainder", found="wrap")),
-        ({"select": "label"}, OptionsError, fault("select-type", select="label")),
-        ({"select": ()}, OptionsError, "select-empty"),
-        ({"select": ("label", "lable")}, OptionsError, fault("select-feature-unknown", unknown="lable")),
-        ({"select": ["label", "label"]}, OptionsError, "select-repeated"),
-        ({"remainder": "pad"}, OptionsError, fault("weight-name-taken", weight="sample_weight")),
-        ({"shuffle": Shuffle(lanes=3)}, OptionsError, fault("lanes-batch", wanted=3)),
-        ({"split": None}, InputError, fault("splits-several", names="'train', 'val'")),
-        ({"split": "test"}, InputError, fault("split-not-shown", split="test")),
+        ({"batch_size": 0}, fault("below-least", name="batch_size", number=0)),
+        ({"image": (224, 224)}, fault("wrong-loader-type", name="image")),
+        ({"image": {}}, "image-empty"),
+        ({"image": {"photo": (9, 9)}}, fault("image-value", name="photo")),
+        ({"image": {"foto": Image((9, 9))}}, fault("image-unknown", encoded=["photo"])),
+        ({"image": {"photo": Image((9, 9))}, "select": ("label",)}, "image-no-images"),
+        ({"image": {"photo": Image()}}, fault("image-sizes-differ", name="photo")),
+        ({"start": 3}, fault("start-type", start=3)),
+        ({"select": ()}, "select-empty"),
+        ({"select": ("label", "lable")}, fault("select-feature-unknown", unknown="lable")),
+        ({"select": ["label", "label"]}, "select-repeated"),
+        ({"remainder": "pad"}, fault("weight-name-taken", weight="sample_weight")),
+        ({"split": None}, fault("splits-several", names="'train', 'val'")),
+        ({"split": "test"}, fault("split-not-shown", split="test")),
     ],
 )
-def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, error, message):
-    with raises(error, message):
+def test_options_that_do_not_fit_the_dataset_are_refused(mixed, options, message):
+    with raises(InputError if options.keys() == {"split"} else OptionsError, message):
         loader.load(mixed, **{"split": "train", "batch_size": 2, **options})
 
 
-@pytest.mark.parametrize(
-    ("cache", "message"),
-    [
-        ("disk:/tmp/c, -5GiB", fault("cache-size-form", given="-5GiB")),
-        ("disk:/tmp/c,", "cache-size-form"),
-        ("disk:/tmp/c, 7,5GiB", fault("cache-size-form", given="7,5GiB")),
-        ("disk:/tmp/a,b/c", fault("cache-size-form", given="b/c")),
-        ("disk:, 5GiB", "cache-form"),
-        ("memory", "cache-form"),
-        ("disk:~nobody-has-this-name/cache", "cache-form"),
-        (1, "cache-form"),
-    ],
-)
+CACHES = [
+    *[(f"disk:/tmp/c, {size}", fault("cache-size-form", given=size)) for size in ("-5GiB", "7,5GiB")],
+    ("disk:/tmp/a,b/c", fault("cache-size-form", given="b/c")),
+    *[(cache, "cache-form") for cache in ("disk:, 5GiB", "disk:~nobody-has-this-name/cache", 1)],
+]
+
+
+@pytest.mark.parametrize(("cache", "message"), CACHES)
 def test_a_mistyped_size_of_a_cache_is_not_part_of_its_path(mixed, cache, message):
     with raises(OptionsError, message):
         loader.load(mixed, "train", batch_size=1, cache=cache)
@@ -190,7 +169,6 @@ def objects(write_dataset, tmp_path_factory):
         (boxes("bbox", "xywh"), fault("boxes-not-delivered", name="bbox")),
         (boxes("points", "xywh"), fault("boxes-feature", shape=[3, 3])),
         (boxes("boxes", along=["number"]), "boxes-along-feature"),
-        (boxes("boxes", image="left"), "boxes-image-decoded"),
         (boxes("boxes", image="mask"), fault("boxes-image-decoded", image="mask", known="'image'")),
         ({**boxes("boxes"), "image": {**ONE, "scan": Image((4, 4))}}, "boxes-image-decoded"),
         (boxes("plain"), fault("boxes-format-unknown", feature="plain")),
@@ -202,16 +180,16 @@ def objects(write_dataset, tmp_path_factory):
         (points("boxes"), "keypoints-feature"),
         (points("pairs", format="xyv"), "keypoints-feature"),
         (points("points", format="xy"), "keypoints-format-stored"),
-        (points("points", normalized=True), "keypoints-format-stored"),
         ({**points("points"), "image": {"image": Image((8, 8), flip="vertical")}}, "keypoints-no-pairs"),
         (points("points", [(2, 3)]), fault("keypoints-pairs-range", most=3, count=3)),
         ({"image": CUT}, fault("mask-size-crop", name="mask", size=[8, 8], wanted=[32, 24])),
         ({"image": {**CUT, "image": Image((32, 24), "shift")}}, "mask-size-crop"),
         ({"image": {"mask": Image((9, 9), method="bilinear")}}, fault("mask-options", name="mask")),
-        ({"image": {"mask": Image((9, 9), dtype="float32")}}, "mask-options"),
-        ({"image": {"mask": Image((9, 9), channels=3)}}, "mask-options"),
+        *[
+            ({"image": {"mask": Image((9, 9), **wrong)}}, "mask-options")
+            for wrong in ({"dtype": "float32"}, {"channels": 3})
+        ],
         ({"image": {"deep": Image((9, 9), dtype="uint8")}}, fault("mask-options", name="deep")),
-        ({"image": {"scan": Image(dtype="int32")}}, fault("image-dtype-stored", stored="uint16")),
         ({"image": {"scan": Image(dtype="float16")}}, "image-float16"),
         ({"image": {"scan": Image(dtype="uint8")}}, fault("image-dtype-stored", given="image 'scan'")),
         ({"image": {"image": Image((8, 8), dtype="uint16")}}, fault("image-dtype-stored", stored="uint8")),

@@ -31,13 +31,13 @@ def run(programs, path, tmp_path_factory):
     return json.loads(stdout), stderr + workers
 
 
-@pytest.mark.parametrize(
-    ("way", "options"),
-    [
-        ("padded", {}),
-        ("shuffled", {"shuffle": loader.Shuffle(seed=2), "start": loader.Position(1), "epochs": 2}),
-    ],
-)
+WAYS = {
+    "padded": {},
+    "shuffled": {"shuffle": loader.Shuffle(seed=2), "start": loader.Position(1), "epochs": 2},
+}
+
+
+@pytest.mark.parametrize(("way", "options"), WAYS.items(), ids=WAYS)
 def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, path, way, options):
     for read in run[0][way]:
         assert sorted(read) == ["0", "1"]
@@ -56,25 +56,20 @@ def test_each_worker_reads_its_own_part_and_all_together_each_example_once(run, 
         assert sorted(n for rows in read.values() for n, weight in rows if weight) == list(range(COUNT))
 
 
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("shuffle", r"epochs=1 would give the same order for each iterator under P.*; use epochs=None for t"),
-        ("crop", r"epochs=1 would give the same order .* start=loader\.Position\(epoch\) and epochs=epoch"),
-        ("mix", "epochs=1 would give the same order for each iterator under ParameterServerStrategy"),
-        (
-            "progress",
-            r"a Progress counts steps that all workers take together, .* use start=loader\.Position",
-        ),
-        ("cache", "cache='disk:near' would copy the shards only to the coordinator's host; leave it out"),
-        ("odd", "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4"),
-        ("select", r"select=\('nope',\) has no feature for 'nope'; the features are 'number'"),
-        ("load", r"scope of a ParameterServerStrategy, but load\(\) without worker= reads the whole split"),
-    ],
-)
-def test_options_that_parameter_servers_do_not_support_are_refused(run, what, message):
-    assert re.search(message, run[0]["refused"][what])
+REFUSED = {
+    "shuffle": r"epochs=1 would give the same order for each iterator under P.*; use epochs=None for t",
+    "crop": r"epochs=1 would give the same order .* start=loader\.Position\(epoch\) and epochs=epoch",
+    "mix": "epochs=1 would give the same order for each iterator under ParameterServerStrategy",
+    "progress": r"a Progress counts steps that all workers take together, .* use start=loader\.Position",
+    "cache": "cache='disk:near' would copy the shards only to the coordinator's host; leave it out",
+    "odd": "global_batch_size=5 cannot be split evenly over 2 replicas; use 6 or 4",
+    "select": r"select=\('nope',\) has no feature for 'nope'; the features are 'number'",
+    "load": r"scope of a ParameterServerStrategy, but load\(\) without worker= reads the whole split",
+}
 
 
-def test_there_are_no_warnings_about_auto_sharding(run):
-    assert not re.search("auto.?shard|sharding policy", run[1], re.IGNORECASE)
+def test_options_that_parameter_servers_do_not_support_are_refused(run):
+    found, stderr = run
+    for what, message in REFUSED.items():
+        assert re.search(message, found["refused"][what]), what
+    assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)

@@ -101,9 +101,7 @@ def command(capsys):
 
 
 def rows(occurrences):
-    return [
-        {**each._asdict(), "key": None if each.key is None else each.key.decode()} for each in occurrences
-    ]
+    return [{**each._asdict(), "key": each.key and each.key.decode()} for each in occurrences]
 
 
 FLAGS = {
@@ -138,9 +136,9 @@ def test_the_verbs_print_receipts_also_of_the_run_of_a_position(data, command, t
 
 def test_receipts_are_printed_as_columns(data, capsys):
     assert main(["which", str(data), "--batch-size", "50", "--step", "0"], VERBS) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["epoch", "step", "worker", "row", "number", "key"]
-    assert lines[10].split() == ["0", "0", "0", "9", "9", "a/9"]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["epoch", "step", "worker", "row", "number", "key"]
+    assert lines[10] == ["0", "0", "0", "9", "9", "a/9"]
 
 
 def test_wrong_flags_and_files_are_named(data, command, tmp_path):
@@ -156,12 +154,8 @@ def test_wrong_flags_and_files_are_named(data, command, tmp_path):
         assert found[:2] == (2, code)
         assert message in found[2]
     file = tmp_path / "position.json"
-    for content in (
-        "[",
-        "[1, 2]",
-        '{"epoch": -1, "step": 0}',
-        '{"epoch": 0, "step": 0, "order": {"seed": "1"}}',
-    ):
+    of_a_run = '{"epoch": 0, "step": 0, "order": {"seed": "1"}}'
+    for content in ("[", "[1, 2]", '{"epoch": -1, "step": 0}', of_a_run):
         file.write_text(content)
         status, found, message = command("when", data, "a/1", "--from", file)
         assert (status, found, str(file) in message) == (1, "position-file", True)

@@ -128,7 +128,7 @@ def test_a_sequence_of_examples(varied, delivered):
             _ = records[outside]
 
 
-def test_mistakes_are_named(varied):
+def test_mistakes_are_named(varied, texts, numbered, monkeypatch):
     for numbers in ([0.5], [True], "key"):
         with raises(OptionsError, "record-numbers"):
             _ = Records(varied)[numbers]
@@ -142,6 +142,15 @@ def test_mistakes_are_named(varied):
             Records(varied, **options)
     with raises(InputError, "split-not-shown"):
         Records(varied, "test")
+    with raises(InputError, "records-no-keys"):
+        _ = Records(numbered([3])).keys
+    with raises(InputError, "records-compressed"):
+        Records(texts["gzip"])
+    # bfloat16 needs its package
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with raises(OptionsError, "bfloat16-missing", name="brain"):
+        Records(varied)
+    assert Records(varied, select=("key",))[0] == {"key": b"0"}
 
 
 OTHERS = [
@@ -165,13 +174,6 @@ def test_values_that_do_not_fit_the_schema_are_refused(write_dataset, tmp_path, 
             _ = Records(path)[numbers]
     with pytest.raises(tf.errors.OpError):
         list(load(path, batch_size=3))
-
-
-def test_datasets_without_keys_or_with_compressed_shards(texts, numbered):
-    with raises(InputError, "records-no-keys"):
-        _ = Records(numbered([3])).keys
-    with raises(InputError, "records-compressed"):
-        Records(texts["gzip"])
 
 
 def test_a_pickle_is_small_and_only_of_its_build(tmp_path):
@@ -203,7 +205,7 @@ def test_threads_read_at_the_same_time(varied, delivered):
         list(threads.map(read, range(4)))
 
 
-def test_adopted_records_are_read(write_dataset, tmp_path, varied):
+def test_adopted_records_are_read(tmp_path, varied):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     for shard in varied.glob("*.tfrecord-*"):
@@ -236,10 +238,3 @@ def test_a_bucket_is_read_from_copies_once_there_are_some(varied, running_server
         Records(bucket.url, cache=f"disk:{near}, 1GiB")
     with raises(OptionsError, "cache-form"):
         Records(bucket.url, cache=str(near))
-
-
-def test_bfloat16_needs_its_package(varied, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with raises(OptionsError, "bfloat16-missing", name="brain"):
-        Records(varied)
-    assert Records(varied, select=("key",))[0] == {"key": b"0"}

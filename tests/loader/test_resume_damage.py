@@ -15,6 +15,7 @@ from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.schemas import InputError
 
+from .conftest import flip_bit
 from .test_resume_mistakes import fit, model_of
 
 EPOCHS = 3
@@ -57,9 +58,7 @@ def fill_with_zeros(path):
 
 
 def flip(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
-    path.write_bytes(data)
+    flip_bit(path, path.stat().st_size // 3)
 
 
 DAMAGES = [truncate, empty, fill_with_zeros, flip, Path.unlink]
@@ -140,8 +139,7 @@ def test_if_no_checkpoint_can_be_read_the_error_names_them(saved):
 
 def test_only_a_first_checkpoint_that_was_not_finished_is_passed_over(saved):
     folder, _ = saved
-    (folder / "checkpoint").unlink()
-    for path in folder.glob("ckpt-*"):
+    for path in [folder / "checkpoint", *folder.glob("ckpt-*")]:
         if path.name != DATA:
             path.unlink()
     with raises(InputError, "checkpoints-unreadable"):

@@ -72,21 +72,14 @@ def test_the_steps_are_even_and_each_example_comes_exactly_once(two, numbered, n
         assert sorted(examples) == list(range(len(examples)))
 
 
-def test_workers_read_their_index_from_the_cluster(two):
-    found, _ = two
+def test_workers_read_their_index_and_reading_everything_on_each_raises_a_warning(two):
+    found, stderr = two
     assert [worker["worker"] for worker in found] == [[index, len(found)] for index in range(len(found))]
-
-
-def test_reading_everything_on_each_host_raises_a_warning(two):
-    for worker in two[0]:
+    for worker in found:
         outside, in_scope = worker["warned"]
         message = r" 2 workers, but load\(\) without worker= .* use loader\.distribute"
         assert re.search("TF_CONFIG names" + message, outside)
         assert re.search("scope of a MultiWorkerMirroredStrategy of" + message, in_scope)
-
-
-def test_there_are_no_warnings_about_auto_sharding(two):
-    _, stderr = two
     assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)
 
 
@@ -106,24 +99,15 @@ def trained(labeled):
     return kernel, bias
 
 
-def test_two_hosts_learn_the_same_as_gradient_descent_on_global_batches(two, trained):
+def test_two_hosts_learn_as_on_global_batches_evaluate_exactly_and_predict_in_stored_order(two, trained):
+    (kernel, bias), likely = trained, softmax(X, *trained)
     for worker in two[0]:
         for weight, wanted in zip(worker["tf_keras"]["weights"], trained, strict=True):
             assert np.allclose(weight, wanted, atol=1e-5)
-
-
-def test_padded_evaluation_on_two_hosts_is_exact(two, trained):
-    likely = softmax(X, *trained)
-    for worker in two[0]:
         evaluated = worker["tf_keras"]["evaluated"]
         loss = -np.log(likely[np.arange(COUNT), LABELS]).mean()
         assert evaluated["crossentropy"] == pytest.approx(loss, abs=1e-5)
         assert evaluated["accuracy"] == pytest.approx((likely.argmax(1) == LABELS).mean(), abs=1e-6)
-
-
-def test_predictions_of_two_hosts_come_in_stored_order(two, trained):
-    kernel, bias = trained
-    for worker in two[0]:
         predicted = np.array(worker["tf_keras"]["predicted"])
         assert predicted.shape == (24, 3)
         assert np.allclose(predicted[:COUNT], X @ kernel + bias, atol=1e-5)
