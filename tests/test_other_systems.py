@@ -30,7 +30,7 @@ del signal.SIGHUP
     "code",
     [
         """
-from tests.surface.command import main
+from tfshards.prep.cli.main import main
 for line in ("info data", "verify data --deep", "show data 3", "diff data data", "generations data"):
     assert main(line.split()) == 0, line
 """,

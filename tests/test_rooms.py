@@ -48,7 +48,7 @@ def photos(tmp_path_factory):
 def test_datasets_are_read_with_the_base_installation(photos):
     code = """
 from tfshards import prep
-from tests.surface.command import main
+from tfshards.prep.cli.main import main
 assert prep.verify("data", deep=True)
 assert prep.diff("data", "data").is_same
 for line in ("--help", "info data", "info data --json", "verify data", "verify data --deep",
@@ -77,7 +77,7 @@ except ModuleNotFoundError as error:
 def test_each_verb_has_its_help_or_names_the_extra_that_it_needs():
     code = """
 from tfshards.command import VERBS
-from tests.surface.command import main
+from tfshards.prep.cli.main import main
 statuses = {verb: main([verb, "--help"], VERBS) for verb in VERBS}
 print("\\n", [verb for verb, status in statuses.items() if status])
 """
@@ -97,7 +97,7 @@ def test_prep_builds_reads_and_verifies_without_tensorflow(tmp_path):
     code = """
 import numpy as np
 from tfshards.prep import Arrays, ImageFolder, build, verify
-from tests.surface import command as cli
+from tfshards.prep.cli import main as cli
 numbers = Arrays({"x": np.arange(4)})
 for source, out, engine in ((ImageFolder("photos"), "images", "local"), (numbers, "arrays", "beam")):
     build(source, out, engine=engine, log=lambda _: None)

@@ -211,7 +211,7 @@ def test_without_imagehash_bytes_are_compared_and_the_remedy_is_printed(dataset)
     code = f"""
 import sys
 sys.modules["imagehash"] = None
-from tests.surface.command import main
+from tfshards.prep.cli.main import main
 print(main(["audit", {str(out)!r}]), main(["audit", {str(out)!r}, "--distance", "none", "--fail-on", "leak"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -48,7 +48,7 @@ def once(thread):
     start(thread)
     threading.stack_size(1 << 47)
 threading.Thread.start = once
-from tests.surface.command import main
+from tfshards.prep.cli.main import main
 raise SystemExit(main(["build", "arrays", "x.npy", "new", "--", "--direct_num_workers=1"]))
 """
 

@@ -149,7 +149,7 @@ def test_an_error_of_a_worker_is_reported_without_tracebacks(endpoint, small_fol
     out = tmp_path / "out"
     program = """
 import sys
-from tests.surface.command import main
+from tfshards.prep.cli.main import main
 from tfshards.prep.writing import shard
 def fail(*_):
     raise ValueError("odd")
