@@ -1,4 +1,4 @@
-"""What becomes of the pixels of images and masks: kept bytes, conversions, and files that are rejected."""
+"""How the pixels of images and masks are stored: kept bytes, conversions, and files that are rejected."""
 
 import io
 import itertools

@@ -100,7 +100,7 @@ def test_the_size_of_a_pickled_reader_does_not_depend_on_its_rows(columns, tmp_p
 
 @pytest.mark.parametrize(
     ("name", "content", "mark"),
-    [("a.csv", "file_name;caption\na.png;a cat, a dog\n", ";"), ("a.csv", "a\tb\n1\t2\n", "\t"),
+    [("a.csv", "file_name;caption\na.png;a cat, a dog\n", ";"), ("it's.csv", "a\tb\n1\t2\n", "\t"),
      ("a.csv", "w;h\n1,5;2,5\n", ";"), ("a.tsv", "a;b\n1;2\n", ";")],
 )  # fmt: skip
 def test_other_separators_are_refused_with_the_line_that_converts_them(

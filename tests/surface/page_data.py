@@ -1,6 +1,6 @@
 """What the sections of the documentation find in their folder, by the name in their comment ``run``.
 
-A function returns names for the Python of the section, or yields them: then it goes on after the last block,
+A function returns names for the Python of the section, or yields them. Then it continues after the last block
 with the runner, to check the result. Its keyword-only parameters are fixtures of pytest.
 """
 

@@ -59,7 +59,8 @@ def read_csv(
         with suppress(pa.ArrowInvalid):
             table = _parsed(path, delimiter, types)
     if table is None:
-        raise InputError("table-separators", path=shown, header=delimiter.join(names)[:_SHOWN], mark=mark)
+        header = delimiter.join(names)[:_SHOWN]
+        raise InputError("table-separators", path=str(shown), header=header, mark=mark)
     _check_end(path, table)
     # Arrow would convert text that looks like dates or times
     text = {field.name: pa.string() for field in table.schema if undated(field.type) != field.type}
