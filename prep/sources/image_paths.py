@@ -40,17 +40,19 @@ class ImageFiles(NamedTuple):
     """The files of one column of images, one for each row.
 
     Attributes:
-        paths: path or URL of each, as it exists: its Unicode form may be another one than the row has.
+        given: path or URL of each, as the row has it; empty for none.
+        paths: the same as it exists: its Unicode form may be another one.
         sizes: number of bytes of each, shape ``(num_rows,)`` int64; -1 where there is none.
         stamps: stamp of each, see ``base.Row``; 0 for images that are in the row itself.
         real: path with links followed, relative to the root: equal for all names of one file; empty for rows
             without a file.
     """
 
-    paths: list[bytes]
+    given: Sequence[bytes]
+    paths: Sequence[bytes]
     sizes: IntArray
     stamps: IntArray
-    real: list[bytes]
+    real: Sequence[bytes]
 
 
 def stat_images(
@@ -88,7 +90,7 @@ def stat_images(
     for row, status in zip(remote, _statuses([*remote.values()]), strict=True):
         found[row] = status
     sizes, stamps = np.array(found, np.int64).reshape(-1, 2).T
-    return ImageFiles(names, sizes, stamps, real)
+    return ImageFiles(paths, names, sizes, stamps, real)
 
 
 def check_found(column: str, files: ImageFiles, root: bytes) -> None:

@@ -84,8 +84,8 @@ def label_column(
 
 def _no_classes(name: str, what: str) -> InputError:
     return InputError(
-        f"column {name!r} holds {what}, which cannot be classes || save classes as integers from 0, or as text; "
-        f"{flag(name, 'value')} stores the values as they are"
+        f"column {name!r} holds {what}, which cannot be classes || save classes as integers from 0, or as "
+        f"text; {flag(name, 'value')} stores the values as they are"
     )
 
 
