@@ -41,6 +41,7 @@ from tfshards.prep.sources.images.masks import (
     pair_files,
     read_files,
 )
+from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.marks import ALWAYS, check_marks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
@@ -56,6 +57,7 @@ from tfshards.schemas.option import (
     check_instance,
     check_path,
     option,
+    recorded_values,
     to_json,
 )
 from tfshards.schemas.storage import AnyPath, any_path, check_expanded, is_remote
@@ -187,6 +189,21 @@ class ImageFolder:
         """Return the folder."""
         return any_path(os.fsdecode(self.root))
 
+    @classmethod
+    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
+        """Return the source of a build from its record, and the path of its folder."""
+        check_num_inputs(inputs, 1, "one folder of images")
+        values = recorded_values(ImageFolder, recorded.options)
+        values.setdefault("follow_links", recorded.is_grown and recorded.follow_links)
+        return _RestoredFolder(
+            inputs[0],
+            recorded.images,
+            class_names=recorded.class_names,
+            # the build may have allowed it, and new images need not be of every class or split
+            allow_missing_classes=recorded.class_names is not None or bool(values.get("split_folders")),
+            **values,
+        )
+
     def with_class_names(self, names: Sequence[str]) -> ImageFolder:
         """Return the source with these class names, unless it has its own; some may have no folder."""
         if self.class_names is not None:
@@ -303,3 +320,9 @@ class ImageFolder:
 
     def _tree(self) -> Tree:
         return tree_of(self.root, follow_links=self.follow_links)
+
+
+class _RestoredFolder(ImageFolder):
+    """The source of a dataset, for which no choices are left to report."""
+
+    _is_restored = True

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tfshards.prep.sources.base import Listing
-from tfshards.prep.sources.classes import SPLIT_FOLDERS, class_map, twins, usual_order
+from tfshards.prep.sources.classes import class_map, twins
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes, to_text
 from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, Marks, check_marks, refusal
 from tfshards.prep.sources.remote_tree import Tree
+from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import listed
@@ -274,7 +275,7 @@ def find_split_folders(
             )
         split_of = {name: split for name, split in split_of.items() if name in folders}
     else:
-        named = {name: name.lower().decode() for name in folders if name.lower() in SPLIT_FOLDERS}
+        named = {name: split for name in folders if (split := usual_split(to_text(name)))}
         split_of = dict(sorted(named.items(), key=lambda item: usual_order(item[1])))
         odd = [name for name in folders if name in with_images and name not in split_of]
         if odd and not with_images.isdisjoint(split_of):

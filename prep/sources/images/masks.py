@@ -12,11 +12,11 @@ from functools import lru_cache
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.base import Row
-from tfshards.prep.sources.classes import SPLIT_FOLDERS
 from tfshards.prep.sources.fetching import FetchedContent, changed, read_as_listed, read_content, unreadable
 from tfshards.prep.sources.images.mask_names import MaskName, parse_mask_name
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.remote_tree import Tree, tree_of
+from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.tree import ImageFile
 from tfshards.schemas import InputError
 
@@ -121,7 +121,7 @@ def _find_mask_folders(
     if split_folders:
         splits = [to_bytes(folder) for folder in split_folders.values()]
     else:
-        splits = [name for name in tree.folders() if name.lower() in SPLIT_FOLDERS]
+        splits = [name for name in tree.folders() if usual_split(to_text(name))]
     have_images = all(tree.is_dir(os.path.join(split, _IMAGES)) for split in splits)
     if have_images and any(_has_both(tree, split, masks) for split in splits):
         return MaskFolders(_IMAGES, masks, in_splits=True)
