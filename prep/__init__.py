@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.examples.source import Examples
-    from tfshards.prep.sources.images.folder import ImageFolder
+    from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
@@ -149,7 +149,7 @@ _NAMES = {
     "prep.sources.arrays.source": "Arrays",
     "prep.sources.elements.source": "Elements",
     "prep.sources.examples.source": "Examples",
-    "prep.sources.images.folder": "ImageFolder",
+    "prep.sources.folder": "ImageFolder",
     "prep.sources.table": "Table",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",
