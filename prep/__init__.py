@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.examples.source import Examples
-    from tfshards.prep.sources.images.folder import ImageFolder
+    from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.yolo import Yolo
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
@@ -153,8 +153,8 @@ _NAMES = {
     "prep.sources.arrays.source": "Arrays",
     "prep.sources.elements.source": "Elements",
     "prep.sources.examples.source": "Examples",
-    "prep.sources.images.folder": "ImageFolder",
     "prep.sources.coco": "Coco",
+    "prep.sources.folder": "ImageFolder",
     "prep.sources.table": "Table",
     "prep.sources.yolo": "Yolo",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",

@@ -77,7 +77,7 @@ class Kind:
     def source(self) -> Any:  # noqa: ANN401 -- a class, see ``where``
         """The class of the sources."""
         module, _, name = self.where.partition(":")
-        return getattr(import_module(f"tfshards.prep.sources.{module}"), name)
+        return getattr(import_module(module), name)
 
     @property
     def records(self) -> tuple[type[Record], ...]:
@@ -99,7 +99,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind(
             "images",
-            "images.folder:ImageFolder",
+            "tfshards.prep.sources.folder:ImageFolder",
             "a folder of images",
             "folder that holds class folders, split folders or images",
             "keep examples of one group in one split: 'folder' groups by folder, a regular expression by its "
@@ -107,7 +107,7 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "arrays",
-            "arrays.source:Arrays",
+            "tfshards.prep.sources.arrays.source:Arrays",
             "NumPy arrays in .npy or .npz files",
             "array: NAME=FILE.npy, FILE.npy (the file's stem is the name) or FILE.npz (all its arrays); "
             "arrays named like x_train and x_test are splits",
@@ -118,7 +118,7 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "table",
-            "table:Table",
+            "tfshards.prep.sources.table:Table",
             "rows of CSV, TSV, JSON Lines or Parquet files, with the images that they name",
             "CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a "
             "folder or pattern of files of one suffix",

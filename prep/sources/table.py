@@ -192,17 +192,27 @@ class Table:
             where, near, name = f"this {type(self.source).__name__}", any_path("."), ""
             class_names: Mapping[str, tuple[str, ...]] = classes_in(stream.schema.metadata)
             warnings: Sequence[str] = ()
+            unread: Sequence[str] = ()
         else:
             files = find_files(self.source, follow_links=self.follow_links)
             kept = {group_by, *template_columns(self.roles)}
             dropped = {name for name, role in self.roles.items() if role == "drop"} - kept
-            table, class_names, warnings = read_files(files, dropped, self._is_path)
+            table, class_names, warnings, unread = read_files(files, dropped, self._is_path)
             where, name = str(files.where), files.where.name
             near = files.where if files.where.is_dir() else files.paths[0].parent
         root = given or near
         text = to_bytes(str(root)) if isinstance(root, RemotePath) else os.path.realpath(os.fsencode(root))
         is_own = self.root is None and name in METADATA_NAMES
-        read = TableRows(table, {}, text, where, class_names, warnings=tuple(warnings), owns_root=is_own)
+        read = TableRows(
+            table,
+            {},
+            text,
+            where,
+            class_names,
+            warnings=tuple(warnings),
+            owns_root=is_own,
+            unread=tuple(unread),
+        )
         return read, near
 
     def _is_path(self, name: str) -> bool:

@@ -63,11 +63,15 @@ def in_memory(rows: pa.Table | Batches) -> pa.Table:
 
 
 class FileRows(NamedTuple):
-    """The rows of files: a table, or batches of it, with class names by column, and warnings."""
+    """The rows of files: a table, or batches of it, with class names by column, and warnings.
+
+    ``unread`` has the columns that the files have, too, but that were not read.
+    """
 
     rows: pa.Table | Batches
     class_names: Mapping[str, tuple[str, ...]]
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str]
+    unread: Sequence[str]
 
 
 class TableFiles(NamedTuple):
@@ -194,7 +198,6 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
     arrays: dict[str, pa.Array] = {}
     for name, values in columns.items():
         if name in dropped:
-            # group_by may name it, and nothing else
             continue
         if is_path(name):
             arrays[name] = path_column(values, name, files.where)
@@ -204,7 +207,8 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
             arrays[name], warning = typed(name, values, files.where)
             warnings += [warning] if warning else []
     more, notes = _columns_of_folders(files, [*columns], lengths)
-    return FileRows(flattened(pa.table({**arrays, **more})), {}, (*warnings, *notes))
+    unread = [name for name in columns if name not in arrays]
+    return FileRows(flattened(pa.table({**arrays, **more})), {}, (*warnings, *notes), unread)
 
 
 def _check_same(path: AnyPath, names: Collection[str], first: AnyPath, others: Collection[str]) -> None:
@@ -303,7 +307,8 @@ def _read_parquet(files: TableFiles, dropped: Collection[str], warnings: list[st
                 start += table.num_rows
                 yield table.cast(schema)
 
-    return FileRows(Batches(schema, tables()), class_names, (*warnings, *notes))
+    unread = [name for name in flat[0].names if name not in types]
+    return FileRows(Batches(schema, tables()), class_names, (*warnings, *notes), unread)
 
 
 def _is_plain_bytes(kind: pa.DataType) -> bool:

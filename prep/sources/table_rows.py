@@ -102,12 +102,13 @@ class TableRows:
         sizes: names of two columns of integers, the width and height in pixels of the image to which the
             coordinates of the row refer; null where the source does not state them. They are not stored, and
             need no role.
-        faults: name of a column of text: why the row is rejected with the reason "invalid annotation", or null.
-            It is not stored. The other columns of a rejected row hold valid values, such as empty lists.
+        faults: name of a column of text: why the row is rejected as an "invalid annotation", or null. It is
+            not stored. The other columns of a rejected row hold valid values, such as empty lists.
         boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
         warnings: warnings for the user.
         skipped: number of entries of the source that are no rows, by reason.
         owns_root: whether images below ``root`` that are in no row are reported.
+        unread: columns of the source that are not in ``table``, since the user drops them.
     """
 
     table: pa.Table | Batches
@@ -121,6 +122,7 @@ class TableRows:
     warnings: tuple[str, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     owns_root: bool = False
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def stage_table(
         for name in repeated(of_column):
             raise InputError("table-class-repeated", path=where, repeated=name, column=column)
     declared = _known_roles(names, options.roles, options.only)
-    roles = resolve_roles(names, declared, where, read.roles)
+    roles = resolve_roles([*names, *read.unread], declared, where, read.roles)
     features = features_of(names, roles, where)
     images = [name for name in features if is_image_role(roles.get(name))]
     masks = frozenset(features[name] for name in images if roles[name] == "mask")
@@ -266,7 +268,7 @@ def stage_table(
             num_rows=table.num_rows,
             features=found_features,
             rules=rules,
-            recorded=options.to_json(recorded_roles(roles, names)),
+            recorded=options.to_json(recorded_roles(roles, [*names, *read.unread])),
             values={name: column.values for name, column in stored.items()},
             images=files,
             wide=wide,

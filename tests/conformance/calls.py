@@ -130,7 +130,9 @@ def images(source: str = "in", **given: Any) -> Call:
     return Call("images", source, {}, given)
 
 
-def table(source: str | Callable[[], Any] = "in.csv", roles: dict[str, str] | None = None, **given: Any) -> Call:
+def table(
+    source: str | Callable[[], Any] = "in.csv", roles: dict[str, str] | None = None, **given: Any
+) -> Call:
     """Declare the rows of a file, or of what a function returns, and the images that they name."""
     return Call("table", source, roles or {}, given)
 

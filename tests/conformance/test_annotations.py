@@ -700,7 +700,7 @@ BACKSLASHES = [
     row("COCO of Windows that is missing", {n: c for n, c in named(lambda name, n: f"images\\{name}").items()
         if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
         v in objects("images/").items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
-    *(row(f"COCO of accents {name}", {"in/any.json": named(lambda name, n: f"{found}{name}")["in/any.json"],
+    *(row(f"COCO of accents {name}", {"in/any.json": named(lambda name, n, prefix=found: f"{prefix}{name}")["in/any.json"],
         **{f"in/{there}{name}": n for n, name in enumerate(OBJECTS)}}, coco("in/any.json"),
         stored({"train": objects(found)}, *NAMES)) for name, found, there in (("composed", "caf\xe9",
         "cafe\u0301"), ("apart", "cafe\u0301", "caf\xe9"))),
