@@ -103,14 +103,15 @@ class LocalTree(FolderNames):
             sizes, stamps = array("q"), array("q")
             with os.scandir(os.path.join(self.root, prefix)) as entries:
                 for entry in entries:
-                    hidden = in_hidden or is_hidden(entry.name)
                     if entry.is_dir(follow_symlinks=False):
+                        hidden = in_hidden or is_hidden(entry.name)
                         # only links can form loops
                         seen = above | {_file_id(entry.stat())} if self.follow_links else above
                         inside.append((prefix + entry.name + b"/", hidden, seen))
                         if not hidden:
                             self.add_folder(prefix, entry.name)
                         continue
+                    hidden = in_hidden or entry.name.startswith(b".")
                     status = None if hidden else _status(entry)
                     reason = "hidden" if hidden else self._reason(entry, status)
                     if status and reason == "link to a folder" and self.follow_links:
@@ -162,14 +163,16 @@ class LocalTree(FolderNames):
         if status is None:
             return "broken link"
         if stat.S_ISDIR(status.st_mode):
-            return "link to a folder"
+            return "hidden" if is_hidden(entry.name) else "link to a folder"
         if not stat.S_ISREG(status.st_mode):
             return "special file"
         # most entries are not links, which is known without a further look at the file
         if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
         suffix = suffix_of(entry.name)
-        return None if suffix in SUFFIXES or _begins_like_an_image(entry.path, suffix) else "not an image"
+        if suffix in SUFFIXES or _begins_like_an_image(entry.path, suffix):
+            return None
+        return "hidden" if is_hidden(entry.name) else "not an image"
 
     def _leads_out(self, path: bytes) -> bool:
         return not os.path.realpath(path).startswith(os.path.join(self.root, b""))
