@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.examples.source import Examples
     from tfshards.prep.sources.folder import ImageFolder
-    from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.source import Table
+    from tfshards.prep.sources.table import Table
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AdoptOptions",
     "Arrays",
-    "ColumnRoles",
     "Diff",
     "Elements",
     "Examples",
@@ -152,8 +150,7 @@ _NAMES = {
     "prep.sources.elements.source": "Elements",
     "prep.sources.examples.source": "Examples",
     "prep.sources.folder": "ImageFolder",
-    "prep.sources.tables.column_roles": "ColumnRoles",
-    "prep.sources.tables.source": "Table",
+    "prep.sources.table": "Table",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",
     "schemas": "info",

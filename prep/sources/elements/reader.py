@@ -23,9 +23,9 @@ from tfshards.prep.sources.elements.source import (
 from tfshards.prep.sources.elements.spill import Description, read_features, read_spilled
 from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
+from tfshards.prep.sources.labels import splits_of
 from tfshards.prep.sources.pictures import EncodedImage, ImageRules, convert_images, decoders_of
-from tfshards.prep.sources.tables.labels import splits_of
-from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table
+from tfshards.prep.sources.staged_reader import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import write_atomically
