@@ -57,12 +57,13 @@ FORMATS = (
     ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True, is_exact=True),
     ImageFormat("BMP", (b".bmp",), is_exact=True),
     ImageFormat("TIFF", (b".tif", b".tiff"), is_exact=True, may_be_deep=True),
-    ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)"),
+    ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)", may_be_deep=True),
     ImageFormat(
         "HEIF",
         (b".heic", b".heif"),
         rb"....ftyp(?:heic|heix|hevc|hevx|heim|heis|mif1|msf1)",
         has_one_picture=True,
+        may_be_deep=True,
     ),
     ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm"), is_exact=True, may_be_deep=True),
     ImageFormat(

@@ -12,7 +12,7 @@ from tfshards.prep.imaging.depth import file_depth
 from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
-from tfshards.prep.imaging.options import CONVERSION, ImageOptions
+from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
@@ -32,7 +32,7 @@ def depth_warning(tree: Tree, paths: Sequence[bytes], options: ImageOptions) -> 
 
     Only a few hundred of the images in ``tree`` are looked at, evenly spread.
     """
-    if options.depth != 8 or options.check == "none" or not paths:
+    if options.depth != 8 or not paths:
         return
     numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
     some = [paths[number] for number in numbers.tolist()]
@@ -82,16 +82,12 @@ def mask_feature(name: str, options: ImageOptions) -> Feature:
 
 
 def mask_options(images: ImageOptions) -> ImageOptions:
-    """Return the image options for masks: the given ones, except that pixel values are kept.
-
-    Masks are checked even if images are not: a palette would be decoded to colors.
-    """
+    """Return the image options for masks: the given ones, except that pixel values are kept."""
     depth = images.depth if images.mask_depth is None else images.mask_depth
     kept = replace(
         images,
         format="keep",
         jpeg_quality=None,
-        check="decode",
         channels=1,
         alpha=None,
         mask=True,
@@ -105,10 +101,8 @@ def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
         raise OptionsError("mask-depth-useless", mask_depth=options.mask_depth)
 
 
-def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, Json]:
-    """Return the versions of the code on which images that are stored with ``options`` depend."""
-    if options.check == "none" and not has_masks:
-        return {}
+def decoders_of() -> dict[str, Json]:
+    """Return the versions of the code on which stored images depend."""
     return {"conversion": CONVERSION, **decoder_versions()}
 
 
@@ -116,8 +110,7 @@ def checked_image(
     data: bytes, path: bytes, options: ImageOptions, images: Sequence[Geometry] = ()
 ) -> Normalized | Rejected:
     """Return the normalized image in bytes, or why it is rejected; see ``checked_content``."""
-    is_small = len(data) <= options.max_bytes
-    return checked_content(path, FetchedContent(len(data), 0, data if is_small else None), options, images)
+    return checked_content(path, FetchedContent(len(data), 0, data), options, images)
 
 
 def checked_content(
@@ -128,7 +121,7 @@ def checked_content(
     The suffix of ``path``, which may be empty, may identify the format; a mask may belong to ``images``.
     """
     if content.data is None:
-        return Rejected(Reason.TOO_LARGE, f"{content.size} bytes; at most {options.max_bytes}")
+        return Rejected(Reason.TOO_LARGE, f"{content.size} bytes; at most {MAX_BYTES}")
     try:
         return normalize(content.data, options, _suffix(path), images)
     except ImageError as fault:
@@ -152,7 +145,7 @@ def outcome_of(
         image = checked_content(*file, each, views)
         if isinstance(image, Rejected):
             return Rejected(image.reason, f"mask: {image.detail}") if each.mask else image
-        if len(options) > 1 and image.view:
+        if len(options) > 1:
             views.append(image.view)
         values.append(image.data)
         conversions += image.conversions

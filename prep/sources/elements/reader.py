@@ -155,8 +155,7 @@ class ElementsReader:
         """Return the options that change the output."""
         if not self.elements.encoded:
             return {"source": self.source}
-        options, has_masks = self.elements.image_options, bool(self.elements.masks)
-        return {"source": self.source, **options.to_json(), **decoders_of(options, has_masks=has_masks)}
+        return {"source": self.source, **self.elements.image_options.to_json(), **decoders_of()}
 
     def listing(self) -> Listing:
         """Return the listing."""
@@ -231,5 +230,5 @@ class ElementsReader:
                 return Rejected(image.reason, detail)
             values[name] = image.data
             conversions += image.conversions
-            views += [] if is_mask or (view := image.view) is None else [view]
+            views += [] if is_mask else [image.view]
         return Accepted([values[name] for name in schema.names], tuple(conversions))

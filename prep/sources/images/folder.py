@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.sources.base import Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows
@@ -198,7 +198,7 @@ class ImageFolder:
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        decoders = decoders_of(self.images, has_masks=self.mask_dir is not None)
+        decoders = decoders_of()
         chosen = to_json(self)
         if self.mask_dir is not None:
             chosen["mask_dir"] = os.fsdecode(folder_name(self._tree(), self.mask_dir))
@@ -297,7 +297,7 @@ class ImageFolder:
 
     def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[tuple[bytes, FetchedContent]]]:
         """Start to read rows; requests are made for a folder of objects."""
-        tree, most = self._tree(), self.images.max_bytes
+        tree, most = self._tree(), MAX_BYTES
         options, masks = [self.images], None
         is_far, has_label = isinstance(tree, RemoteTree), "label" in schema.names
         if "mask" in schema.names:

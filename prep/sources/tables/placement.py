@@ -79,11 +79,7 @@ class Placement:
         Raises:
             ImageError: a number is wrong, or it is not known where it is in the stored image.
         """
-        file = normalized.turned
-        if file is None:
-            # stored without a check, images are neither turned nor measured
-            self.check(values)
-            return []
+        file = normalized.view
         if self.undeclared and file.orientation != 1:
             name = next(iter(self.undeclared))
             raise ImageError(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from tfshards.prep.imaging.masks import Geometry
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
@@ -94,7 +94,7 @@ class TableReader:
         if not self.columns.images:
             return columns
         names: dict[str, Json] = {feature: column for column, feature in self.columns.images.items()}
-        decoders = decoders_of(self.images, has_masks=bool(self.columns.masks))
+        decoders = decoders_of()
         masks: list[Json] = [*sorted(self.columns.masks)]
         return {**columns, **self.images.to_json(), "image_columns": names, "masks": masks, **decoders}
 
@@ -160,7 +160,7 @@ class TableReader:
         """Start to read the images of a row that are not on this machine; None if there are none."""
         if not self.has_remote_images:
             return None
-        root, most = os.fsencode(self.root), self.images.max_bytes
+        root, most = os.fsencode(self.root), MAX_BYTES
         far: dict[str, tuple[RemotePath, int, int]] = {}
         for name, file in files.items():
             # what is too large, missing or in the table is not read
@@ -188,7 +188,7 @@ class TableReader:
         for name in sorted(files, key=self.columns.masks.__contains__):
             is_mask, file = name in self.columns.masks, files[name]
             options = mask_options(self.images) if is_mask else self.images
-            content = remote.get(name) or self._content(file, options.max_bytes)
+            content = remote.get(name) or self._content(file, MAX_BYTES)
             image = (
                 checked_content(file.path, content, options, views) if content else self._missing(name, file)
             )
@@ -196,7 +196,7 @@ class TableReader:
                 return image if len(files) == 1 else image._replace(detail=f"{name}: {image.detail}")
             values[name] = image.data
             conversions += image.conversions
-            views += [] if is_mask or (view := image.view) is None else [view]
+            views += [] if is_mask else [image.view]
             if name == self.placement.image:
                 try:
                     conversions += self.placement.place(values, image, self.images, stated)
