@@ -81,8 +81,7 @@ def convert(
 
 def _check_sign(image: Image.Image, header: Header) -> None:
     """Raise ImageError if Pillow has decoded negative numbers of 8 bits as positive ones."""
-    page = header.page
-    if page and page.is_signed and image.mode == "L" and np.asarray(image).max(initial=0) > 0x7F:
+    if header.is_signed and image.mode == "L" and np.asarray(image).max(initial=0) > 0x7F:
         detail = "signed 8 bits with negative values; 'tfshards build arrays' stores arrays of int8"
         raise ImageError(Reason.UNSUPPORTED, detail)
 

@@ -44,11 +44,10 @@ def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -
     values = np.asarray(image)
     if not ((values >= 0) & (values <= WHITE)).all():
         raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: has values outside of 0 to {WHITE}")
-    if header.page and header.white:
+    if header.format == "TIFF" and header.white:
         # Pillow puts 12 bits into the lower ones; scaled as those of PGM, whose header states white
         values = (values.astype(np.uint32) * WHITE + header.white // 2) // header.white
-    is_inverted = header.page is not None and header.page.is_inverted and not is_mask
-    return (WHITE - values if is_inverted else values).astype(np.uint16)
+    return (WHITE - values if header.is_inverted and not is_mask else values).astype(np.uint16)
 
 
 def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], None]) -> Image.Image:
@@ -59,19 +58,18 @@ def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], No
     state what these mean.
     """
     values = np.asarray(image)
-    is_inverted = header.page is not None and header.page.is_inverted
     if image.mode == "F":
         note("float to 8 bits")
         if not ((values >= 0) & (values <= 1)).all():
             raise ImageError(Reason.UNSUPPORTED, "mode F: has values outside of 0 (black) to 1 (white)")
-        return Image.fromarray(np.rint((1 - values if is_inverted else values) * 255).astype(np.uint8))
+        return Image.fromarray(np.rint((1 - values if header.is_inverted else values) * 255).astype(np.uint8))
     note("16 bits to 8" if header.bits <= 16 else "32 bits to 8")
     if image.mode == "I" and not ((values >= 0) & (values <= WHITE)).all():
         raise ImageError(Reason.UNSUPPORTED, "mode I: has values outside of 0 (black) to 65535 (white)")
     # Pillow puts 12 bits of a TIFF into the lower ones
-    used = header.bits if header.page and header.white else 16
+    used = header.bits if header.format == "TIFF" and header.white else 16
     upper = (values >> used - 8).astype(np.uint8)
-    gray = Image.fromarray(255 - upper if is_inverted else upper)
+    gray = Image.fromarray(255 - upper if header.is_inverted else upper)
     if header.is_transparent:
         gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
     return gray

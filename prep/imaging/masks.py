@@ -97,7 +97,7 @@ def class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image
         return Image.fromarray(_unscaled(samples, header.white, WHITE).astype(np.uint16))
     if image.mode in ("1", "L"):
         values = np.asarray(image.convert("L"))
-        if header.page and header.page.is_inverted:
+        if header.is_inverted:
             # Pillow has exchanged black and white
             values = 0xFF - values
         return Image.fromarray(_unscaled(values, header.white, 0xFF).astype(np.uint8))

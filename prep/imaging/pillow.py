@@ -16,7 +16,11 @@ from typing import IO, Literal, NamedTuple, TypeAlias, cast
 
 try:
     import PIL
-    from PIL import Image, ImageDraw, ImageFile, TiffImagePlugin, UnidentifiedImageError
+    from PIL import Image as Image
+    from PIL import ImageDraw as ImageDraw
+    from PIL import ImageFile as ImageFile
+    from PIL import TiffImagePlugin
+    from PIL import UnidentifiedImageError as UnidentifiedImageError
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
@@ -26,21 +30,6 @@ from tfshards.prep.imaging.formats import FORMATS, HEAD_BYTES, format_named, for
 from tfshards.prep.imaging.jpeg import Structure, structure
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS, MAX_FRAMES
 from tfshards.schemas.errors import counted
-
-__all__ = [
-    "Header",
-    "Image",
-    "ImageDraw",
-    "ImageFile",
-    "Picture",
-    "UnidentifiedImageError",
-    "decoder_versions",
-    "formats",
-    "header_of",
-    "one_at_a_time",
-    "opened",
-    "why_not_opened",
-]
 
 # For modules that pass pictures on without importing Pillow.
 Picture: TypeAlias = Image.Image
@@ -133,80 +122,37 @@ def _quiet(max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = Fal
                 _restored.close()
 
 
-class Page(NamedTuple):
-    """What the directory of a page of a TIFF file states; Pillow applies only some of it."""
-
-    # width and height
-    size: tuple[int, int]
-    num_bands: int
-    # of the band that has most
-    bits: int
-    compression: int
-    is_signed: bool
-    # an overview or a thumbnail of another page
-    is_reduced: bool
-    # 0 is white, and the largest number is black
-    is_inverted: bool
-
-
-# The tags of a page, with their defaults: new and old kind of page, width, height, bits, compression, what 0
-# means, bands, and format of samples.
-_TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: 0, 277: 1, 339: 1}
-_BIG_TIFF = 43
-
-
-def _pages_of(file: IO[bytes]) -> Iterator[Page]:
-    """Yield the pages of a TIFF file, up to the first damage.
-
-    Format: TIFF 6.0, sections 2 and 8.
-    """
-    file.seek(0)
-    head = file.read(16)
-    seen: set[int] = set()
-    try:
-        tags = TiffImagePlugin.ImageFileDirectory_v2(head if head[2] == _BIG_TIFF else head[:8])
-        while tags.next and tags.next not in seen:
-            seen.add(tags.next)
-            file.seek(tags.next)
-            tags.load(file)
-            numbers = {tag: tags.get(tag, default) for tag, default in _TAGS.items()}
-            most = {tag: int(max(each) if isinstance(each, tuple) else each) for tag, each in numbers.items()}
-            yield Page(
-                size=(most[256], most[257]),
-                num_bands=most[277],
-                bits=most[258],
-                compression=most[259],
-                is_signed=most[339] == 2,
-                is_reduced=most[254] & 1 == 1 or most[255] == 2,
-                is_inverted=most[262] == 0,
-            )
-    except Exception:  # the parser raises almost anything for damaged bytes
-        return
-
-
 class Header(NamedTuple):
-    """What is known of an image whose pixels are not decoded yet."""
+    """What is known of an image whose pixels are not decoded yet: a file states more than Pillow applies.
 
-    # by the table of formats
+    Attributes:
+        format: by the table of formats.
+        mode: Pillow's mode.
+        size: width and height.
+        num_frames: frames or pages; overviews of other pages do not count.
+        bits: per sample in the file.
+        has_profile: whether there is a color profile.
+        is_transparent: whether one color, or one value of gray, is transparent.
+        white: the number in the file that is decoded to white; None if numbers are decoded as they are.
+        num_bands: bands of a TIFF, of which Pillow may drop some; else 0.
+        compression: of a TIFF, by its number; else 0.
+        is_signed: whether numbers of a TIFF are signed, which Pillow ignores for 8 bits.
+        is_inverted: whether 0 is white in a TIFF, which Pillow applies up to 8 bits.
+        built: structure of a JPEG.
+    """
+
     format: str
-    # Pillow's mode
     mode: str
-    # width and height
     size: tuple[int, int]
-    # frames or pages, without overviews of others
     num_frames: int = 1
-    # per sample in the file
     bits: int = 8
     has_profile: bool = False
-    # one color, or one value of gray
     is_transparent: bool = False
-    # the number in the file that is decoded to white; None if the numbers are decoded as they are
     white: int | None = None
-    # bands of the file that are not decoded
-    num_lost_bands: int = 0
-    # of a TIFF file
-    page: Page | None = None
-    # of a JPEG file
+    num_bands: int = 0
+    compression: int = 0
+    is_signed: bool = False
+    is_inverted: bool = False
     built: Structure | None = None
 
     @property
@@ -231,48 +177,31 @@ def header_of(image: Image.Image, file: IO[bytes]) -> Header:
         file: the file from which it was opened, or another handle of it; it is moved.
     """
     row = format_named(image.format)
-    num_frames = 1 if row.has_one_picture else getattr(image, "n_frames", 1) if image.format != "TIFF" else 0
-    page, bits, white = None, 8, None
+    has_profile, is_transparent = bool(image.info.get("icc_profile")), "transparency" in image.info
+    header = Header(row.name or str(image.format), image.mode, image.size, 1, 8, has_profile, is_transparent)
     if image.format == "TIFF":
-        pages = [*islice(_pages_of(file), MAX_FRAMES + 1)]
-        full = [number for number, each in enumerate(pages) if not each.is_reduced] or [0]
-        num_frames, page = len(full), pages[full[0]]
-        image.seek(full[0])
-        bits = page.bits
+        header = _of_tiff(header, image, file)
+    elif not row.has_one_picture:
+        header = header._replace(num_frames=getattr(image, "n_frames", 1))
+    if image.format == "HEIF":
+        header = header._replace(bits=int(image.info.get("bit_depth", 8)))
     elif image.format == "PPM":
-        args = cast("ImageFile.ImageFile", image).tile[0][3]
         # the layout of the samples, and the value of white
+        args = cast("ImageFile.ImageFile", image).tile[0][3]
         if isinstance(args, tuple) and len(args) == 2:
             white = int(str(args[1]))
-            bits = white.bit_length()
-    elif image.format == "HEIF":
-        bits = int(image.info.get("bit_depth", 8))
-    elif row.may_be_deep:
+            header = header._replace(white=white, bits=white.bit_length())
+    elif row.may_be_deep and image.format != "TIFF":
         file.seek(0)
-        bits = _stated_bits(row.name, file.read(_STATED))
-    if image.mode == "1":
-        white = 1
-    elif image.mode == "L" and bits < 8 and image.format in ("PNG", "TIFF"):
-        white = (1 << bits) - 1
-    elif image.mode == "I;16" and page and bits == 12:
-        white = _WHITE_OF_12
-    return Header(
-        row.name or str(image.format),
-        image.mode,
-        image.size,
-        num_frames,
-        bits,
-        bool(image.info.get("icc_profile")),
-        "transparency" in image.info,
-        white,
-        max(0, page.num_bands - len(image.getbands())) if page else 0,
-        page,
-    )
+        header = header._replace(bits=_stated_bits(row.name, file.read(_STATED)))
+    is_scaled = header.bits < 8 if image.mode == "L" else header.bits == 12 and bool(header.num_bands)
+    if image.mode == "1" or (header.format in ("PNG", "TIFF") and image.mode in ("L", "I;16") and is_scaled):
+        header = header._replace(white=1 if image.mode == "1" else (1 << header.bits) - 1)
+    return header
 
 
 # The first bytes of a file in which its bits per sample are stated.
 _STATED = 1 << 16
-_WHITE_OF_12 = 0xFFF
 # The codestream of a JPEG 2000 file: ISO 15444-1, A.5.1.
 _CODESTREAM = re.compile(rb"\xff\x4f\xff\x51.{36}(..)", re.DOTALL)
 # The configuration of the codec in an AVIF file, without its profile: AV1-ISOBMFF, 2.3.3.
@@ -290,6 +219,47 @@ def _stated_bits(name: str, head: bytes) -> int:
     return max(((each & 0x7F) + 1 for each in channels), default=8)
 
 
+def _of_tiff(header: Header, image: Image.Image, file: IO[bytes]) -> Header:
+    """Return the header of a TIFF, and select its first page that is not an overview of another."""
+    pages = [*islice(_pages_of(file), MAX_FRAMES + 1)]
+    full = [number for number, tags in enumerate(pages) if not (tags[254] & 1 or tags[255] == 2)] or [0]
+    image.seek(full[0])
+    tags = pages[full[0]]
+    return header._replace(
+        mode=image.mode,
+        size=image.size,
+        num_frames=len(full),
+        bits=tags[258],
+        num_bands=tags[277],
+        compression=tags[259],
+        is_signed=tags[339] == 2,
+        is_inverted=tags[262] == 0,
+    )
+
+
+# Tags of a page (TIFF 6.0, section 8) with their defaults: new and old kind of page, width, height, bits,
+# compression, what 0 means, bands, and format of samples.
+_TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: 0, 277: 1, 339: 1}
+_BIG_TIFF = 43
+
+
+def _pages_of(file: IO[bytes]) -> Iterator[dict[int, int]]:
+    """Yield tags of each page of a TIFF file, the largest value of each, up to the first damage."""
+    file.seek(0)
+    head = file.read(16)
+    seen: set[int] = set()
+    try:
+        tags = TiffImagePlugin.ImageFileDirectory_v2(head if head[2] == _BIG_TIFF else head[:8])
+        while tags.next and tags.next not in seen:
+            seen.add(tags.next)
+            file.seek(tags.next)
+            tags.load(file)
+            found = {tag: tags.get(tag, default) for tag, default in _TAGS.items()}
+            yield {tag: int(max(each) if isinstance(each, tuple) else each) for tag, each in found.items()}
+    except Exception:  # the parser raises almost anything for damaged bytes
+        return
+
+
 def why_not_opened(data: bytes) -> str | None:
     """Return why a sound file of a known format is not opened, or None if it is not one."""
     found = format_of(data[:HEAD_BYTES])
@@ -300,10 +270,8 @@ def why_not_opened(data: bytes) -> str | None:
         is_deep = frame is not None and data[frame + 2 : frame + 3] == b"\x0c"
         return "JPEG of 12 bits per sample; convert it to PNG or TIFF" if is_deep else None
     with _quiet():
-        page = next(_pages_of(io.BytesIO(data)), None)
-    if page is None or 0 in page.size:
+        tags = next(_pages_of(io.BytesIO(data)), None)
+    if tags is None or not tags[256] or not tags[257]:
         return None
-    bands = f"{counted(page.num_bands, 'band')} of {'signed ' if page.is_signed else ''}{page.bits} bits"
-    return (
-        f"TIFF of {bands}, compression {page.compression}: 'tfshards build arrays' stores arrays of any bands"
-    )
+    bands = f"{counted(tags[277], 'band')} of {'signed ' if tags[339] == 2 else ''}{tags[258]} bits"
+    return f"TIFF of {bands}, compression {tags[259]}: 'tfshards build arrays' stores arrays of any bands"

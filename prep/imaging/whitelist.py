@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
-from tfshards.prep.imaging.pillow import Header
+from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.schemas.reasons import Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
@@ -56,7 +56,7 @@ def check_header(image: Header, options: ImageOptions) -> None:
     """Raise ImageError if a limit is exceeded, or what the file has can neither be stored nor counted."""
     check_size(image.size, options)
     if image.num_frames > 1 and options.animation == "reject":
-        what = "pages" if image.page else "frames"
+        what = "pages" if image.format == "TIFF" else "frames"
         raise ImageError(
             Reason.ANIMATED, f"has {image.num_frames} {what}; animation='first' stores the first one"
         )
@@ -71,14 +71,14 @@ def check_header(image: Header, options: ImageOptions) -> None:
 
 def _loss(image: Header, options: ImageOptions) -> str | None:
     """Return what would be lost of an image, and what keeps it, or None."""
-    page = image.page
-    if page and page.compression in _FAX:
+    if image.compression in _FAX:
         return "fax-compressed, so that missing rows go unnoticed; convert it"
-    if page and image.num_lost_bands:
-        read = page.num_bands - image.num_lost_bands
-        return f"has {page.num_bands} bands, not {read}; 'tfshards build arrays' stores arrays of any bands"
-    if options.mask and (not format_named(image.format).is_exact or (page and page.compression in _LOSSY)):
-        name = "TIFF with JPEG or WebP inside" if page else image.format
+    read = Image.getmodebands(image.mode)
+    if image.num_bands > read:
+        bands = f"has {image.num_bands} bands, but {image.mode} has {read}"
+        return f"{bands}; 'tfshards build arrays' stores arrays of any bands"
+    if options.mask and (not format_named(image.format).is_exact or image.compression in _LOSSY):
+        name = "TIFF with JPEG or WebP inside" if image.compression else image.format
         return f"{name} does not keep the numbers of a mask; save masks as PNG"
     if not options.mask and options.depth != 8 and image.depth == "color":
         return (

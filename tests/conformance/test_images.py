@@ -16,7 +16,10 @@ from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
 from tests.conformance.test_annotations import turned, with_tag
 from tests.pictures import image_file
+from tests.pixels.corpus import layouts
 from tests.pixels.corpus.kind import chunk
+from tests.pixels.corpus.layouts import BANDS, Page, tiff
+from tests.pixels.corpus.moving import DEEP_AVIF, HEIF_BITS, deep_heif
 from tests.pixels.corpus.pngs import header
 from tests.pixels.corpus.pngs import png as plain_png
 from tfshards.schemas import BuildError, InputError, OptionsError
@@ -151,6 +154,16 @@ PIXELS = [
         AGAIN | {"orientation applied": 1}, depth=16, channels=1) for tag in range(2, 9)),
     pic("16 bits resized", picture(DEEP), np.rint(LONG.clip(0, 65535)).astype(np.uint16),
         AGAIN | {"resized": 1}, resize="4x9", depth=16, channels=1),
+    *(pic(f"0 is white in {name}", ("a.tif", tiff(Page(DEEP, 0))), 65535 - DEEP, AGAIN, channels=1,
+        depth=depth) for name, depth in (("16 bits", 16), ("any depth", "keep"))),
+    *(pic(f"HEIC of {bits} bits, gray, depth {depth}", ("a.heic", deep_heif("I;16", bits)),
+        layouts.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=depth) for bits in HEIF_BITS
+        for depth in (16, "keep")),
+    pic("the second page, after a thumbnail", ("a.tif", tiff(Page(GRAY[::2], kind=1), Page(GRAY),
+        Page(RGB, 2))), GRAY, AGAIN | {"first frame": 1}, animation="first"),
+    *(reduced(f"AVIF of {bits} bits", "a.avif", (DEEP_AVIF / f"rgb-{bits}.avif").read_bytes(),
+        np.asarray(Image.open(DEEP_AVIF / f"rgb-{bits}.avif")), "16 bits of color to 8", "a.avif",
+        "build arrays") for bits in (10, 12)),
     reduced("gray of 16 bits", "a.png", picture(DEEP), GRAY, "16 bits to 8", "a.png", "depth=16"),
     reduced("color of 16 bits", "a.png", plain(COLORS, 16), (COLORS >> 8).astype(np.uint8),
         "16 bits of color to 8", "a.png", "build arrays"),
@@ -183,6 +196,18 @@ PIXELS = [
     rejected("an animation", "a.gif", MOVING, "animated"),
     rejected("too many pixels", "a.png", png(20), "too large",
         max_pixels=pixels(9).shape[0] * pixels(9).shape[1]),
+    *(rejected(f"{count} bands of {bits} bits with {given}", "a.tif", BANDS[
+        f"TIFF, {count} bands of {bits} bits, photometric 2, {order}"], "unsupported", **given)
+        for count, bits, order, given in ((4, 8, "big-endian", {"channels": 4, "alpha": "keep"}),
+        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"channels": 1, "depth": 16}),
+        (6, 8, "big-endian", {"animation": "first"}))),
+    *(rejected(f"AVIF of {bits} bits, {colors}", "a.avif", (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
+        "unsupported", depth=depth, channels=channels) for colors, bits, depth, channels in (("gray", 10, 16,
+        1), ("gray", 12, "keep", 3), ("rgb", 10, "keep", 3), ("rgba", 12, "keep", 4))),
+    *(rejected(f"HEIC of {bits} bits, {mode}", "a.heic", deep_heif(mode, bits), "unsupported", depth="keep")
+        for mode in ("RGB;16", "RGBA;16") for bits in HEIF_BITS),
+    *(rejected(f"pages {name}", "a.tif", tiff(*pages), "animated") for name, pages in {"after an overview":
+        (Page(GRAY), Page(GRAY, kind=1), Page(GRAY)), "of bands": (Page(GRAY), Page(COLORS))}.items()),
     *(rejected(f"{name} of 16 bits", f"a{suffix}", data, "unsupported", depth="keep") for name, suffix,
         data in (("RGB", ".png", plain(COLORS, 16)), ("RGBA", ".png", plain(np.dstack([COLORS, DEEP]), 16)),
         ("gray and alpha", ".png", plain(COLORS[..., :2], 16)), ("PPM", ".ppm", b"P6 2 1 65535 " + bytes(12)),
@@ -195,6 +220,8 @@ PIXELS = [
 # Masks
 
 MASK = FEW
+# -1 for pixels to ignore
+UNKNOWN = -(MASK % 2).astype(np.int8)
 
 
 def number_of(name):
@@ -305,6 +332,16 @@ MASKS = [
         gray_tiff(GRAY % 2**bits, bits)))),
     *(one_mask(f"TIFF of {bits} bits", png(1), gray_tiff(DEEP >> 16 - bits, bits), DEEP >> 16 - bits, ".tif",
         features="mask uint16 ? ? 1", mask_depth=16, count=AGAIN) for bits in (12, 16)),
+    *(one_mask(f"where 0 is white, {bits} bits, {order}", png(1), tiff(Page(GRAY % 2**bits, 0, bits=bits),
+        order=order), GRAY % 2**bits, ".tif", count=AGAIN) for bits in (1, 2, 4) for order in "<>"),
+    *(one_mask(f"where 0 is white, {name}", png(1), tiff(page, order=order), page.numbers, ".tif",
+        features=f"mask {'uint8' if depth == 8 else 'uint16'} ? ? 1", mask_depth=depth, count=AGAIN)
+        for name, page, order, depth in (("8 bits", Page(GRAY, 0), "<", 8), ("8 bits, big-endian",
+        Page(GRAY, 0), ">", 8), ("8 bits as 16", Page(GRAY, 0), "<", 16), ("16 bits", Page(DEEP, 0), "<",
+        16))),
+    *(one_mask(f"of signed numbers, {order}", png(1), tiff(Page(GRAY.view(np.int8) & 0x7F), order=order),
+        GRAY & 0x7F, ".tif", count=AGAIN) for order in "<>"),
+    one_mask("with overviews", png(1), tiff(Page(MASK), Page(MASK[::2], kind=1)), MASK, ".tif", count=AGAIN),
     one_mask("PGM in text", png(1), b"P2 %d %d 20 " % (WIDE, HIGH) + b" ".join(b"%d" % n
         for n in (GRAY % 21).ravel()), GRAY % 21, ".pgm", count=AGAIN),
     one_mask("of 16 bits next to JPEG", jpeg(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1",
@@ -333,6 +370,12 @@ MASKS = [
     *(no_mask(f"of {name}", image_file(MASK, kind, **options), "unsupported", suffix) for name, kind, suffix,
         options in (("JPEG 2000", "JPEG2000", ".jp2", {}), ("WebP", "WEBP", ".webp", {"lossless": True}),
         ("JPEG in TIFF", "TIFF", ".tif", {"compression": "jpeg"}))),
+    *(no_mask(f"with -1, {numbers.dtype}, {order}", tiff(Page(numbers), order=order), "unsupported", ".tif",
+        mask_depth=depth) for numbers, depth in ((UNKNOWN, 8), (UNKNOWN, 16), (UNKNOWN.astype(np.int16), 16))
+        for order in "<>"),
+    *(no_mask(f"of {count} bands", BANDS[f"TIFF, {count} bands of 8 bits, photometric {kind}, {order}"],
+        "unsupported", ".tif") for count, kind, order in ((2, 1, "little-endian"), (4, 2, "big-endian"),
+        (5, 1, "big-endian"), (8, 2, "little-endian"))),
     no_mask("that is damaged", picture(MASK)[:-30], "damaged"),
 ]  # fmt: skip
 

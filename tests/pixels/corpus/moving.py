@@ -15,8 +15,9 @@ from .modes import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH, noise
 try:
     import pillow_heif
 except ImportError:
-    pillow_heif = None
+    pillow_heif, HEIF_BITS = None, ()
 else:
+    HEIF_BITS = (10, 12)
     pillow_heif.register_heif_opener()
 
 GIF = encoded(PALETTE, "GIF")
@@ -25,7 +26,7 @@ _STILL = encoded(Image.fromarray(noise()), "WEBP", lossless=True)
 
 _AVIF = encoded(RGB, "AVIF")
 # Written by imagecodecs 2026.3.6, since Pillow writes 8 bits only.
-_DEEP_AVIF = Path(__file__).parent / "avif"
+DEEP_AVIF = Path(__file__).parent / "avif"
 _REDUCED = "16 bits of color to 8"
 
 
@@ -132,7 +133,7 @@ KINDS: dict[str, Kind] = {
     **{
         f"AVIF, {colors}, {bits} bits": converted(
             ".avif",
-            (_DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
+            (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
             _REDUCED,
             *(["alpha over white"] if colors == "rgba" else []),
         )
@@ -182,7 +183,7 @@ else:
                     "RGB;16": [_REDUCED],
                     "RGBA;16": [_REDUCED, "alpha over white"],
                 }.items(),
-                (10, 12),
+                HEIF_BITS,
             )
         },
         "HEIC, still": converted(".heic", _heif(RGB)),
