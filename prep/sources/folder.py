@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names, twins
@@ -225,8 +225,7 @@ class ImageFolder:
         if self.mask_dir is not None:
             recorded["mask_dir"] = os.fsdecode(tree.path(self.mask_dir))
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        decoders = decoders_of(self.images, has_masks=self.mask_dir is not None)
-        options = {"source": "images", **self.images.to_json(), **recorded, **decoders}
+        options = {"source": "images", **self.images.to_json(), **recorded, **decoders_of()}
         if masks is None:
             return FolderReader(self, options, listing)
         return _stage_pairs(self, options, tree, listing, masks, folder, preview=preview)
@@ -381,7 +380,7 @@ class FolderReader:
 
         def fetch(row: Row) -> EncodedImage:
             key = to_bytes(row.key)
-            content = read_as_listed(tree.at(key), row.size, row.stamp, rules.options.max_bytes)
+            content = read_as_listed(tree.at(key), row.size, row.stamp, MAX_BYTES)
             return EncodedImage("image", content, key)
 
         is_far = isinstance(tree, RemoteTree)

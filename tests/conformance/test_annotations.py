@@ -501,7 +501,6 @@ NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
         for name, found in NOT_FITTING.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
-    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(1)),
     row("four columns of a box", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}), four(None, {"boxes":
         np.array([1, 2, 5, 6], F32)}, features={"boxes": "float float32 4 xyxy"})),
     row("four columns of a box that is turned", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}, 6,
