@@ -37,7 +37,6 @@ from tfshards.prep.sources.pictures import (
     check_mask_depth,
     convert_images,
     decoders_of,
-    depth_warnings,
     image_feature,
     mask_feature,
 )
@@ -259,11 +258,10 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        deep = depth_warnings(tree, listing.keys, self.images)
         listing = replace(
             listing,
             skipped=dict(sorted(skipped.items())),
-            warnings=(*warnings, *unmatched, *listing.warnings, *deep),
+            warnings=(*warnings, *unmatched, *listing.warnings),
         )
         if lists is not None:
             listing = lists.applied(listing, self.class_names)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-import numpy as np
-
 from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
-from tfshards.prep.imaging.depth import file_depth
-from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
@@ -21,7 +17,6 @@ from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Rejected
 from tfshards.prep.sources.fetching import FetchedContent
-from tfshards.prep.sources.remote_tree import Tree
 from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.json_reader import Json
@@ -119,7 +114,9 @@ def normalized_image(
     if data is None:
         return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
     try:
-        return normalize(data, options, _suffix(image.path), views if options.mask else ())
+        return normalize(
+            data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ()
+        )
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
 
@@ -183,47 +180,3 @@ def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
 def decoders_of() -> dict[str, Json]:
     """Return the versions of the code on which stored images depend."""
     return {"conversion": CONVERSION, **decoder_versions()}
-
-
-_MAX_LOOKED = 300
-_LOST = {
-    "gray": ("have more than 8 bits per sample", "of 16 bits, 4095 becomes 15; depth=16 keeps their values"),
-    "color": (
-        "have more than 8 bits per sample in color",
-        "'tfshards build arrays' stores arrays of them as they are",
-    ),
-    "float": ("hold floating point numbers", "'tfshards build arrays' stores arrays of them as they are"),
-}
-
-
-def depth_warnings(tree: Tree, paths: Sequence[bytes], options: ImageOptions) -> Iterator[str]:
-    """Yield warnings if a build with these options reduces images to 8 bits per sample.
-
-    Only a few hundred of the images in ``tree`` are looked at, evenly spread.
-    """
-    if options.depth != 8 or not paths:
-        return
-    numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
-    looked = [paths[number] for number in numbers.tolist()]
-    opened = [path for path in looked if format_named(SUFFIXES.get(_suffix(path))).may_be_deep]
-
-    def depth_of(path: bytes) -> str:
-        try:
-            with tree.opened(path) as file:
-                return file_depth(file)
-        except (OSError, ValueError):
-            # the build reports what is wrong with the file
-            return "8"
-
-    depths = tree.map(depth_of, opened)
-    for depth, (what, remedy) in _LOST.items():
-        deep = [path for path, found in zip(opened, depths, strict=True) if found == depth]
-        if deep:
-            yield (
-                f"{len(deep)} of {len(looked)} images looked at {what}, such as {os.fsdecode(deep[0])!r}, "
-                f"and are reduced to 8 bits; {remedy}"
-            )
-
-
-def _suffix(path: bytes) -> bytes:
-    return os.path.splitext(path)[1].lower()

@@ -7,14 +7,13 @@ import os
 import stat
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from operator import itemgetter
-from typing import IO, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
-from tfshards.schemas.storage.untrusted import open_regular
 
 # What systems and network storages leave in folders, in lower case: copies of images, with their names.
 _OF_SYSTEMS = frozenset(
@@ -25,8 +24,6 @@ _OF_SYSTEMS = frozenset(
 _SORTED_TOGETHER = 1 << 18
 # Device and inode, which identify a folder independently of its path.
 _FileId: TypeAlias = "tuple[int, int]"
-
-Found = TypeVar("Found")
 
 
 class ImageFile(NamedTuple):
@@ -133,14 +130,6 @@ class LocalTree(FolderNames):
                         names, sizes, stamps = [], array("q"), array("q")
             yield from _by_key(names, sizes, stamps)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
-
-    def opened(self, path: bytes) -> IO[bytes]:
-        """Return a file, open for reading; OSError if it is not a regular one."""
-        return open_regular(self.at(path))
-
-    def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
-        """Return the result of ``call`` for each path."""
-        return [call(path) for path in paths]
 
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_content``."""
