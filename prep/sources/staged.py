@@ -11,9 +11,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -298,7 +299,7 @@ def _bytes_of(chunk: pa.Array) -> memoryview:
     return memoryview(data)[int(bounds[0]) : int(bounds[-1])]
 
 
-def _little_endian(numbers: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def _little_endian(numbers: npt.NDArray[Any]) -> bytes:
     return numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes()
 
 

@@ -202,7 +202,7 @@ def stage_table(
     if not table.num_rows:
         raise InputError("table-no-rows", path=where)
     paths |= {name: _template_paths(table, name, where) for name in images if is_template(name)}
-    skipped, lines = dict(read.skipped), []
+    skipped, lines = dict(read.skipped), list[str]()
     splits = next((split_names(name, table[name]) for name, role in roles.items() if role == "split"), None)
     if options.split_list:
         is_plain = images and splits is None and not (wide and features[images[0]] in wide.sizes)
@@ -505,10 +505,10 @@ def _groups(
         raise InputError("group-by-column", by=by, columns=listed_columns(sorted(names)))
     if by == label and stored[label].class_names and not stored[label].feature.shape:
         # by name, because a new class changes the numbers
-        numbers, names = stored[label].values.to_pylist(), stored[label].class_names
+        numbers, classes = stored[label].values.to_pylist(), stored[label].class_names
         if without := sum(number < 0 for number in numbers):
             raise InputError("group-by-no-class", by=by, without=without)
-        return [to_bytes(names[number]) for number in numbers]
+        return [to_bytes(classes[number]) for number in numbers]
     return groups_of(by, table[by])
 
 
