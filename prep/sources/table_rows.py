@@ -38,11 +38,9 @@ from tfshards.prep.sources.labels import first_folders, groups_of, key_column, l
 from tfshards.prep.sources.pictures import (
     ImageRules,
     check_mask_depth,
-    depth_warnings,
     image_feature,
     mask_feature,
 )
-from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.roles import (
     USUAL,
     check_undeclared,
@@ -537,5 +535,3 @@ def _image_warnings(
     if read.owns_root and any(plain.values()):
         # by convention the folder belongs to the table
         yield from unmentioned(read.root, set().union(*plain.values()), follow_links=options.follow_links)
-    for name in [name for name in images if not is_mask(name)][:1]:
-        yield from depth_warnings(tree_of(read.root, follow_links=True), sorted(plain[name]), options.images)

@@ -63,7 +63,6 @@ BUILD = {"--overwrite": SWITCH, "--checksum": SWITCH, **ENGINE}
 STEPS = {"--batch-size": COUNT, **JOBS}
 REJECTED = {"--max-rejected": Flag(("some", "101%", "-1"))}
 PIXELS = {
-    "--check": choice("decode"),
     "--channels": choice("keep"),
     "--depth": Flag(("keepp", "9")),
     "--mask-depth": Flag(("9",)),
@@ -73,7 +72,6 @@ PIXELS = {
     "--format": choice("jpeg"),
     "--jpeg-quality": Flag(("x", "0", "101")),
     "--max-pixels": COUNT,
-    "--max-bytes": Flag(("x", "0")),
     "--for-training": COUNT,
 }
 IMAGES = {
