@@ -20,8 +20,6 @@ from tfshards.schemas.names import id_of
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import class_lines, role_lines, schema_lines, span, table
 
-# Numbers of workers for which the steps per epoch are shown.
-_WORKER_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 # For each split, the example numbers of each shard in the order of writing.
 Layouts: TypeAlias = Mapping[str, list[IntArray]]
 
@@ -85,59 +83,42 @@ def label_counts_of(listing: Listing, layouts: Layouts) -> dict[str, dict[str, i
     }
 
 
-def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> str:
-    """Return splits, shards, features, classes, and the steps per epoch for 1 to 64 workers.
-
-    ``batch_size`` is that of one worker; ``typed`` returns a message with parameters as flags.
-    """
+def plan_text(plan: Plan, typed: Callable[[str], str] = str) -> str:
+    """Return splits, shards, features and classes; ``typed`` returns a message with parameters as flags."""
     splits: list[tuple[str, ...]] = [
         ("split", "examples", "shards", "source bytes", "examples per shard", "bytes per shard")
     ]
-    workers = [f"{count} worker{'s' if count > 1 else ''}" for count in _WORKER_COUNTS]
-    steps: list[tuple[str, ...]] = [(f"steps per epoch, batch {batch_size} per worker", *workers)]
-    has_steps = False
     for name, layout in plan.layouts.items():
         counts = [len(shard) for shard in layout]
-        total = sum(counts)
         num_bytes = [int(plan.listing.sizes[shard].sum()) for shard in layout]
         low, high = size(min(num_bytes)), size(max(num_bytes))
         of_shard = low if low == high else f"{low} to {high}"
-        splits.append((name, f"{total:,}", f"{len(counts):,}", size(sum(num_bytes)), span(counts), of_shard))
-        batches, left = zip(*(divmod(total, batch_size * count) for count in _WORKER_COUNTS), strict=True)
-        has_steps |= total >= batch_size
-        steps.append((name, *(f"{count:,}" for count in batches)))
-        if any(left):
-            steps.append((f"{name}: examples left over", *(f"{count:,}" for count in left)))
-    no_steps = f"no steps: every split has fewer than {batch_size:,} examples, which are one batch"
+        total = f"{sum(counts):,}", f"{len(counts):,}", size(sum(num_bytes))
+        splits.append((name, *total, span(counts), of_shard))
     lines = [
         *table(splits),
         *schema_lines(plan.listing.schema),
         *role_lines(plan.listing.schema, plan.options),
         *class_lines(label_counts_of(plan.listing, plan.layouts), plan.listing.schema),
-        *(table(steps) if has_steps else [no_steps]),
         *(one_line(typed(note)) for note in plan.notes),
         *(f"skipped: {count:,} {reason}" for reason, count in plan.listing.skipped.items()),
     ]
     return "\n".join(lines)
 
 
-def plan_json(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = str) -> dict[str, Json]:
+def plan_json(plan: Plan, typed: Callable[[str], str] = str) -> dict[str, Json]:
     """Return the same facts, with every shard, as a JSON object; the arguments are those of ``plan_text``."""
-    splits: dict[str, Json] = {}
     classes = label_counts_of(plan.listing, plan.layouts)
-    for name, layout in plan.layouts.items():
-        num_examples = sum(map(len, layout))
-        splits[name] = {
-            "num_examples": num_examples,
+    splits: dict[str, Json] = {
+        name: {
+            "num_examples": sum(map(len, layout)),
             "num_shards": len(layout),
             "examples_per_shard": [*map(len, layout)],
             "bytes_per_shard": [int(plan.listing.sizes[shard].sum()) for shard in layout],
             "label_counts": dict(classes[name]),
-            "steps_per_epoch": {str(count): num_examples // (batch_size * count) for count in _WORKER_COUNTS},
-            "examples_left_over": {
-                str(count): num_examples % (batch_size * count) for count in _WORKER_COUNTS
-            },
         }
+        for name, layout in plan.layouts.items()
+    }
     return {
         "schema": plan.listing.schema.to_json(),
         "splits": splits,
