@@ -92,7 +92,7 @@ def build(
     """
     options = Options() if options is None else options
     check_types(source, seed, options)
-    counts = ShardCounts.of(shards)
+    counts = ShardCounts.of(shards, options.shard_size)
     run = find_run(engine, beam_args)
     folder = output_folder(dataset, source.location())
     with claimed(folder) as state, staged(source, folder) as reader:

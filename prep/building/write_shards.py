@@ -109,8 +109,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         options = Options() if options is None else options
         check_instance("elements", elements, Elements)
         check_option_types(seed, options)
-        counts = ShardCounts.of(shards)
-        counts.check_shard_size(options.shard_size)
+        counts = ShardCounts.of(shards, options.shard_size)
         # workers may run in other folders
         folder = output_folder(dataset).absolute()
         name = dataset_name(folder, options)
