@@ -99,7 +99,6 @@ def build(
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         report_warning(*plan.warnings)
-        report_line(*plan.notes)
         area = BuildArea(folder, plan.plan_id, plan.options)
         wanted = wanted_of(plan)
         if overwrite:

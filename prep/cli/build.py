@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from dataclasses import replace
 
 from tfshards.prep.cli.arguments import settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
@@ -59,15 +59,13 @@ BUILD = Verb(
 def _run_plan(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.output_state import inspect_output, outlook, wanted_of
     from tfshards.prep.building.preview import plan
-    from tfshards.prep.planning.plan import plan_json, plan_text
 
     source = source_of(args)
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
     report_warning(*found.warnings)
     report_line(*outlook(inspect_output(any_path(args.dataset)), wanted_of(found)))
-    typed = partial(with_flags, parser=args.parser)
-    return Result(lambda: plan_text(found, typed), lambda: plan_json(found, typed))
+    return Result.of(replace(found, warnings=tuple(with_flags(line, args.parser) for line in found.warnings)))
 
 
 PLAN = Verb(

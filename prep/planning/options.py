@@ -102,7 +102,11 @@ class Options:
         check_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError("dataset-name-option", name_fault=name_fault(self.name))
-        if not 0 <= self.rejected_share <= 1:
+        try:
+            is_share = 0 <= self.rejected_share <= 1
+        except (ValueError, ZeroDivisionError):
+            is_share = False
+        if not is_share:
             raise OptionsError("max-rejected-range", given=str(self.max_rejected))
 
     @property
@@ -113,10 +117,7 @@ class Options:
     @property
     def rejected_share(self) -> Fraction:
         """Exact value of ``max_rejected``."""
-        try:
-            return parse_fraction(str(self.max_rejected))
-        except ValueError:
-            raise OptionsError("max-rejected-form", text=self.max_rejected) from None
+        return parse_fraction(str(self.max_rejected))
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""

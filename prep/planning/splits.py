@@ -62,34 +62,23 @@ def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
         name, _, number = text.partition("=")
         if name in ratios:
             raise OptionsError("ratio-repeated", text=text, name=name)
-        try:
-            ratios[name] = parse_fraction(number)
-        except ValueError:
-            raise OptionsError("ratio-form", text=text) from None
         if fault := name_fault(name):
             raise OptionsError("split-name", fault=fault)
+        try:
+            ratios[name] = parse_fraction(number)
+        except (ValueError, ZeroDivisionError):
+            raise OptionsError("ratio-form", text=text) from None
         if not 0 < ratios[name] <= 1:
-            raise OptionsError("ratio-range", name=name, ratio=_ratio_text(ratios[name]))
-    total = sum(ratios.values())
-    if ratios and total != 1:
-        listed = " + ".join(f"{name}={_ratio_text(ratio)}" for name, ratio in ratios.items())
-        raise OptionsError("ratios-sum", listed=listed, total=_ratio_text(total))
+            raise OptionsError("ratio-range", name=name, ratio=number)
+    if ratios and sum(ratios.values()) != 1:
+        total = f"{float(sum(ratios.values())):g}"
+        raise OptionsError("ratios-sum", listed=" + ".join(texts), total=total)
     return ratios
 
 
 def parse_fraction(text: str) -> Fraction:
-    """Return the exact value of a text such as ``0.9``, ``90%`` or ``2/3``, or raise ValueError."""
-    try:
-        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError(f"{text!r} divides by zero") from None
-
-
-def _ratio_text(ratio: Fraction | int) -> str:
-    try:
-        return f"{float(ratio):g}"
-    except OverflowError:
-        return "of more than 300 digits"
+    """Return the exact value of a text such as ``0.9``, ``90%`` or ``2/3``, or raise as ``Fraction`` does."""
+    return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
 
 
 def split_by_ratio(
