@@ -15,6 +15,12 @@ from tfshards.schemas import InputError
 
 SEEDS = st.integers(0, 2**63 - 1)
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=50)
+# rows of ten groups, since short lists of few groups leave splits empty
+TEN_GROUPS = st.builds(
+    lambda random, count: [(random.randrange(10), random.randrange(4)) for _ in range(count)],
+    st.randoms(use_true_random=False),
+    st.integers(20, 80),
+)
 
 
 @st.composite
@@ -79,25 +85,40 @@ def test_each_class_has_its_sizes_and_each_key_is_where_the_cuts_say(pairs, rati
             assert by_cuts(str(row), seed, ratios, recorded["cuts"][stratum]) == names[row]
 
 
+def with_all(pairs):
+    """Return the pairs with all examples as one more class."""
+    return [(str(group), kind) for group, kind in pairs] + [(str(group), "all") for group, _ in pairs]
+
+
 def unevenness(pairs, split_of, ratios):
-    """Return the sum and its bound, as in docs/reference.md: all examples are one more class."""
-    pairs = [*pairs, *((group, "all") for group, _ in pairs)]
-    totals = Counter(kind for _, kind in pairs)
-    held = Counter((split_of[group], kind) for group, kind in pairs)
-    found = sum(
-        (held[split, kind] - ratio * total) ** 2 / total
-        for split, ratio in ratios.items()
-        for kind, total in totals.items()
+    """Return the sum that docs/reference.md limits."""
+    totals = Counter(kind for _, kind in with_all(pairs))
+    held = Counter((split_of[group], kind) for group, kind in with_all(pairs))
+    terms = (
+        (held[split, kind] - ratios[split] * totals[kind]) ** 2 / totals[kind]
+        for split in ratios
+        for kind in totals
     )
-    squares = sum(Fraction(count**2, totals[kind]) for (_, kind), count in Counter(pairs).items())
-    return found, (1 - sum(ratio**2 for ratio in ratios.values())) * squares
+    return sum(terms)
 
 
-@given(PAIRS, ratios(), SEEDS, st.booleans())
+def limit(pairs, ratios):
+    """Return the limit of the sum."""
+    totals = Counter(kind for _, kind in with_all(pairs))
+    counts = Counter(with_all(pairs)).items()
+    random = sum(Fraction(count**2, totals[kind]) for (_, kind), count in counts)
+    # quotients are compared with 64 bits after the point
+    return (1 - sum(ratio**2 for ratio in ratios.values())) * random + Fraction(1, 10**12)
+
+
+@given(PAIRS | TEN_GROUPS, ratios(), SEEDS, st.booleans())
 def test_a_group_is_in_one_split_and_classes_are_as_even_as_promised(pairs, ratios, seed, stratify):
     names, recorded = divide(pairs, ratios, seed, stratify=stratify, group_by="group")
     if recorded is None:
         assert names.code == "split-empty"
+        # what an empty split lacks of each class and of all examples
+        lacking = 2 * len(pairs) * ratios[names.values["name"]] ** 2
+        assert not stratify or lacking <= limit(pairs, ratios)
         return
     chosen = {str(group): name for (group, _), name in zip(pairs, names, strict=True)}
     assert [chosen[str(group)] for group, _ in pairs] == names
@@ -105,14 +126,12 @@ def test_a_group_is_in_one_split_and_classes_are_as_even_as_promised(pairs, rati
     moved = {hashed(group, seed): name for group, name in chosen.items() if cuts[group] != name}
     assert moved == recorded.get("moved", {})
     if stratify:
-        least, most = unevenness([(str(group), kind) for group, kind in pairs], chosen, ratios)
-        # quotients are compared with 64 bits after the point
-        assert least <= most + Fraction(1, 10**12)
+        assert unevenness(pairs, chosen, ratios) <= limit(pairs, ratios)
     else:
         assert not moved
 
 
-@given(PAIRS, ratios(), SEEDS, st.randoms(use_true_random=False))
+@given(TEN_GROUPS, ratios(), SEEDS, st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_change_the_split_of_a_group(pairs, ratios, seed, random):
     shuffled = random.sample(pairs, len(pairs))
     found = []
