@@ -13,7 +13,7 @@ import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts
-from tfshards.prep.planning.plan import Plan, label_counts, plan_id_of
+from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
 from tfshards.prep.sources.base import Listing, Reader, Source
 from tfshards.prep.sources.classes import quoted
@@ -116,24 +116,26 @@ def _missed_ratios(listing: Listing, membership: Membership, options: Options) -
     """Yield a warning about the largest miss of a ratio, of all examples or of a class that is stratified."""
     held = {}
     for split, numbers in membership.examples.items():
-        held[split] = Counter[str | None]({None: len(numbers)})
+        held[split] = Counter[int | None]({None: len(numbers)})
         if options.stratify and listing.labels is not None:
-            held[split].update(label_counts(listing.labels[numbers], listing.schema))
-    totals = sum(held.values(), Counter[str | None]())
+            held[split].update(listing.labels[numbers].tolist())
+    totals = sum(held.values(), Counter[int | None]())
     misses = [
-        (abs(Fraction(held[split][name], total) - ratio), split, name)
+        (abs(Fraction(held[split][label], total) - ratio), split, label)
         for split, ratio in options.ratios.items()
-        for name, total in totals.items()
+        for label, total in totals.items()
         # less than one example is a matter of rounding
-        if abs(held[split][name] - ratio * total) >= max(Fraction(1), _TOLERANCE * total)
+        if abs(held[split][label] - ratio * total) >= max(Fraction(1), _TOLERANCE * total)
     ]
     if misses:
-        _, split, name = max(misses, key=lambda miss: miss[0])
-        what = "examples" if name is None else f"examples of class {name!r}"
+        _, split, label = max(misses, key=lambda miss: miss[0])
+        names = listing.schema.class_names
+        name = repr(names[label]) if names and label is not None and label >= 0 else str(label)
+        of = "" if label is None else f" of class {name}"
         more = f"; {len(misses) - 1} other misses are smaller" if len(misses) > 1 else ""
         yield (
-            f"the split {split!r} has {held[split][name]:,} of {totals[name]:,} {what}, but its ratio is "
-            f"{options.ratios[split]}, since groups are not divided{more}"
+            f"the split {split!r} has {held[split][label]:,} of {totals[label]:,} examples{of}, but its "
+            f"ratio is {options.ratios[split]}, since groups are not divided{more}"
         )
 
 

@@ -189,7 +189,12 @@ MISSES = {
     "less than one example": ({(group, 0): 1 for group in range(7)}, False, None),
     "less than 5 %": ({(group, 0): 6 for group in range(14)}, False, None),
     "large groups": ({(group, 0): 4 for group in range(3)}, False, ["'a'", "8 of 12", "4/5"]),
-    "a class of two groups": (EIGHT_AND_TWO, True, ["'a'", "10 of 10", "class '1'", "4/5"]),
+    "a class of two groups": (EIGHT_AND_TWO, True, ["'a'", "10 of 10", "class 'dog'", "4/5"]),
+    "one group without a class": (
+        {(group, -(group == 9)): 5 for group in range(10)},
+        True,
+        ["'a'", "5 of 5", "class -1", "4/5"],
+    ),
     "the same class without strata": (EIGHT_AND_TWO, False, None),
 }
 
@@ -199,7 +204,9 @@ def test_a_ratio_that_whole_groups_miss_is_warned_of(counts, stratify, names):
     pairs = [pair for pair, count in counts.items() for _ in range(count)]
     groups, classes = (np.array(each) for each in zip(*pairs, strict=True))
     options = Options(splits={"a": "4/5", "b": "1/5"}, group_by="group", stratify=stratify)
-    warnings = plan(Arrays({"label": classes, "group": groups}), "out", options=options).warnings
+    class_names = ["cat", "dog"] if min(classes) >= 0 else None
+    source = Arrays({"label": classes, "group": groups}, class_names=class_names)
+    warnings = plan(source, "out", options=options).warnings
     missed = [line for line in warnings if "ratio" in line]
     assert len(missed) == (names is not None)
     assert all(name in missed[0] for name in names or ())
