@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfshards.prep import Arrays, ImageFolder, Options, append, plan
+from tests.prep.table_files import write_jsonl
+from tfshards.prep import Arrays, ImageFolder, Options, Table, append, plan
 from tfshards.schemas import InputError
 
 SEEDS = st.integers(0, 2**63 - 1)
@@ -200,13 +201,12 @@ MISSES = {
 
 
 @pytest.mark.parametrize(("counts", "stratify", "names"), MISSES.values(), ids=MISSES)
-def test_a_ratio_that_whole_groups_miss_is_warned_of(counts, stratify, names):
+def test_a_ratio_that_whole_groups_miss_is_warned_of(counts, stratify, names, tmp_path):
     pairs = [pair for pair, count in counts.items() for _ in range(count)]
-    groups, classes = (np.array(each) for each in zip(*pairs, strict=True))
     options = Options(splits={"a": "4/5", "b": "1/5"}, group_by="group", stratify=stratify)
-    class_names = ["cat", "dog"] if min(classes) >= 0 else None
-    source = Arrays({"label": classes, "group": groups}, class_names=class_names)
-    warnings = plan(source, "out", options=options).warnings
+    rows = [{"label": ("cat", "dog", None)[label], "group": group} for group, label in pairs]
+    source = Table(write_jsonl(tmp_path / "rows.jsonl", rows))
+    warnings = plan(source, tmp_path / "out", options=options).warnings
     missed = [line for line in warnings if "ratio" in line]
     assert len(missed) == (names is not None)
     assert all(name in missed[0] for name in names or ())
