@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -58,12 +57,6 @@ from tfshards.schemas.option import check_instance, check_path, option, recorded
 from tfshards.schemas.storage import AnyPath, any_path, check_expanded, is_remote
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
-
-
-# An image, and its mask if it has one.
-_Pair: TypeAlias = "tuple[ImageFile, ImageFile | None]"
-# Odd numbers that mix the stamps of an image and its mask.
-_MIX = np.array([-7046029254386353131, -4417276706812531889, 1609587929392839161])
 
 
 @dataclass(frozen=True)
@@ -219,7 +212,7 @@ class ImageFolder:
         """
         tree = tree_of(self.root, follow_links=self.follow_links)
         try:
-            listing, pairs = self._listing(tree)
+            listing, masks = self._listing(tree)
         except OSError as error:
             path = os.fsdecode(error.filename or tree.root)
             raise InputError("unreadable", path=path, why=error.strerror) from None
@@ -234,9 +227,12 @@ class ImageFolder:
         # which images are accepted, and how they are converted, depends on the versions of the decoders
         decoders = decoders_of(self.images, has_masks=self.mask_dir is not None)
         options = {"source": "images", **self.images.to_json(), **recorded, **decoders}
-        return FolderReader(self, options, listing, pairs)
+        if masks is None:
+            return FolderReader(self, options, listing)
+        return _stage_pairs(self, options, tree, listing, masks, folder, preview=preview)
 
-    def _listing(self, tree: Tree) -> tuple[Listing, dict[bytes, _Pair] | None]:
+    def _listing(self, tree: Tree) -> tuple[Listing, list[ImageFile] | None]:
+        """Return the listing of the images, and the mask of each if there are masks."""
         skipped: Counter[str] = Counter()
         files = FileTable.of(tree.images(skipped)).by_key()
         folders = find_mask_folders(tree, self.mask_dir, self.split_folders, self.mask_name)
@@ -256,10 +252,8 @@ class ImageFolder:
             raise InputError("folder-no-images", *warnings, given=self.location(), seen=seen, known=known)
         has_labels = lists is not None and bool(lists.label_of)
         listing = self._arranged(tree, files, folders, skipped, is_flat=has_labels)
-        pairs: dict[bytes, _Pair] | None = None
         if folders is not None:
-            found, pairing = pair_masks(tree, folders, listing.keys, masks, skipped)
-            listing, pairs = with_masks(listing, found)
+            masks, pairing = pair_masks(tree, folders, listing.keys, masks, skipped)
             unmatched += pairing
             if self.mask_dir is None and not self.as_is:
                 unmatched.append(
@@ -272,7 +266,9 @@ class ImageFolder:
             skipped=dict(sorted(skipped.items())),
             warnings=(*warnings, *unmatched, *listing.warnings, *deep),
         )
-        return listing if lists is None else lists.applied(listing, self.class_names), pairs
+        if lists is not None:
+            listing = lists.applied(listing, self.class_names)
+        return listing, None if folders is None else masks
 
     def _chosen(
         self, files: FileTable, skipped: Counter[str]
@@ -339,7 +335,6 @@ class ImageFolder:
         names = layout.class_names
         num_examples = {split: len(numbers) for split, numbers in splits.items()}
         features = [image_feature("image", self.images)]
-        features += [mask_feature("mask", self.images)] if masks else []
         features += [Feature("label", "label", "int64")] if names else []
         return Listing(
             schema=Schema((*features, KEY_FEATURE), names),
@@ -354,19 +349,17 @@ class ImageFolder:
 
 @dataclass(frozen=True)
 class FolderReader:
-    """The reader of a folder of images.
+    """The reader of a folder of images without masks: what it reads of an example is in the plan.
 
     Attributes:
         source: the folder.
         recorded: the options that change the output.
         listed: the listing; None in workers.
-        pairs: the files of each example, if there are masks.
     """
 
     source: ImageFolder
     recorded: Mapping[str, Json]
     listed: Listing | None
-    pairs: Mapping[bytes, _Pair] | None
 
     def __getstate__(self) -> dict[str, object]:
         """Return what workers need, who read the rows of plans."""
@@ -382,45 +375,69 @@ class FolderReader:
         return self.listed
 
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
-        """Yield the image, its mask, label and key of each row, or why it is rejected."""
+        """Yield the image, label and key of each row, or why it is rejected."""
         tree = tree_of(self.source.root, follow_links=self.source.follow_links)
-        rules = ImageRules(self.source.images, frozenset({"mask"}) if self.pairs else frozenset())
-        most_bytes = self.source.images.max_bytes
+        rules = ImageRules(self.source.images)
 
-        def encoded(name: str, file: ImageFile) -> EncodedImage:
-            content = read_as_listed(tree.at(file.key), file.size, file.stamp, most_bytes)
-            return EncodedImage(name, content, file.key)
-
-        def fetch(row: Row) -> list[EncodedImage]:
+        def fetch(row: Row) -> EncodedImage:
             key = to_bytes(row.key)
-            if self.pairs is None:
-                return [encoded("image", ImageFile(key, row.size, row.stamp))]
-            image, mask = self.pairs[key]
-            lacking = EncodedImage("mask", None, missing="there is no mask of the same name")
-            return [encoded("image", image), encoded("mask", mask) if mask else lacking]
+            content = read_as_listed(tree.at(key), row.size, row.stamp, rules.options.max_bytes)
+            return EncodedImage("image", content, key)
 
         is_far = isinstance(tree, RemoteTree)
         found = fetched_ahead(fetch, rows, lambda row: row.size) if is_far else map(fetch, rows)
-        for row, images in zip(rows, found, strict=True):
-            values: dict[str, Values] = {"label": row.label, "key": to_bytes(row.key)}
-            conversions = convert_images(rules, images, values)
+        for row, image in zip(rows, found, strict=True):
+            values: dict[str, Values] = {"label": row.label, "key": image.path}
+            conversions = convert_images(rules, [image], values)
             if isinstance(conversions, Rejected):
                 yield conversions
             else:
                 yield Accepted([values[name] for name in schema.names], conversions)
 
 
-def with_masks(listing: Listing, masks: Sequence[ImageFile | None]) -> tuple[Listing, dict[bytes, _Pair]]:
-    """Return the listing of images with the sizes and stamps of their masks as well, and the pairs."""
-    columns = zip(listing.keys, listing.sizes.tolist(), listing.stamps.tolist(), strict=True)
-    pairs = {key: (ImageFile(key, *of), mask) for (key, *of), mask in zip(columns, masks, strict=True)}
-    sizes = np.array([mask.size if mask else 0 for mask in masks], np.int64)
-    stamps = np.array([mask.stamp if mask else 0 for mask in masks], np.int64)
-    # wraps around
-    mixed = (listing.stamps * _MIX[0]) ^ (sizes * _MIX[1]) ^ (stamps * _MIX[2])
-    has_mask = np.array([mask is not None for mask in masks])
-    mixed = np.where(has_mask, mixed, listing.stamps)
-    return replace(listing, sizes=listing.sizes + sizes, stamps=mixed), pairs
+def _stage_pairs(
+    source: ImageFolder,
+    recorded: Mapping[str, Json],
+    tree: Tree,
+    listing: Listing,
+    masks: Sequence[ImageFile],
+    folder: Path,
+    *,
+    preview: bool,
+) -> Reader:
+    """Return a reader of images with their masks, which it finds in a table."""
+    # needs Arrow, which images without masks do not
+    import pyarrow as pa
+
+    from tfshards.prep.sources.image_paths import ImageFiles
+    from tfshards.prep.sources.staged import Rows, stage
+
+    keys, labels, text = listing.keys, listing.labels, pa.large_binary()
+    splits = np.full(len(keys), None, object)
+    for split, numbers in (listing.splits or {}).items():
+        splits[numbers] = split.encode()
+    paths = [file.key for file in masks]
+    sizes, stamps = (np.array([file[column] for file in masks], np.int64) for column in (1, 2))
+    image, *others = listing.schema.features[:-1]
+    rows = Rows(
+        num_rows=len(keys),
+        features=[image, mask_feature("mask", source.images), *others],
+        rules=ImageRules(source.images, frozenset({"mask"})),
+        recorded=recorded,
+        values={} if labels is None else {"label": pa.chunked_array([labels])},
+        images={
+            "image": ImageFiles(keys, keys, listing.sizes, listing.stamps, keys),
+            "mask": ImageFiles(paths, paths, sizes, stamps, paths),
+        },
+        keys=pa.chunked_array([pa.array(keys, text)]),
+        splits=pa.chunked_array([pa.array(splits, text)]) if listing.splits else None,
+        groups=listing.groups,
+        class_names=listing.schema.class_names,
+        root=tree.root,
+        warnings=listing.warnings,
+        skipped=listing.skipped,
+    )
+    return stage(rows, folder, preview=preview)
 
 
 @dataclass(frozen=True, eq=False)

@@ -166,8 +166,8 @@ def pair_masks(
     keys: Sequence[bytes],
     masks: Sequence[ImageFile],
     skipped: Counter[str],
-) -> tuple[list[ImageFile | None], list[str]]:
-    """Return the mask of each image, or None, and warnings.
+) -> tuple[list[ImageFile], list[str]]:
+    """Return the mask of each image, with the size -1 if it does not exist, and warnings.
 
     Masks without an image are counted in ``skipped``.
     """
@@ -183,14 +183,17 @@ def pair_masks(
         if other is not mask:
             names = f"{os.fsdecode(other.key)!r} and {os.fsdecode(mask.key)!r}"
             raise InputError("masks-ambiguous", names=names)
-    found = [by_stem.get(folders.stem(key) or b"") for key in keys]
+    stems = [folders.stem(key) or b"" for key in keys]
+    found = [by_stem.get(stem, ImageFile(stem, -1, -1)) for stem in stems]
     image_of: dict[bytes, bytes] = {}
-    for key, mask_of in zip(keys, found, strict=True):
-        if mask_of and image_of.setdefault(mask_of.key, key) != key:
-            first, second, shared = map(os.fsdecode, (image_of[mask_of.key], key, mask_of.key))
+    lone = []
+    for key, mask in zip(keys, found, strict=True):
+        if mask.size < 0:
+            lone.append(os.fsdecode(key))
+        elif image_of.setdefault(mask.key, key) != key:
+            first, second, shared = map(os.fsdecode, (image_of[mask.key], key, mask.key))
             raise InputError("masks-shared", image_of=first, key=second, key2=shared)
     where = os.fsdecode(folders.masks)
-    lone = [os.fsdecode(key) for key, mask_of in zip(keys, found, strict=True) if mask_of is None]
     if not image_of:
         such = f", such as {lone[0]!r}," if lone else ""
         raise InputError("masks-unmatched", root=to_text(tree.root), such=such, where=where)
