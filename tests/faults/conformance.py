@@ -10,6 +10,7 @@ IMAGES = "tests/conformance/test_images.py::test_images_and_masks_become_what_th
 ANNOTATIONS = "tests/conformance/test_annotations.py::test_annotations_move_with_their_image_or_are_refused"
 OPTIONS = "tests/conformance/test_options.py::test_options_have_their_effect_or_are_refused"
 ARRAYS = "tests/conformance/test_arrays.py::test_arrays_become_what_they_hold_or_are_refused"
+SPLITS = "tests/prep/test_splits.py"
 
 FAULTS = [
     ("a label is off by one in val", "prep/sources/layout.py",
@@ -182,8 +183,8 @@ FAULTS = [
      "key=lambda code: code",
      f"{TABLES}[a_column_of_splits]"),
     ("groups are ignored", "prep/planning/splits.py",
-     "hashes = _hashes(groups or keys, members, seed)",
-     "hashes = _hashes(keys, members, seed)",
+     "_split_by_hash(groups or keys, ratios",
+     "_split_by_hash(keys, ratios",
      f"{OPTIONS}[groups]"),
     ("a ratio is rounded down", "prep/planning/splits.py",
      "        sizes[index] += 1\n",
@@ -197,6 +198,26 @@ FAULTS = [
      "key=str(seed).encode()",
      "key=b\"0\"",
      f"{OPTIONS}[ratios_with_seed_1]"),
+    ("stratified groups are assigned without regard to what splits hold", "prep/planning/splits.py",
+     "excess = parts * own[label] - share * assigned[label]",
+     "excess = 0",
+     f"{SPLITS}::test_a_group_is_in_one_split_and_classes_are_as_even_as_promised"),
+    ("the smallest of stratified groups come first", "prep/planning/splits.py",
+     "(-groups[name][_ALL], name)",
+     "(groups[name][_ALL], name)",
+     f"{SPLITS}::test_membership_of_classes_and_groups_never_changes_between_releases"),
+    ("groups outside of the cuts are not recorded", "prep/planning/splits.py",
+     "if index != bisect_right(cuts, name)",
+     "if index > bisect_right(cuts, name)",
+     f"{SPLITS}::test_a_group_is_in_one_split_and_classes_are_as_even_as_promised"),
+    ("appended examples of a moved group follow the cuts", "prep/planning/splits.py",
+     "names.index(moved[own]) if own in moved else",
+     "names.index(moved[own]) if not own else",
+     f"{SPLITS}::test_appended_images_of_a_known_patient_stay_in_its_split"),
+    ("a missed ratio of a class is not warned of", "prep/planning/make_plan.py",
+     "if options.stratify and listing.labels is not None:",
+     "if options.stratify and listing.labels is None:",
+     f"{SPLITS}::test_a_ratio_that_whole_groups_miss_is_warned_of"),
     ("duplicates are not found", "prep/building/rejects.py",
      "{} if options.duplicates == \"keep\" else",
      "{} if options.duplicates != \"fail\" else",

@@ -60,7 +60,6 @@ PLAN = {
     "--duplicates": choice("drop"),
 }
 BUILD = {"--overwrite": SWITCH, "--checksum": SWITCH, **ENGINE}
-STEPS = {"--batch-size": COUNT, **JOBS}
 REJECTED = {"--max-rejected": Flag(("some", "101%", "-1"))}
 PIXELS = {
     "--channels": choice("keep"),
@@ -173,7 +172,7 @@ def line(verb: str, paths: str, flags: dict[str, Flag], keys: object = MANIFEST,
 
 LINES = [
     *kinds("build", BUILD, keys=MANIFEST, makes="new/dataset.json"),
-    *kinds("plan", STEPS, keys=("schema", "splits", "skipped")),
+    *kinds("plan", JOBS, keys=("schema", "splits", "skipped")),
     line("info", "data", {**CONFIG, "--all": SWITCH}),
     line("show", "data cat/0.png", {**CONFIG, "--first": COUNT, "--save": TEXT}, ("examples",)),
     line(

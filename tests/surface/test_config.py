@@ -44,7 +44,6 @@ def test_a_build_takes_everything_from_the_file_and_plan_reads_the_same(own):
         seed = 7
         exclude = ["**/7.png", "**/6.png"]
         checksum = true
-        batch-size = 2
         channels = 1
         name = "cats"
         max-rejected = "50%"
