@@ -38,6 +38,7 @@ from tfshards.prep.progress.lines import (
     to_stderr,
 )
 from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.sources.roles import flag
 from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
 from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
 from tfshards.schemas.build_area import write_files
@@ -125,8 +126,7 @@ def export(
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
     request = make_request(any_path(dataset), read_manifest(dataset), select)
     for name, found in coordinates_of(request.schema.features).items():
-        flag = "boxes" if found.are_boxes else "keypoints"
-        report_line(f"{name!r} refers to the exported image: --{flag} {name}={found} builds it again")
+        report_line(f"{name!r} refers to the exported image: {flag(name, str(found))} builds it again")
     return _export(request, local_path(directory), FORMATS[to], run)
 
 

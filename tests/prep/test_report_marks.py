@@ -10,7 +10,7 @@ from PIL import Image
 from tests.pictures import image_file as encoded
 from tests.prep.pages import parsed
 from tests.prep.table_files import write_parquet
-from tfshards.prep import ColumnRoles, ImageFolder, ReportOptions, Table, build, report
+from tfshards.prep import Coco, ColumnRoles, ImageFolder, ReportOptions, Table, build, report
 from tfshards.prep.imaging.stored import draw_boxes, draw_mask
 from tfshards.prep.reporting.glimpse import DrawnBoxes
 from tfshards.schemas.coordinates import Coordinates
@@ -59,7 +59,7 @@ def test_boxes_of_coco_are_drawn_with_their_classes(tmp_path):
     classes = [{"id": 1, "name": "cat"}, {"id": 2, "name": "<b>"}]
     content = json.dumps({"images": images, "annotations": boxes, "categories": classes})
     (tmp_path / "in/annotations/instances_train2017.json").write_text(content)
-    text = page_of(Table(tmp_path / "in", form="coco"), tmp_path).section("marks").text
+    text = page_of(Coco(tmp_path / "in"), tmp_path).section("marks").text
     assert "boxes 'objects/bbox' as xywh." in text
     assert "2 cat, 1 <b>" in text
     assert text.count("boxes: 0") == 2

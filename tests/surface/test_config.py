@@ -141,7 +141,7 @@ TYPED = {
     "tfshards build images pho": "photos",
     "tfshards build images photos --compression gz": "gzip",
     "tfshards build images photos --checks": "--checksum",
-    "tfshards build table rows.csv --from yo": "yolo",
+    "tfshards build coco a.json --outside-boxes cl": "clip",
     "tfshards build --config c.toml --resi": "--resize",
     "tfshards info numb": "numbers",
     "tfshards info --config c.to": "c.toml",
