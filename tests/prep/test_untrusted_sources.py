@@ -112,7 +112,7 @@ def test_images_of_coco_outside_of_the_source_are_refused(prepare, source, here)
 
 def test_the_folder_above_annotations_alone_is_searched(here):
     coco("ds/any/a.json", "images/1.png")
-    with pytest.raises(InputError, match="'images/1.png'.* ds/any/images, ds/any"):
+    with pytest.raises(InputError, match=r"'images/1\.png'.* ds/any/images, ds/any"):
         build(Coco("ds/any/a.json"), "out", **QUIET)
     coco("ds/annotations/a.json", "images/1.png")
     build(Coco("ds/annotations/a.json"), "out", **QUIET)
