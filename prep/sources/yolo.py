@@ -79,7 +79,7 @@ class Yolo(Annotations):
         count, width = layout.points
         if count and self.segmentations:
             raise InputError(
-                f"segmentations=True has no effect, since {config} has kpt_shape, for keypoints || leave it out"
+                f"segmentations=True has no effect, since {config} has kpt_shape (keypoints) || leave it out"
             )
         layout = layout._replace(has_polygons=self.segmentations)
         images: list[AnnotatedImage] = []

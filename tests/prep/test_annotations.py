@@ -15,7 +15,7 @@ SIDES, BOXES = (12, 8), {f"{n}.png": [n, 1, n + 3, 4] for n in range(7)}
 
 
 def table_of(path, names):
-    return write_jsonl(path, ({"file_name": name, "boxes": BOXES[name], "kind": "a"} for name in names))
+    return write_jsonl(path, [{"file_name": name, "boxes": BOXES[name], "kind": "a"} for name in names])
 
 
 def stored_boxes(out):
@@ -36,14 +36,14 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def test_boxes_are_kept_through_every_verb(photos, tmp_path, capsys):
+def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_path, capsys):
     some, out, whole = [*BOXES][:5], tmp_path / "out", tmp_path / "whole"
     table = table_of(tmp_path / "t.jsonl", some)
-    flags = ["--root", str(photos), "--column", "boxes=xyxy", "--boxes-in", "file", "--resize", "long=6"]
-    assert main(["build", "table", str(table), str(out), *flags]) == 0
+    flags = ["--root", str(photos), "--column", "boxes=xyxy", "--boxes-in", "file"]
+    assert main(["build", "table", str(table), str(out), *flags, "--resize", "long=6"]) == 0
     table_of(table, BOXES)
     assert main(["append", str(table), str(photos), str(out)]) == 0
-    assert main(["build", "table", str(table), str(whole), *flags]) == 0
+    assert main(["build", "table", str(table), str(whole), *flags, "--resize", "long=6"]) == 0
     schema, wanted = read_manifest(whole).schema, stored_boxes(whole)
     assert schema["boxes"].coordinates == "xyxy"
     # the first is upright, and half as large
@@ -80,4 +80,4 @@ def test_text_files_of_yolo_are_part_of_the_dataset(quiet_build, tmp_path):
     first = quiet_build(Yolo(root), tmp_path / "out")
     check_repair(tmp_path / "out", root)
     (root / "1.txt").write_text("0 0.5 0.5 0.5 0.5")
-    assert quiet_build(Yolo(root), tmp_path / "other/out").build_id != first.build_id
+    assert quiet_build(Yolo(root), tmp_path / "other" / "out").build_id != first.build_id

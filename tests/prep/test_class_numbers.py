@@ -71,7 +71,7 @@ def test_appended_annotations_are_translated_by_name(kind, write, quiet_build, t
 
 
 def test_appended_rows_are_translated_by_the_names_in_their_metadata(build_table, tmp_path):
-    build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}))
+    build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}), roles={"y": "label"})
     path = rows(tmp_path, {"x": [0, 1, 2], "y": [2, 0, 0]}, ["c", "b", "a"])
     append(str(path), tmp_path / "out", **QUIET)
     assert classes(tmp_path / "out", "y") == {"0": ["a"], "1": ["c"], "2": ["c"]}

@@ -13,7 +13,7 @@ from PIL import Image
 from tests.errors import raises
 from tests.surface.command import run
 from tests.tables import mostly_nightly
-from tfshards.prep import Coco, Table, Yolo, build
+from tfshards.prep import Coco, Table, Yolo, build, plan
 from tfshards.schemas import InputError
 
 SECRET = "root:x:0:0"
@@ -112,7 +112,7 @@ def test_images_of_coco_outside_of_the_source_are_refused(prepare, source, here)
 
 def test_the_folder_above_annotations_alone_is_searched(here):
     coco("ds/any/a.json", "images/1.png")
-    with pytest.raises(InputError, match=r"'images/1\.png'.* ds/any/images, ds/any"):
+    with pytest.raises(InputError, match=r"images/1\.png.*ds/any"):
         build(Coco("ds/any/a.json"), "out", **QUIET)
     coco("ds/annotations/a.json", "images/1.png")
     build(Coco("ds/annotations/a.json"), "out", **QUIET)
@@ -143,7 +143,7 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
 )
 BOMBS = {
-    "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "line 1.*'a0' is an anchor or an alias"),
+    "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "'a0' is an anchor or an alias"),
     "deep YAML": ("data.yaml", f"names: {nested('[', ']', 100_000)}", "it is nested too deeply"),
     "a long number": ("data.yaml", f"names: 1{':59' * 300_000}", "a value has more than 10,000 characters"),
     "long": ("data.yaml", "x: y\n" * 300_000, "has 1500000 bytes; a file of options has at most 1048576"),
@@ -152,7 +152,7 @@ BOMBS = {
     "a long key": ("c.toml", f"a{'.a' * 50_000} = 1", "a line has more than 1,000 dots"),
     "a long TOML": ("c.toml", "# \n" * 500_000, "has 1500000 bytes; a file of options has at most 1048576"),
     "deep COCO": ("a.json", nested("[", "]", 100_000), "it is nested too deeply"),
-    "deep JSONL": ("m.jsonl", f'{{"x": {nested("[", "]", 50_000)}}}', "lists and objects in 64 levels at most"),
+    "deep JSONL": ("m.jsonl", f'{{"x": {nested("[", "]", 50_000)}}}', "in 64 levels at most"),
 }
 COMMANDS = {
     "data.yaml": ["yolo", "ds", "out"],
@@ -177,4 +177,4 @@ def test_a_bomb_is_an_error_at_once(bomb, here):
 
 def test_brackets_in_strings_are_not_nested(here):
     Path("ds/m.jsonl").write_text(json.dumps({"x": "[" * 5000 + '"'}))
-    assert build(Table("ds/m.jsonl"), "out", **QUIET).schema.names == ("x", "key")
+    assert plan(Table("ds/m.jsonl"), "out").listing.schema.names == ("x", "key")
