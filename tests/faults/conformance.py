@@ -323,7 +323,7 @@ FAULTS = [
      "elif usual is None and like in ()",
      f"{TABLES}['Label'_is_nearly_label]"),
     ("zeros at the end of a number are lost", "prep/sources/text_tables.py",
-     "repr(float(text)) == text and",
+     "repr(number) == text and",
      "bool(text) and",
      f"{TABLES}[numbers_of_two_lengths]"),
     ("durations are numbers without a unit", "prep/sources/features.py",
