@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from string import Formatter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +62,6 @@ from tfshards.prep.sources.split_lists import (
 from tfshards.prep.sources.splits import all_usual, usual_split
 from tfshards.prep.sources.staged import Rows, Wide, WideWriter, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.table_files import Batches
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.json_reader import Json
@@ -77,6 +77,18 @@ _LONGEST_PATH = 4096
 _ROW = "\0row"
 # What may follow a name in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
+
+
+class Batches(NamedTuple):
+    """A table that is read once, batch by batch; fields of structs are columns of their own."""
+
+    schema: pa.Schema
+    tables: Iterator[pa.Table]
+
+
+def in_memory(rows: pa.Table | Batches) -> pa.Table:
+    """Return all rows as a table."""
+    return rows if isinstance(rows, pa.Table) else pa.concat_tables([rows.schema.empty_table(), *rows.tables])
 
 
 @dataclass(frozen=True)
