@@ -225,7 +225,7 @@ def stage_table(
             check_found(name, found, read.root)
         files[features[name]] = found
     stored = {
-        feature: _stored(table[name], name, roles.get(name, "value"), options, read)
+        feature: _stored(table[name], name, roles.get(name) or _plain_role(name, types), options, read)
         for name, feature in features.items()
         if name not in images
     }
@@ -446,6 +446,17 @@ def _stored(
         return stored_column(name, column, role)
     own = read.class_names.get(name, ())
     return label_column(name, column, options.class_names, own, options.label_separator)
+
+
+def _plain_role(name: str, types: Mapping[str, pa.DataType]) -> str:
+    """Return the role of a column that has none: a field next to a list of lists is a list of any length.
+
+    Such are the classes of boxes: if all images have as many boxes, the next ones need not.
+    """
+    struct, slash, _ = name.rpartition("/")
+    fields = [kind for each, kind in types.items() if slash and each.startswith(f"{struct}/")]
+    is_along = any(is_list_type(kind) and is_list_type(kind.value_type) for kind in fields)
+    return "list" if is_along and is_list_type(types[name]) else "value"
 
 
 def _listed_splits(
