@@ -29,18 +29,25 @@ if TYPE_CHECKING:
 
 # What an audit decodes: only formats whose decoders execute nothing.
 _AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-# To describe an image, none of its pixels are decoded.
-_NO_LIMIT = sys.maxsize
 
 
 def describe(data: bytes) -> str:
     """Return the format, height x width and mode of an encoded image as text."""
-    try:
-        with _readable(data, max_pixels=_NO_LIMIT) as image:
-            sides = f"{image.height} x {image.width} (height x width)"
-            return f"{image.format} {sides}, mode {image.mode}"
-    except ValueError:
+    header = stored_header(data)
+    if header is None:
         return "not a readable image"
+    width, height = header.size
+    return f"{header.format} {height} x {width} (height x width), mode {header.mode}"
+
+
+def stored_header(data: bytes) -> Header | None:
+    """Return what the header of an encoded image states, or None if it cannot be read."""
+    try:
+        # no pixel is decoded
+        with _readable(data, max_pixels=sys.maxsize) as image:
+            return header_of(image, io.BytesIO(data))
+    except ValueError:
+        return None
 
 
 @contextmanager
@@ -135,15 +142,6 @@ Edges = tuple[float, float, float, float]
 _COLORS = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (213, 94, 0), (204, 121, 167))
 _MASK_OPACITY = 0.55
 _QUALITY = 68
-
-
-def stored_header(data: bytes) -> Header | None:
-    """Return what the header of an encoded image states, or None if it cannot be read."""
-    try:
-        with _readable(data, max_pixels=_NO_LIMIT) as image:
-            return header_of(image, io.BytesIO(data))
-    except ValueError:
-        return None
 
 
 def thumbnail(data: bytes, side: int, *, is_upright: bool = True, is_damaged: bool = False) -> Picture:
