@@ -199,7 +199,7 @@ PIXELS = [
     *(rejected(f"{count} bands of {bits} bits with {given}", "a.tif", BANDS[
         f"TIFF, {count} bands of {bits} bits, photometric 2, {order}"], "unsupported", **given)
         for count, bits, order, given in ((4, 8, "big-endian", {"channels": 4, "alpha": "keep"}),
-        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"channels": "keep", "depth": "keep"}),
+        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"depth": "keep"}),
         (6, 8, "big-endian", {"animation": "first"}))),
     *(rejected(f"AVIF of {bits} bits, {colors}", "a.avif", (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
         "unsupported", depth="keep", channels=channels) for colors, bits, channels in (("gray", 10, "keep"),
