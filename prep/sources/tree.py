@@ -159,9 +159,11 @@ class LocalTree(FolderNames):
         if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
         suffix = suffix_of(entry.name)
-        if suffix in SUFFIXES or _begins_like_an_image(entry.path, suffix):
+        if suffix in SUFFIXES:
             return None
-        return "hidden" if is_hidden(entry.name) else "not an image"
+        if is_hidden(entry.name):
+            return "hidden"
+        return None if _begins_like_an_image(entry.path, suffix) else "not an image"
 
     def _leads_out(self, path: bytes) -> bool:
         return not os.path.realpath(path).startswith(os.path.join(self.root, b""))

@@ -697,8 +697,9 @@ NO_LINES = {"a list": '[{"a": 1}, {"a": 2}]\n', "commas": '{"a": 1},\n{"a": 2},\
 ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
 FORMS_OF_UNICODE = [("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9"), ("\uac00", "\u1100\u1161"),
                     ("d\u00e9/\u00e9", "de\u0301/e\u0301")]  # fmt: skip
-SAME_PATH = {PARQUET: {"image": pa.array([{"bytes": png(n), "path": "image.png"} for n in range(4)],
-        HF_IMAGE)}}
+SAME_PATH = {
+    PARQUET: {"image": pa.array([{"bytes": png(n), "path": "image.png"} for n in range(4)], HF_IMAGE)}
+}
 TWICE = listed("b.png,0", "a.png,1", "b.png,2", "a.png,3", head="file_name,x")
 OTHERS = [
     row("folders of splits", valued("split=train", "split=test"), table("in"), stored({"train": {"2": {"x":
@@ -816,6 +817,7 @@ OTHERS = [
         table(PARQUET, max_rejected="100%", shards=1), stored({"train": {"200": {"image": 1}}},
         rejected={"missing": 200}, conversions=BY_CONTENT)),
 ]  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("files", "call", "expected"), [*FORMS, *TYPE_ROWS, *LABELS, *PARTS, *IMAGES, *REFUSALS, *RARE, *OTHERS]
