@@ -13,12 +13,12 @@ from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import lines_to, nowhere
-from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.prep.sources.kind import Recorded
-from tfshards.prep.sources.registry import KINDS
+from tfshards.prep.sources.base import Listing, Source
+from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.made import Made
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.storage import AnyPath
 
@@ -47,7 +47,8 @@ def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool
     # Links may be followed, since the result is compared with the dataset by digest.
     recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True)
     with lines_to(nowhere):
-        return KINDS[kind_of_source(manifest)]().restore(recorded, inputs)
+        found: Source = KINDS[kind_of_source(manifest)].source.from_recorded(recorded, inputs)
+        return found
 
 
 def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool) -> Source:
@@ -60,7 +61,8 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow-links-useless")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links)
-    return KINDS[str(options["source"])]().restore(recorded, inputs)
+    found: Source = KINDS[str(options["source"])].source.from_recorded(recorded, inputs)
+    return found
 
 
 # Sources that only Python gives: neither the command line nor paths name them.
@@ -109,8 +111,19 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     return first
 
 
+def group_by_of(manifest: Manifest) -> str | None:
+    """Return what the build of a dataset grouped examples by when it divided them by ratio, or None."""
+    build = _divided(manifest)
+    return build.group_by if build else None
+
+
+def _divided(manifest: Manifest) -> Made | None:
+    """Return the first build of a dataset that divided its examples by ratio."""
+    return next((build for build in manifest.made.builds() if build.ratios), None)
+
+
 def added_membership(
-    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: AnyPath
+    new: Listing, numbers: IntArray, listing: Listing, manifest: Manifest, root: AnyPath
 ) -> Membership:
     """Return the split of each new example; ``numbers`` are those in the listing of the whole source."""
     splits, cuts = manifest.splits, manifest.split_cuts
@@ -123,11 +136,10 @@ def added_membership(
             split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
         }
         return Membership({split: found for split, found in examples.items() if len(found)}, cuts)
-    build = next((build for build in manifest.made.builds() if build.ratios), None)
+    build = _divided(manifest)
     if cuts and build:
         ratios = {name: Fraction(ratio) for name, ratio in build.ratios.items()}
-        of_rows = listing.groups if "same_image" in build.options else None
-        groups = reader.groups(listing, build.group_by) if build.group_by else of_rows
+        groups = listing.groups
         return split_by_cuts(
             new.keys,
             cuts,

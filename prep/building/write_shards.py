@@ -261,6 +261,7 @@ class WriteSteps:
         """Return the build of the staged elements; it is the same in each step."""
         # tasks hold this reader: runners pickle them by other means than functions
         reader = ElementsReader.open(self.elements, self._staging)
+        reader = replace(reader, group_by=self.options.group_by)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return PlannedBuild(
             reader=reader,

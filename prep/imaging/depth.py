@@ -7,27 +7,18 @@ ones are stored with 16 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import IO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.imaging.pillow import Header, Image, header_of, opened
+from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
 Samples: TypeAlias = "npt.NDArray[np.uint16]"
 
 WHITE = 0xFFFF
-
-
-def file_depth(file: IO[bytes]) -> str:
-    """Return ``Header.depth`` of an image file; "8" if it cannot be read."""
-    try:
-        with opened(file) as image:
-            return header_of(image, file).depth
-    except Exception:  # the build reports what is wrong with the file
-        return "8"
 
 
 def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -> Samples:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.classes import MAX_CLASSES, twins
 from tfshards.prep.sources.elements.source import (
     DIGEST_BYTES,
@@ -22,10 +21,10 @@ from tfshards.prep.sources.elements.source import (
     decode_element,
 )
 from tfshards.prep.sources.elements.spill import Description, read_features, read_spilled
-from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
-from tfshards.prep.sources.tables.labels import splits_of
-from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table
+from tfshards.prep.sources.labels import splits_of
+from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
+from tfshards.prep.sources.staged_reader import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import write_atomically
@@ -129,6 +128,7 @@ class ElementsReader:
         source: the option ``source`` in manifests.
         is_numbered: whether keys are the numbers of elements.
         warnings: warnings for the user.
+        group_by: regular expression that groups elements by key, see ``Source.stage``.
     """
 
     elements: Elements
@@ -138,6 +138,7 @@ class ElementsReader:
     source: str = "WriteShards"
     is_numbered: bool = False
     warnings: tuple[str, ...] = ()
+    group_by: str | None = None
 
     @classmethod
     def open(cls, elements: Elements, folder: AnyPath) -> ElementsReader:
@@ -145,11 +146,6 @@ class ElementsReader:
         metadata = mapped_table(folder / TABLE_NAME).schema.metadata
         features = read_features(folder, metadata[_FEATURES])
         return cls(elements, folder, features, tuple(json.loads(metadata[_CLASS_NAMES])))
-
-    @property
-    def num_examples(self) -> int:
-        """The number of elements."""
-        return int(mapped_table(self.folder / TABLE_NAME).num_rows)
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
@@ -174,9 +170,10 @@ class ElementsReader:
             # the identity covers the values of a pipeline
             stamps = np.zeros_like(stamps)
         splits = None if elements.split is None else splits_of(table[SPLIT])
+        keys, by = ArrowKeys(table[KEY]), self.group_by
         return Listing(
             schema=Schema((*stored, KEY_FEATURE), self.class_names),
-            keys=ArrowKeys(table[KEY]),
+            keys=keys,
             sizes=table[_SIZE].to_numpy(),
             stamps=stamps.astype(np.int64),
             labels=None if elements.label is None else table[_LABEL].to_numpy(),
@@ -184,24 +181,16 @@ class ElementsReader:
             # of the values as they were given
             identity=hashlib.sha256(digests).hexdigest(),
             warnings=(*self.warnings, *twins(self.class_names), *twins(splits or (), "splits")),
+            groups=None if by is None else groups_of_keys(by, keys, "a regular expression with one (group)"),
             is_numbered=self.is_numbered,
         )
 
-    def holds(self, key: bytes, data: bytes) -> bool:
-        """Return whether an element with this key and these values was staged."""
-        table = mapped_table(self.folder / TABLE_NAME)
-        try:
-            found = table[_DIGEST][ArrowKeys(table[KEY]).find(key)].as_py()
-        except KeyError:
-            return False
-        return bool(found == data_digest(data))
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each element as they were described, or why one of its images is rejected."""
+        for piece in pieces_of(rows):
+            yield from self._read(piece, schema)
 
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return the group of each element: what the one group of a regular expression matches in its key."""
-        return groups_of_keys(by, listing.keys, "a regular expression with one (group)")
-
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the values of each element as they were described, or why one of its images is rejected."""
+    def _read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         table = mapped_table(self.folder / TABLE_NAME)
         keys = ArrowKeys(table[KEY])
         taken = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
@@ -217,18 +206,13 @@ class ElementsReader:
         values[KEY_FEATURE.name] = to_bytes(row.key)
         if schema.label is not None:
             values[schema.label.name] = row.label
-        conversions: list[str] = []
-        views: list[Geometry] = []
+        rules = ImageRules(self.elements.image_options, frozenset(self.elements.masks))
+        images = []
         for name in self.elements.encoded:
-            encoded, is_mask = values[name], name in self.elements.masks
+            encoded = values[name]
             assert isinstance(encoded, bytes)
-            options = self.elements.image_options
-            options = mask_options(options) if is_mask else options
-            image = checked_image(encoded, to_bytes(row.key), options, views if is_mask else ())
-            if isinstance(image, Rejected):
-                detail = image.detail if len(self.elements.encoded) == 1 else f"{name}: {image.detail}"
-                return Rejected(image.reason, detail)
-            values[name] = image.data
-            conversions += image.conversions
-            views += [] if is_mask else [image.view]
-        return Accepted([values[name] for name in schema.names], tuple(conversions))
+            images.append(EncodedImage(name, content_of(encoded), to_bytes(row.key)))
+        conversions = convert_images(rules, images, values)
+        if isinstance(conversions, Rejected):
+            return conversions
+        return Accepted([values[name] for name in schema.names], conversions)

@@ -16,8 +16,8 @@ from tfshards.prep.records.example import Values, as_encoded, example_encoder
 from tfshards.prep.sources.arrays.features import feature_of, values_of
 from tfshards.prep.sources.arrays.mapped import AnyArray, Layout
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.image_file import check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+from tfshards.prep.sources.pictures import check_mask_depth, image_feature, mask_feature
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.example import decode_example
 from tfshards.schemas.names import name_fault

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +11,9 @@ from typing import Any, cast
 
 from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.progress.bars import Display
-from tfshards.prep.progress.lines import report_line
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.elements.reader import TABLE_NAME, ElementsReader, check_features, stage_elements
-from tfshards.prep.sources.elements.source import Elements, Encoded, encode_element, encode_key
+from tfshards.prep.sources.elements.reader import ElementsReader, check_features, stage_elements
+from tfshards.prep.sources.elements.source import Elements, Encoded, encode_element
 from tfshards.prep.sources.elements.spill import Description, Spill
 from tfshards.prep.sources.examples.reading import SPLIT, Example, class_names_in, length_of, read_examples
 from tfshards.prep.sources.examples.values import (
@@ -30,16 +27,13 @@ from tfshards.prep.sources.examples.values import (
     values_of,
 )
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.build_area import RECORD_NAME
-from tfshards.schemas.errors import counted
 from tfshards.schemas.option import check_instance
 from tfshards.schemas.sizes import size
 
 # the option ``source`` in manifests
 SOURCE_NAME = "examples"
-# Examples that show what the values are, and whether an earlier call has read the same ones.
+# Examples that show what the values are.
 _LOOKED_AT = 100
-_SPOOL = "examples, version 1"
 
 
 @dataclass(frozen=True)
@@ -60,8 +54,7 @@ class Examples:
     The key of an example is the one that is given, as ``(key, dict)``, as ``__key__`` (WebDataset) or as
     ``key``, or else its number, from ``0000000000``; among splits that are iterables of their own it begins
     with ``SPLIT/``. The iterable is read once, into files in the build area of the dataset, so that it may be
-    larger than memory; a build that was stopped after that resumes from them if the first examples, and their
-    number if it is known, are the same.
+    larger than memory.
 
     Attributes:
         examples: the iterable, or a mapping of iterables by split.
@@ -99,13 +92,6 @@ class Examples:
         if self.splits and isinstance(self.examples, Mapping):
             raise OptionsError("splits-twice", splits=self.splits)
 
-    @property
-    def spool_id(self) -> str:
-        """Eight hex digits that change with what is read, but not with how images are stored."""
-        declared = sorted((self.schema or {}).items())
-        text = json.dumps([_SPOOL, declared, self.splits, [*(self.class_names or ())]])
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
-
     def location(self) -> None:
         """Return None, because there is no folder of the examples."""
         return
@@ -114,20 +100,13 @@ class Examples:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def stage(self, folder: Path, *, preview: bool = False) -> ElementsReader:
-        """Return a reader of the examples, after reading them into ``folder``, unless it has them already.
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> ElementsReader:
+        """Return a reader of the examples, after reading them into ``folder``.
 
         Raises:
             InputError: there are no examples, they differ in their names, kinds, dtypes or shapes, a value
                 may be of two kinds, or a key is repeated.
         """
-        try:
-            return self._stage(folder)
-        except BaseException:
-            _clear(folder)
-            raise
-
-    def _stage(self, folder: Path) -> ElementsReader:
         examples = (
             each._replace(values=plain_values(each.key, each.values)) for each in read_examples(self.examples)
         )
@@ -144,9 +123,7 @@ class Examples:
             if kind not in ("label", kinds[name]):
                 raise InputError("schema-differs", name=name, kind=kind, found=kinds[name])
         total = len(looked) if len(looked) < _LOOKED_AT else length_of(self.examples)
-        if not spooling.holds(looked, total):
-            _clear(folder)
-            spooling.read(chain(looked, examples), total)
+        spooling.read(chain(looked, examples), total)
         reader = ElementsReader.open(spooling.elements, folder)
         numbered = any(each.is_numbered for each in looked)
         warnings = [
@@ -161,7 +138,13 @@ class Examples:
                 for split in self.examples
                 if split not in held
             ]
-        return replace(reader, source=SOURCE_NAME, is_numbered=numbered, warnings=tuple(warnings))
+        return replace(
+            reader,
+            source=SOURCE_NAME,
+            is_numbered=numbered,
+            warnings=tuple(warnings),
+            group_by=group_by,
+        )
 
     def _elements(self, found: dict[str, Value], first: Sequence[Mapping[str, object]]) -> Elements:
         """Return what the elements are; text of the label and the split becomes of kind ``label``."""
@@ -196,7 +179,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class _Spooling:
-    """Reads examples into a folder, or finds that it has them."""
+    """Reads examples into a folder."""
 
     elements: Elements
     found: Mapping[str, Value]
@@ -211,24 +194,6 @@ class _Spooling:
             return element_of(self.found, example.values, MAX_BYTES)
         except InputError as error:
             raise InputError("element-fault", key=example.key, error=error) from None
-
-    def holds(self, first: Sequence[Example], total: int | None) -> bool:
-        """Return whether the folder has examples that begin like these, and their number if it is known."""
-        if not (self.folder / TABLE_NAME).exists():
-            return False
-        reader = ElementsReader.open(self.elements, self.folder)
-        keys = [encode_key(each.key) for each in first]
-        is_same = total in (None, reader.num_examples) and all(
-            reader.holds(key, self.encoded(each).data) for key, each in zip(keys, first, strict=True)
-        )
-        if not is_same:
-            report_line("the examples are not those that a stopped build has read; reading them again")
-            return False
-        count = counted(reader.num_examples, "example")
-        report_line(
-            f"resuming with the {count} that a stopped build has read: the first {len(first)} are equal"
-        )
-        return True
 
     def read(self, examples: Iterable[Example], total: int | None) -> None:
         """Write the values and the table of all examples."""
@@ -253,10 +218,3 @@ class _Spooling:
 
 def _names(found: Iterable[str]) -> list[str]:
     return [name for name in found if name != SPLIT]
-
-
-def _clear(folder: Path) -> None:
-    """Remove all but the record of the folder."""
-    for path in folder.iterdir():
-        if path.name != RECORD_NAME:
-            path.unlink()

@@ -1,31 +1,28 @@
-"""The features of table columns, by their Arrow types; structs become several columns."""
+"""The features of columns by their Arrow types, and their values as the encoder takes them."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.imaging.formats import is_encoded
-from tfshards.prep.records.example import Values
-from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import Feature, InputError
+from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.schema import ITEM_SIZES
 
 TEXT = pa.large_binary()
 
-# Maximum length of the name of a type, or of a value, in a message.
+# Maximum length of the name of a type in a message.
 _SHOWN = 60
 # Number of rows to examine, evenly spaced.
 _SAMPLE = 100
-_JSON = re.compile(rb"\s*(\[\s*)?\{.*\}[\]\s]*", re.DOTALL)
 _DTYPES = {
     pa.from_numpy_dtype(np.dtype(name)): name
     for name in ITEM_SIZES
@@ -35,54 +32,55 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A column in its stored type.
+    """A column as it is stored: a feature, and values that ``records.example`` encodes.
 
     Attributes:
-        values: values, none of which is missing; text has the type ``TEXT``, lists are large lists.
         feature: feature of the column.
+        values: values, none of which is missing: integers, ``TEXT``, the little-endian bytes of a value of
+            kind ``raw`` as ``TEXT``, or large lists of integers, float32 or ``TEXT``.
+        class_names: class names in label order; empty if there are none.
         warning: warning about the values, or None.
-        names: class names in label order; empty if there are none.
     """
 
-    values: pa.ChunkedArray
     feature: Feature
+    values: pa.ChunkedArray
+    class_names: tuple[str, ...] = ()
     warning: str | None = None
-    names: tuple[str, ...] = ()
 
 
-def stored_column(name: str, column: pa.ChunkedArray, *, varies: bool = False) -> StoredColumn:
-    """Return a column in its stored type; ``varies`` stores lists as lists of any length.
+def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> StoredColumn:
+    """Return a column as it is stored with a role: ``value``, ``list``, or a format of coordinates.
 
     Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers
     and uint64 as raw little-endian bytes; lists of these have a fixed length if all rows have the same
-    length. Lists of floating point numbers that differ in length become float32. Lists of lists of numbers
-    become lists of rows, shape ``(None, k)``, if the inner lists have one length. Dates, times and decimals
-    become text.
+    length, unless the role is ``list``. Lists of floating point numbers that differ in length become float32.
+    Lists of lists of numbers become lists of rows, shape ``(None, k)``, if the inner lists have one length.
+    Dates, times and decimals become text.
     """
+    if role in COORDINATES:
+        return _coordinates(name, column, role)
     flat, lengths = unlisted(column)
     shape: tuple[int | None, ...] = ()
+    if role == "list" and lengths is None:
+        raise InputError(f"column {name!r} has the role list, but holds {shown(column.type)}, not lists")
     if lengths is not None and is_list_type(flat.type):
         num_columns = _inner_length(name, flat)
         flat, shape, lengths = pc.list_flatten(flat), (None, num_columns), lengths * num_columns
     elif lengths is not None:
         # lists that are all empty need not be empty in the next table
-        is_fixed = not varies and len(lengths) and lengths[0] and (lengths == lengths[0]).all()
+        is_fixed = role != "list" and len(lengths) and lengths[0] and (lengths == lengths[0]).all()
         shape = (int(lengths[0]) if is_fixed else None,)
     flat = without_missing(name, plain_values(name, flat, column.type), is_list=lengths is not None)
     dtype, warning = _DTYPES.get(flat.type, "bytes"), None
     if dtype == "bytes":
         if len(shape) > 1:
             raise InputError("column-type", name=name, kind=shown(column.type))
-        kind, sample = "bytes", sampled(flat)
-        if sample and all(map(_JSON.fullmatch, sample)):
-            warning = (
-                f"column {name!r} holds JSON, such as {to_text(sample[0][:_SHOWN])!r}, which is stored as "
-                "text; boxes and labels in it have to be columns of their own"
-            )
+        kind = "bytes"
     elif dtype != "uint64" and not dtype.startswith("float"):
         kind = "int"
     elif None not in shape:
         kind = "raw"
+        flat, lengths = _raw(flat, dtype, shape), None
     elif dtype == "uint64":
         raise InputError("column-uint64-lists", name=name)
     else:
@@ -90,7 +88,43 @@ def stored_column(name: str, column: pa.ChunkedArray, *, varies: bool = False) -
         if dtype == "float64":
             flat, dtype = _as_float32(name, flat), "float32"
             warning = f"column {name!r}: lists of lists, or of different lengths, are stored as float32"
-    return StoredColumn(relisted(flat, lengths), Feature(name, kind, dtype, shape), warning)
+    return StoredColumn(Feature(name, kind, dtype, shape), relisted(flat, lengths), warning=warning)
+
+
+def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
+    """Return a column of boxes or keypoints as lists of float32.
+
+    Lists of numbers have shape ``(4,)``, and for k keypoints ``(k, 2)`` or ``(k, 3)``, if all rows have as
+    many; else the first dimension varies. Lists of lists have shape ``(None, k)``: a row for each object.
+    """
+    coordinates = Coordinates.parse(role)
+    width = 4 if coordinates.are_boxes else len(coordinates.order)
+    flat, lengths = unlisted(column)
+    if lengths is None:
+        raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
+    shape: tuple[int | None, ...]
+    if is_list_type(flat.type):
+        flat, inner = unlisted(flat)
+        counts = sorted({*inner.tolist()}) if inner is not None else []
+        step = counts[0] if counts else width
+        is_wrong = len(counts) > 1 or not step or step % width or (coordinates.are_boxes and step != width)
+        shape, lengths = (None, step), lengths * step
+    else:
+        counts = np.unique(lengths).tolist()
+        is_wrong = any(count % width for count in counts)
+        each = counts[0] // width if len(counts) == 1 else 0
+        shape = (each or None, width) if each != 1 or not coordinates.are_boxes else (width,)
+    if is_wrong:
+        several = listed([*map(str, counts)], 3)
+        raise InputError("coordinates-count", name=name, format=role, width=width, found=several)
+    numbers = flat if pa.types.is_null(flat.type) else plain_values(name, flat, column.type)
+    if numbers.type == TEXT or pa.types.is_boolean(numbers.type):
+        raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
+    # numbers beyond float32 become infinite, and missing ones NaN, which are reported with their image
+    with np.errstate(over="ignore"):
+        floats = numbers.cast(pa.float64(), safe=False).to_numpy().astype(np.float32)
+    values = relisted(pa.chunked_array([pa.array(floats)]), lengths)
+    return StoredColumn(Feature(name, "float", "float32", shape, role), values)
 
 
 def unlisted(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]:
@@ -114,6 +148,11 @@ def plain_values(name: str, flat: pa.ChunkedArray, whole: pa.DataType) -> pa.Chu
     kind = flat.type.value_type if pa.types.is_dictionary(flat.type) else flat.type
     if pa.types.is_null(kind):
         raise InputError("column-all-missing", name=name)
+    if pa.types.is_duration(kind):
+        raise InputError(
+            f"column {name!r} holds durations, {shown(whole)}, whose unit would be lost || store them as "
+            f"integers: table[{name!r}].cast('int64'), for example in a column {name + '_' + kind.unit!r}"
+        )
     try:
         flat = flat.cast(kind)
         if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
@@ -135,38 +174,26 @@ def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.Ch
     raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where)
 
 
-def values_of(feature: Feature, column: pa.Array) -> Sequence[Values]:
-    """Return the values of the rows of a stored column, in the form that the encoder expects."""
-    if feature.kind == "raw":
-        flat = column.flatten() if feature.shape else column
-        numbers = flat.to_numpy(zero_copy_only=False)
-        data = numbers.astype(np.dtype(feature.dtype).newbyteorder("<"), copy=False).tobytes()
-        step = feature.num_bytes
-        return [data[row * step : (row + 1) * step] for row in range(len(column))]
-    values: list[Values] = column.to_pylist()
-    return values
-
-
 def sampled(column: pa.ChunkedArray) -> list[bytes]:
     """Return some values of a column of text or bytes that are neither missing nor empty; none of others."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if not is_bytes_type(kind):
+    if not is_bytes_type(kind) or not len(column):
         return []
     rows = np.unique(np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64)).tolist()
     # one by one, because Arrow cannot take rows of every type of text
-    values = (column[row] for row in rows if len(column))
+    values = (column[row] for row in rows)
     buffers = [(value.value if pa.types.is_dictionary(value.type) else value).as_buffer() for value in values]
     return [buffer.to_pybytes() for buffer in buffers if buffer]
 
 
-def row_bytes(column: StoredColumn) -> IntArray:
+def row_bytes(values: pa.ChunkedArray) -> IntArray:
     """Return the number of bytes of the values of each row, shape ``(num_rows,)`` int64.
 
     The bytes of the values are counted, because Arrow's own sizes may change with its version.
     """
-    flat, lengths = unlisted(column.values)
+    flat, lengths = unlisted(values)
     if flat.type == TEXT:
         each: IntArray = pc.binary_length(flat).to_numpy().astype(np.int64)
     else:
@@ -208,6 +235,15 @@ def is_text_type(kind: pa.DataType) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def _raw(flat: pa.ChunkedArray, dtype: str, shape: tuple[int | None, ...]) -> pa.ChunkedArray:
+    """Return the little-endian bytes of each row of numbers."""
+    numbers = flat.to_numpy().astype(np.dtype(dtype).newbyteorder("<"), copy=False)
+    step = (shape[0] if shape else 1) or 0
+    offsets = np.arange(len(numbers) // step + 1, dtype=np.int64) * (step * numbers.itemsize)
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(numbers.tobytes())]
+    return pa.chunked_array([pa.Array.from_buffers(TEXT, len(offsets) - 1, buffers)])
+
+
 def _inner_length(name: str, inner: pa.ChunkedArray) -> int:
     """Return the length that all inner lists of a column have."""
     lengths = pc.unique(pc.list_value_length(inner)).to_pylist()
@@ -244,48 +280,7 @@ def flattened(table: pa.Table) -> pa.Table:
         for name, column in zip(table.column_names, table.columns, strict=True)
         for pair in _flat(name, column)
     ]
-    names = [name for name, _ in pairs]
-    return pa.table([column for _, column in pairs], names) if names != table.column_names else table
-
-
-def is_image_struct(kind: pa.DataType) -> bool:
-    """Return whether a type is Hugging Face's type of images: a struct of encoded bytes and a path."""
-    if not pa.types.is_struct(kind) or {field.name for field in kind} not in _IMAGE_FIELDS:
-        return False
-    return all(is_bytes_type(field.type) or pa.types.is_null(field.type) for field in kind)
-
-
-def is_embedded(column: pa.ChunkedArray) -> bool:
-    """Return whether a column of images holds encoded images rather than their paths."""
-    if is_image_struct(column.type):
-        return bool(fields_of(column)["bytes"].null_count < len(column))
-    is_binary = is_bytes_type(column.type) and not is_text_type(column.type)
-    return is_binary and any(map(is_encoded, sampled(column)))
-
-
-def fields_of(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
-    """Return the fields of a column of structs, by name."""
-    return {field.name: values for field, values in zip(column.type, column.flatten(), strict=True)}
-
-
-def is_along_rows(name: str, table: pa.Table) -> bool:
-    """Return whether a column is a field next to a list of lists, such as the classes of boxes."""
-    struct, slash, _ = name.rpartition("/")
-    return bool(slash) and any(
-        field.name.startswith(f"{struct}/")
-        and is_list_type(field.type)
-        and is_list_type(field.type.value_type)
-        for field in table.schema
-    )
-
-
-def classes_in(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
-    """Return the class names by column that Hugging Face's datasets wrote into the metadata of a schema."""
-    try:
-        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, TypeError, ValueError):
-        return {}
-    return dict(_classes("", features))
+    return pa.table([column for _, column in pairs], [name for name, _ in pairs])
 
 
 def _flat(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
@@ -296,6 +291,27 @@ def _flat(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedA
             yield from _flat(f"{name}/{field}", relisted(values, lengths))
     else:
         yield name, column
+
+
+def is_image_struct(kind: pa.DataType) -> bool:
+    """Return whether a type is Hugging Face's type of images: a struct of encoded bytes and a path."""
+    if not pa.types.is_struct(kind) or {field.name for field in kind} not in _IMAGE_FIELDS:
+        return False
+    return all(is_bytes_type(field.type) or pa.types.is_null(field.type) for field in kind)
+
+
+def fields_of(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
+    """Return the fields of a column of structs, by name."""
+    return {field.name: values for field, values in zip(column.type, column.flatten(), strict=True)}
+
+
+def classes_in(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
+    """Return the class names by column that Hugging Face's datasets wrote into the metadata of a schema."""
+    try:
+        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return dict(_classes("", features))
 
 
 def _classes(name: str, feature: object) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -1,0 +1,182 @@
+"""The images of one example: read, check and convert them, and place its boxes and keypoints in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
+from tfshards.prep.imaging.masks import Geometry
+from tfshards.prep.imaging.normalize import Normalized, normalize
+from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.whitelist import ImageError
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.base import Rejected
+from tfshards.prep.sources.fetching import FetchedContent
+from tfshards.schemas import Feature, OptionsError
+from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.reasons import Reason
+
+
+class EncodedImage(NamedTuple):
+    """An image of an example before it is converted.
+
+    Attributes:
+        name: name of its feature.
+        content: what was read of it; None if it is missing.
+        path: its path, whose suffix may identify the format; may be empty.
+        missing: why there is no content.
+    """
+
+    name: str
+    content: FetchedContent | None
+    path: bytes = b""
+    missing: str = ""
+
+
+def content_of(data: bytes) -> FetchedContent:
+    """Return the content of an image whose bytes the source has, as if it had been read from a file."""
+    return FetchedContent(len(data), 0, data if len(data) <= MAX_BYTES else None)
+
+
+@dataclass(frozen=True)
+class ImageRules:
+    """How the images of the examples of a source are stored.
+
+    Attributes:
+        options: image options.
+        masks: features that are masks, whose values are kept.
+        coordinates: features that hold boxes or keypoints.
+        placed_in: feature of the image to which the coordinates refer; None in a source without images.
+        outside: what to do about coordinates outside of the image.
+        boxes_in: whether coordinates refer to the pixels in the file or to the upright image, if declared.
+    """
+
+    options: ImageOptions
+    masks: frozenset[str] = frozenset()
+    coordinates: Mapping[str, Coordinates] = field(default_factory=dict)
+    placed_in: str | None = None
+    outside: Outside = "reject"
+    boxes_in: Reference | None = None
+
+
+def convert_images(
+    rules: ImageRules,
+    images: Sequence[EncodedImage],
+    values: dict[str, Values],
+    stated: tuple[int, int] | None = None,
+) -> tuple[str, ...] | Rejected:
+    """Add the converted images of an example to its values, and place its boxes and keypoints in them.
+
+    Args:
+        rules: how images are stored.
+        images: the images and masks of the example.
+        values: values by feature; those of coordinates are replaced by the ones that fit the stored image.
+        stated: width and height of the image as the source states them, if it does.
+
+    Returns:
+        The names of all conversions, or why the example is rejected.
+    """
+    conversions: list[str] = []
+    views: list[Geometry] = []
+    try:
+        # a mask must fit its image
+        for image in sorted(images, key=lambda image: image.name in rules.masks):
+            is_mask = image.name in rules.masks
+            found = normalized_image(image, mask_options(rules.options) if is_mask else rules.options, views)
+            if isinstance(found, Rejected):
+                return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
+            values[image.name] = found.data
+            conversions += found.conversions
+            views += [] if is_mask else [found.view]
+            if image.name == rules.placed_in:
+                conversions += _place(rules, values, found.view, stated)
+        if rules.placed_in is None:
+            for name, coordinates in rules.coordinates.items():
+                check_numbers(name, cast("list[float]", values[name]), coordinates)
+    except ImageError as fault:
+        return Rejected(fault.reason, fault.detail)
+    return tuple(conversions)
+
+
+def normalized_image(
+    image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]
+) -> Normalized | Rejected:
+    """Return the normalized image, or why it is rejected; a mask may belong to the images in ``views``."""
+    if image.content is None:
+        return Rejected(Reason.MISSING, image.missing)
+    size, _, data = image.content
+    if data is None:
+        return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
+    try:
+        return normalize(
+            data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ()
+        )
+    except ImageError as fault:
+        return Rejected(fault.reason, fault.detail)
+
+
+def _place(
+    rules: ImageRules, values: dict[str, Values], file: Geometry, stated: tuple[int, int] | None
+) -> list[str]:
+    """Replace the coordinates in ``values`` by those in the stored image, and return what was done.
+
+    Raises:
+        ImageError: a number is wrong, or it is not known where it is in the stored image.
+    """
+    given = {name: cast("list[float]", values[name]) for name in rules.coordinates}
+    if not given:
+        return []
+    in_file = rules.boxes_in == "file"
+    if rules.boxes_in is None and stated not in (None, file.raw, file.upright):
+        raise ImageError(Reason.BOXES, f"the source states {stated} pixels, the image has {file.raw}")
+    if rules.boxes_in is None and file.orientation != 1 and any(given.values()):
+        if stated is None or file.raw == file.upright:
+            raise ImageError(
+                Reason.BOXES,
+                f"EXIF orientation {file.orientation} turns the image; --boxes-in must state whether boxes "
+                "and keypoints refer to the pixels in the file or to the upright image",
+            )
+        in_file = stated == file.raw
+    size = rules.options.size
+    frame = Frame(file, in_file, size.size(*file.upright) if size else file.upright)
+    notes: list[str] = []
+    for name, numbers in given.items():
+        values[name], done = placed(name, numbers, rules.coordinates[name], frame, rules.outside)
+        notes += done
+    return list(dict.fromkeys(notes))
+
+
+def image_feature(name: str, options: ImageOptions) -> Feature:
+    """Return the feature of images that are stored with these options."""
+    return Feature(name, "image", options.dtype, options.shape)
+
+
+def mask_feature(name: str, options: ImageOptions) -> Feature:
+    """Return the feature of masks that are stored with these options of images."""
+    options = mask_options(options)
+    return Feature(name, "mask", options.dtype, options.shape)
+
+
+@lru_cache(maxsize=8)
+def mask_options(images: ImageOptions) -> ImageOptions:
+    """Return the options of masks next to images with these options: pixel values are kept."""
+    depth = images.depth if images.mask_depth is None else images.mask_depth
+    kept = replace(images, format="keep", jpeg_quality=None, channels=1, alpha=None, mask=True)
+    return replace(kept, depth=depth, mask_depth=None)
+
+
+def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
+    """Raise OptionsError if a depth of masks is given where there are none."""
+    if options.mask_depth is not None and not has_masks:
+        raise OptionsError("mask-depth-useless", mask_depth=options.mask_depth)
+
+
+def decoders_of() -> dict[str, Json]:
+    """Return the versions of the code on which stored images depend."""
+    return {"conversion": CONVERSION, **decoder_versions()}

@@ -1,0 +1,210 @@
+"""What columns are for: one mapping from column to role, for every source that has columns."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import PurePath
+
+from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.declared import COORDINATES
+from tfshards.schemas.errors import listed, one_line
+from tfshards.schemas.option import option
+
+ROLES = ("image", "mask", "label", "split", "key", "list", "value", "drop", *COORDINATES)
+# The roles that columns have by their exact names.
+USUAL = {"file_name": "image", "image": "image", "label": "label", "split": "split", "key": "key"}
+# The roles that only one column may have.
+_SINGLE = ("label", "split", "key")
+_FILE_NAME = "_file_name"
+_SHOWN_COLUMNS = 20
+_SHOWN = 100
+
+
+def parse_roles(texts: Sequence[str]) -> dict[str, str]:
+    """Return the role of each column in texts such as ``objects/bbox=xywh``."""
+    roles: dict[str, str] = {}
+    for text in texts:
+        name, _, role = text.rpartition("=")
+        if not name or name in roles:
+            why = f"the column {name!r} has two roles" if name else "this is not COLUMN=ROLE"
+            raise OptionsError(f"--column {shlex.quote(text)}: {why} || for example --column breed=label")
+        roles[name] = role
+    return roles
+
+
+def roles_option() -> Mapping[str, str]:
+    """Return the field of a source that maps columns to roles, and the flag ``--column``."""
+    found: Mapping[str, str] = option(
+        {},
+        f"column and its role: {', '.join(ROLES[:8])}, or a format of boxes (xywh, xyxy, cxcywh, yxyx) or "
+        "keypoints (xy, xyv), in pixels, or as fractions of the image with -normalized; or a template of "
+        "image paths, such as 'train/{id}.jpg=image'",
+        flag="column",
+        metavar="COLUMN=ROLE",
+        is_repeatable=True,
+        parse=parse_roles,
+        recorded="never",
+    )
+    return found
+
+
+def check_roles(roles: object) -> None:
+    """Raise OptionsError unless the argument ``roles`` maps names of columns to roles."""
+    pairs = roles.items() if isinstance(roles, Mapping) else [("", roles)]
+    for name, role in pairs:
+        if not isinstance(name, str) or not name or role not in ROLES:
+            what = f"the column {name!r} has the role {role!r}" if name else f"roles={role!r}"
+            raise OptionsError(f"{what} || roles maps each column to one of {', '.join(ROLES)}")
+    for role in _SINGLE:
+        names = [name for name, each in pairs if each == role]
+        if len(names) > 1:
+            raise OptionsError(f"the columns {names[0]!r} and {names[1]!r} have the role {role}; one may")
+
+
+def flag(name: str, role: str) -> str:
+    """Return the words of a command line that give a role to a column."""
+    return f"--column {shlex.quote(f'{name}={role}')}"
+
+
+def resolve_roles(
+    names: Sequence[str], declared: Mapping[str, str], where: str, known: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the roles of the columns that have one; the others are stored as they are.
+
+    Args:
+        names: all columns; a field of a struct is ``STRUCT/FIELD``.
+        declared: roles that the user gives; the name of a struct stands for all of its fields.
+        where: the source, for messages.
+        known: roles that a file format gives, which those of the user replace.
+
+    Returns:
+        The declared roles, and those by name, in the order of the columns; templates of paths are last.
+
+    Raises:
+        InputError: a declared column does not exist, or a column is named nearly like one with a role.
+    """
+    single = {role for role in declared.values() if role in _SINGLE}
+    given = {name: role for name, role in (known or {}).items() if role not in single}
+    for name, role in declared.items():
+        fields = [] if name in names else [each for each in names if each.startswith(f"{name}/")]
+        if fields and role in ("drop", "value"):
+            given |= dict.fromkeys(fields, role)
+        elif name in names or (is_template(name) and role in ("image", "mask")):
+            given[name] = role
+        else:
+            raise unknown_column(name, names, where)
+    taken = {role for name, role in given.items() if role in _SINGLE}
+    for name in names:
+        role = USUAL.get(name)
+        if name in given:
+            continue
+        if role is not None and role not in taken:
+            given[name] = role
+        like = next((each for each in USUAL if each == name.strip().casefold()), None)
+        if like and role is None and USUAL[like] not in taken:
+            raise InputError(
+                f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
+                f"{USUAL[like]}s || {flag(name, USUAL[like])} takes it as that, {flag(name, 'value')} stores "
+                "it as it is"
+            )
+    order = {name: number for number, name in enumerate(names)}
+    return dict(sorted(given.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def unknown_column(name: str, names: Sequence[str], where: str) -> InputError:
+    """Return the error for a column that does not exist."""
+    close = get_close_matches(name, names, n=1)
+    meant = f"; was {close[0]!r} meant?" if close else ""
+    return InputError("column-unknown", path=where, name=name, names=listed_columns(names) + meant)
+
+
+def listed_columns(names: Iterable[str]) -> str:
+    """Return names on one line, for a message."""
+    return listed([name if name.isprintable() else repr(name) for name in names], _SHOWN_COLUMNS)
+
+
+def is_template(name: str) -> bool:
+    """Return whether the name of an image column is a template of paths, such as ``train/{id}.jpg``."""
+    return "{" in name
+
+
+def feature_name(column: str, role: str) -> str:
+    """Return the name of the feature of a column; ``left_file_name`` has the paths of the images ``left``."""
+    if role not in ("image", "mask"):
+        return column
+    if is_template(column):
+        return role
+    return "image" if column == "file_name" else column.removesuffix(_FILE_NAME) or column
+
+
+def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return the name of the feature of each column that is stored, by column: images before other values.
+
+    Raises:
+        InputError: two columns have one feature, or the name of a column cannot be that of a feature.
+    """
+    columns = [*names, *(name for name in roles if name not in names)]
+    stored = [name for name in columns if roles.get(name) not in ("drop", "split", "key")]
+    ranks = {"image": 0, "mask": 0, "label": 1}
+    # the paths of file_name are the keys, whatever the order of the columns
+    stored.sort(key=lambda name: (ranks.get(roles.get(name, ""), 2), name != "file_name"))
+    features: dict[str, str] = {}
+    for name in stored:
+        feature = feature_name(name, roles.get(name, "value"))
+        other = next((column for column, each in features.items() if each == feature), None)
+        if other is not None:
+            raise InputError(
+                f"{where}: the columns {other!r} and {name!r} would both become the feature {feature!r} || "
+                f"{flag(name, 'drop')} leaves one out"
+            )
+        if feature in ("", "key") or not feature.isprintable():
+            why = "is reserved for keys" if feature == "key" else "must be printable characters"
+            raise InputError(f"{where}: the column {name!r} cannot be a feature: its name {why}; rename it")
+        features[name] = feature
+    if not features:
+        raise InputError(f"{where}: no column is left to store")
+    return features
+
+
+def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
+    """Raise InputError if a column without a role evidently holds images.
+
+    Images are encoded bytes, pictures of Pillow, structs of bytes and path, paths, and text that ends in the
+    suffix of an image.
+
+    Args:
+        name: the column.
+        values: values of it, or a sample.
+        where: the source, for messages.
+    """
+    for value in values:
+        what = _image_in(value)
+        if what:
+            raise InputError(
+                f"{where}: the column {name!r} seems to hold images, such as {what} || {flag(name, 'image')} "
+                f"or {flag(name, 'mask')} takes them as images, {flag(name, 'value')} stores them as they are"
+            )
+
+
+def _image_in(value: object) -> str | None:
+    """Return how a message shows an image, or None for other values."""
+    if isinstance(value, Mapping):
+        return "structs of bytes and path" if {*value} == {"bytes", "path"} else None
+    if type(value).__module__.startswith("PIL."):
+        return "pictures of Pillow"
+    if is_encoded(value):
+        return "encoded bytes"
+    if not isinstance(value, (str, bytes, PurePath)):
+        return None
+    path = os.fsencode(value)
+    is_path = isinstance(value, PurePath) or os.path.splitext(path)[1].lower() in SUFFIXES
+    return repr(one_line(os.fsdecode(path[:_SHOWN]))) if is_path else None
+
+
+def recorded_roles(roles: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
+    """Return the roles as manifests record them: without columns that the source does not have."""
+    return {name: role for name, role in sorted(roles.items()) if name in columns or is_template(name)}
