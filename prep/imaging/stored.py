@@ -45,7 +45,7 @@ def stored_header(data: bytes) -> Header | None:
     try:
         # no pixel is decoded
         with _readable(data, max_pixels=sys.maxsize) as image:
-            return header_of(image, io.BytesIO(data))
+            return header_of(image, data)
     except ValueError:
         return None
 
@@ -86,7 +86,7 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     height, width, channels = feature.shape[-3:]
     try:
         with _readable(data, max_pixels=max_pixels) as image:
-            is_deep = header_of(image, io.BytesIO(data)).depth != "8"
+            is_deep = header_of(image, data).depth != "8"
             with one_at_a_time(image.size):
                 image.load()
             sides, mode = (image.height, image.width), image.mode
