@@ -215,8 +215,6 @@ def header_of(image: Image.Image, data: bytes) -> Header:
 _CODESTREAM = re.compile(rb"\xff\x4f\xff\x51.{36}(..)", re.DOTALL)
 # The configuration of the codec in an AVIF file, without its profile: AV1-ISOBMFF, 2.3.3.
 _AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)
-# Both are before the pixels.
-_MOST_HEAD = 1 << 16
 
 
 def _stated_bits(image: Image.Image, data: bytes) -> int:
@@ -226,9 +224,9 @@ def _stated_bits(image: Image.Image, data: bytes) -> int:
     if image.format == "HEIF":
         return int(image.info.get("bit_depth", 8))
     if image.format == "AVIF":
-        flags = [found[1][0] for found in _AV1.finditer(data, 0, _MOST_HEAD)]
+        flags = [found[1][0] for found in _AV1.finditer(data)]
         return max((8 + (each >> 5 & 2) + (each >> 4 & 2) for each in flags), default=8)
-    found = _CODESTREAM.search(data, 0, _MOST_HEAD) if image.format == "JPEG2000" else None
+    found = _CODESTREAM.search(data) if image.format == "JPEG2000" else None
     channels = data[found.end() : found.end() + 3 * int.from_bytes(found[1], "big") : 3] if found else b""
     return max(((each & 0x7F) + 1 for each in channels), default=8)
 
