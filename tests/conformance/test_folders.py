@@ -64,7 +64,7 @@ CHAIN = {
 }
 # folders and files of network storages and systems, some of them with images
 OF_SYSTEMS = {
-    "Synology": ("cat/@eaDir/1.png/SYNO_THUMB.png", "@eaDir/x.png", "#recycle/cat/9.png", "#snapshot/a/1.png"),
+    "Synology": ("cat/@eaDir/1.png/SYNO_THUMB.png", "@eaDir/x.png", "#recycle/9.png", "#snapshot/a/1.png"),
     "QNAP": ("@Recycle/cat/3.png", "@Recently-Snapshot/1/cat/1.png", "cat/.@__thumb/1.png"),
     "Windows": ("$RECYCLE.BIN/S-1-5/$R1.png", "$Recycle.Bin/2.png", "System Volume Information/x.png",
                 "cat/Thumbs.db", "desktop.ini"),
