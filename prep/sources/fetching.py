@@ -92,8 +92,8 @@ def fetched_ahead(
 ) -> Iterator[Found]:
     """Yield what ``fetch`` returns for each item, in order, while calls for the next items are made.
 
-    Twice ``NUM_REQUESTS`` calls are ahead, so that as many requests are under way while results are used; fewer
-    if they have many ``num_bytes``, but always one.
+    Twice ``NUM_REQUESTS`` calls are ahead, so that no connection idles while results are used; fewer if they
+    have many ``num_bytes``, but always one.
     """
     ahead: deque[tuple[Future[Found], int]] = deque()
     held = 0
