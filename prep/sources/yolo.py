@@ -37,7 +37,14 @@ _YAML = (".yaml", ".yml")
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
 # Most characters of a value in YAML: reading a number takes the square of its length.
 _LONGEST = 10_000
-_SHOWN = 20
+_DEEPEST = 50
+_OPENING = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
 @dataclass(frozen=True)
@@ -198,19 +205,23 @@ def _class_names(config: Path, names: object) -> tuple[str, ...]:
 def _yaml(config: Path) -> dict[Any, Any]:
     """Return the values in a ``data.yaml``."""
     content = read_annotation(config, OPTIONS)
+    depth = 0
     try:
         for token in yaml.scan(content):
-            # a few lines of aliases may stand for more values than fit into memory
+            # few lines may stand for more values than fit into memory, or take hours to read
+            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
             is_alias = isinstance(token, (yaml.AnchorToken, yaml.AliasToken))
-            if is_alias or (isinstance(token, yaml.ScalarToken) and len(token.value) > _LONGEST):
-                fault = "is an anchor or an alias" if is_alias else f"has more than {_LONGEST:,} characters"
-                line = token.start_mark.line + 1
-                raise InputError(f"{config}, line {line}: {token.value[:_SHOWN]!r} {fault} || write it out")
+            is_long = isinstance(token, yaml.ScalarToken) and len(token.value) > _LONGEST
+            if is_alias or is_long or depth > _DEEPEST:
+                fault = (
+                    f"a value has more than {_LONGEST:,} characters" if is_long else "it is nested too deeply"
+                )
+                fault = f"{token.value!r} is an anchor or an alias" if is_alias else fault
+                raise InputError(f"{config}, line {token.start_mark.line + 1}: {fault} || write plain values")
         described = yaml.safe_load(content)
-    except (RecursionError, yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         # with the line and the column
-        fault = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
-        raise InputError(f"{config} is not YAML: {fault}") from None
+        raise InputError(f"{config} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(described, dict):
         raise InputError(f"{config} is not a data.yaml of Ultralytics")
     return described
