@@ -27,7 +27,6 @@ from tfshards.schemas.storage.untrusted import open_regular
 _LONGEST = 64 << 20
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
-_INTEGERS = range(-(1 << 63), 1 << 63)
 # Up to this, float64 has every integer.
 _EXACT = 1 << 53
 _LOOKED_AT, _SHOWN = 64, 60
@@ -110,7 +109,7 @@ def _is_integer(text: str, most: int = 1 << 63) -> bool:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(most)):
         return False
-    return str(int(text)) == text and int(text) in _INTEGERS and abs(int(text)) <= most
+    return str(int(text)) == text and -most <= int(text) <= most - (most == 1 << 63)
 
 
 def _is_float(text: str) -> bool:
@@ -162,49 +161,34 @@ def add_json(path: AnyPath, columns: dict[str, list[Any]], count: int) -> int:
     return count
 
 
-class _NumberError(ValueError):
-    """A number that would be rounded."""
-
-
 def _object(where: str, line: str) -> dict[str, Any]:
     """Return the object in a line; ``where`` is the line, for messages."""
-    found = _parsed(where, line, _integer, _real)
+    hint = "JSON Lines have one object per line, without commas between them"
+    try:
+        found = json.loads(line, object_pairs_hook=_unique, parse_int=_integer, parse_float=_real)
+        is_deep = line.count("[") + line.count("{") > _DEEPEST and _is_deep(found)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}, character {error.pos + 1}: {error.msg} || {hint}") from None
+    except RecursionError:
+        found, is_deep = {}, True
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
     if not isinstance(found, dict):
-        raise InputError(f"{where}: holds {_kind(found)} || JSON Lines have one object per line")
-    if line.count("[") + line.count("{") > _DEEPEST and _is_deep(found):
+        raise InputError(f"{where}: holds a {type(found).__name__} || {hint}")
+    if is_deep:
         raise InputError(f"{where}: lists and objects in {_DEEPEST} levels at most")
     return found
 
 
-def _parsed(where: str, line: str, integer: Callable[[str], Any], real: Callable[[str], Any]) -> object:
-    try:
-        return json.loads(line, object_pairs_hook=_unique, parse_int=integer, parse_float=real)
-    except _NumberError as error:
-        row = _parsed(where, line, str, str)
-        held = row.items() if isinstance(row, dict) else ()
-        name = next((name for name, value in held if str(error) in json.dumps(value)), "")
-        text = str(error)[:_SHOWN]
-        raise InputError(
-            f"{where}: column {name!r}: the number {text} does not fit; save it as text"
-        ) from None
-    except json.JSONDecodeError as error:
-        hint = "JSON Lines have one object per line, without commas between them"
-        raise InputError(f"{where}, character {error.pos + 1}: {error.msg} || {hint}") from None
-    except RecursionError:
-        raise InputError(f"{where}: lists and objects in {_DEEPEST} levels at most") from None
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
 def _integer(text: str) -> int:
-    if len(text) > len(str(_INTEGERS[0])) or int(text) not in _INTEGERS:
-        raise _NumberError(text)
+    if not _is_integer(text):
+        raise ValueError(f"the number {text[:_SHOWN]} is beyond int64; save it as text")
     return int(text)
 
 
 def _real(text: str) -> float:
     if math.isinf(float(text)):
-        raise _NumberError(text)
+        raise ValueError(f"the number {text} is beyond float64; save it as text")
     return float(text)
 
 
@@ -227,10 +211,6 @@ def _is_deep(value: object) -> bool:
     return True
 
 
-def _kind(value: object) -> str:
-    return {list: "a list", str: "text", type(None): "null"}.get(type(value), "a number")
-
-
 def json_array(name: str, values: Sequence[Any], path: AnyPath | str) -> pa.Array | pa.ChunkedArray:
     """Return the values of a column of JSON as Arrow has them; integers and fractions become float64.
 
@@ -243,7 +223,7 @@ def json_array(name: str, values: Sequence[Any], path: AnyPath | str) -> pa.Arra
         raise InputError("column-not-utf8", path=path, name=name) from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         line = str(error).splitlines()[0]
-        raise InputError(f"{path}: the values of column {name!r} have no common type: {line}") from None
+        raise InputError(f"{path}: the values of column {name!r} have no exact type: {line}") from None
 
 
 @contextmanager
