@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -9,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -227,17 +228,17 @@ class _Wide:
     """A file of record batches, of which single rows are read through a memory map."""
 
     def __init__(self, path: str) -> None:
-        self._file = pa.ipc.open_file(pa.memory_map(path))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        numbers = range(self._file.num_record_batches)
-        return [*accumulate(self._file.get_batch(number).num_rows for number in numbers)]
+        with open(path, "rb") as file:
+            # not Arrow's memory map, which asks the system to read each batch as a whole
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        found = pa.ipc.open_file(pa.py_buffer(mapped))
+        self._batches = [found.get_batch(number) for number in range(found.num_record_batches)]
+        self._ends = [*accumulate(batch.num_rows for batch in self._batches)]
 
     def find(self, number: int) -> tuple[pa.RecordBatch, int]:
         """Return the batch that holds a row, and its index there."""
         index = bisect_right(self._ends, number)
-        batch = self._file.get_batch(index)
+        batch = self._batches[index]
         return batch, number - self._ends[index] + batch.num_rows
 
 
