@@ -1,5 +1,6 @@
 """Runners other than Beam's local one: jobs that end with the build, and workers in other places."""
 
+import os
 import re
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from tests.errors import raises
 from tests.programs import until
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, verify
+from tfshards.prep import Arrays, ImageFolder, Options, reshard, verify
 from tfshards.schemas import BuildError, OptionsError
 
 from .job_services import (
@@ -185,6 +186,17 @@ def test_a_job_that_cannot_be_cancelled_is_named(slow_folder, tmp_path):
     assert re.search(rf"^warning: the job \S+ at localhost:{port} may still run", done.stderr, re.M)
     assert list(out.glob(".build/*/job"))
     assert len(done.stderr.splitlines()) == 3, done.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can hide a folder from a worker")
+def test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused(endpoint, tmp_path, quiet_build):
+    root, out = tmp_path / "data", tmp_path / "out"
+    quiet_build(Arrays({"x": np.arange(4)}), root)
+    with worker_pool(tmp_path / "pool", wrapper=HIDE.format(folder=root)) as options:
+        args = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", *options]
+        with pytest.raises(BuildError, match=rf"a worker on \S+ sees another folder at {root}; mount"):
+            reshard(root, out, shards=2, beam_args=args, log=lambda _: None)
+    assert not [*out.rglob("*.tfrecord-*")]
 
 
 @pytest.fixture
