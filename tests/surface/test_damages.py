@@ -149,6 +149,8 @@ DAMAGES = {
     "bytes behind": ("none", lambda f: f.change("shard", lambda d: d + b"\0"), ["shard"], [-2], BAD, LOST),
     "a record less": ("none", lambda f: f.records(lambda r: r[:-1]), ["shard"], ["shard"], BAD, LOST),
     "other order": ("none", lambda f: f.records(lambda r: r[::-1]), ["shard"], [0], BAD, None),
+    "a record twice": ("none", lambda f: f.records(lambda r: [r[0], *r]), ["shard"], None, BAD, LOST),
+    "another record": ("none", lambda f: f.records(lambda r: [*r[:-1], r[0]]), ["shard"], None, BAD, LOST),
     "an empty shard": ("none", put("shard", b""), ["shard"], ["shard"], BAD, LOST),
     "no shard": ("none", without("shard"), ["shard"], [], BAD, LOST),
     "a pipe": ("none", pipe, ["shard"], [], BAD, LOST),
