@@ -2,20 +2,40 @@
 
 import itertools
 import os
+import sys
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.prep.exported import write_dataset as write_counted
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import RecordIndex, index_path, parse_index
 
 Writer = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _traced_functions() -> Iterator[None]:
+    """Let coverage see functions that TensorFlow's threads call: it is set up for threads of Python only."""
+    numpy_function = tf.numpy_function
+
+    def traced_numpy_function(function: Callable[..., object], *arguments: object) -> object:
+        def call(*values: object) -> object:
+            sys.settrace(threading.gettrace())
+            return function(*values)
+
+        return numpy_function(call if threading.gettrace() else function, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf, "numpy_function", traced_numpy_function)
+        yield
 
 
 def write(root, schema, splits, label_counts=None, compression="none") -> Path:

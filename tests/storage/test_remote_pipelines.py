@@ -18,8 +18,7 @@ from tfshards.prep import build
 from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
 from tfshards.schemas.storage import RemotePath, any_path
 
-from .conftest import each_store
-from .output_campaigns import objects
+from .conftest import each_store, objects
 
 pytestmark = pytest.mark.processes
 
