@@ -199,14 +199,13 @@ def test_a_store_that_fails_changes_no_batch(local, impatient, proxy, remote, tm
     for rate in (0.02, 0.1, 0.6):
         proxy.clear()
         proxy.add(FAULTS[what], "^get .*tfrecord", rate=rate, seed=1)
-        delivered = []
+        delivered, error = [], None
         try:
             for number, payload in loader.load(remote, batch_size=20, **options, **cache):
                 delivered.append((number.numpy().tolist(), payload.numpy().tolist()))
-        except (tf.errors.InvalidArgumentError, FormatError, InputError) as error:
-            assert remote in str(error)
-        else:
-            assert len(delivered) == len(expected)
+        except (tf.errors.InvalidArgumentError, FormatError, InputError) as caught:
+            error = str(caught)
+        assert remote in error if error else len(delivered) == len(expected)
         assert delivered == expected[: len(delivered)]
         failed += [request for request in proxy.requests if request.fault]
     assert failed or what == "is late"
