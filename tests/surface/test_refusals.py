@@ -215,6 +215,15 @@ def test_a_plan_writes_nothing_and_reports_what_the_output_holds(here):
         assert snapshot(".") == before
 
 
+def test_links_lead_out_of_a_folder_only_on_request(own):
+    write("outside/8.png", Path("photos/cat/0.png").read_bytes())
+    Path("photos/cat/8.png").symlink_to("../../outside/8.png")
+    for switch, skipped, cats in (("", {"link out of the root": 1}, 4), (" --follow-links", {}, 5)):
+        plan = run_json(f"plan images photos new{switch}")[1]
+        assert plan["skipped"] == skipped
+        assert plan["splits"]["train"]["label_counts"] == {"cat": cats, "dog": 4}
+
+
 def test_repeated_builds_are_up_to_date_and_print_the_same(own):
     first = run("build images photos new")
     again = run("build images photos new")
