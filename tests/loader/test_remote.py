@@ -16,7 +16,7 @@ from tfshards.loader.fetching import files
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.storage import any_path, stores
 
-server, proxy, bucket = conftest.server, conftest.proxy, conftest.bucket
+server, proxy, bucket, upload = conftest.server, conftest.proxy, conftest.bucket, conftest.upload
 
 NUMBER, LABEL = Feature("number", "int", "int64"), Feature("label", "label", "int64")
 SCHEMA = Schema((NUMBER, Feature("payload", "bytes", "bytes"), LABEL), ("cat", "dog"))
@@ -33,17 +33,9 @@ def local(write_dataset, tmp_path_factory):
 
 
 @pytest.fixture
-def remote(local, bucket, monkeypatch, tmp_path):
+def remote(local, upload, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    return upload(local, bucket)
-
-
-def upload(folder, bucket, name="data"):
-    store = bucket.store()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            store.put(f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
-    return f"{bucket.url}/{name}"
+    return upload(local)
 
 
 def batches(path, batch_size=20, **options):
@@ -92,10 +84,10 @@ def test_single_examples_are_read_from_copies(local, remote, tmp_path):
         assert batches(remote, cache=cache, **options) == batches(local, **options)
 
 
-def test_a_compressed_dataset_is_read_from_copies(write_dataset, bucket, tmp_path):
+def test_a_compressed_dataset_is_read_from_copies(write_dataset, upload, tmp_path):
     examples = [{"number": i, "payload": bytes(30), "label": 0} for i in range(200)]
     local = write_dataset(tmp_path / "gz", SCHEMA, {"train": np.array_split(examples, 3)}, compression="gzip")
-    remote = upload(local, bucket)
+    remote = upload(local)
     with raises(OptionsError, "needs-local-shards"):
         batches(remote, shuffle=loader.Shuffle())
     found = batches(remote, shuffle=loader.Shuffle(), cache=f"disk:{tmp_path / 'near'}, 1GB")
