@@ -3,7 +3,7 @@
 # make check       formatter, linter, types, import layers
 # make processes   real kills, processes of Beam and Flink, several hosts, PyTorch, archives in a clean folder
 # make nightly     every test, exhaustive tables, and campaigns that kill, damage and draw at random
-# make engines     Flink, whose workers are killed, and Prism; needs Java, Maven and Go
+# make engines     Flink, whose workers are killed; needs Java and Maven
 # make packages    every extra on Python 3.10 to 3.13, each in a clean environment; downloads some GB
 # make docs        the documentation as a site, in site/
 # make constraints resolves the versions of all packages anew

@@ -1,6 +1,5 @@
 """A headless Chromium for tests, driven by the DevTools protocol over two pipes."""
 
-import base64
 import json
 import os
 import shutil
@@ -62,11 +61,6 @@ class Page:
         """Type text into the focused element."""
         for letter in text:
             self.press(letter, text=letter)
-
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """Write a PNG of the view, or of the whole page."""
-        shot = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def _call(self, method: str, **options: object) -> dict:
         self._number += 1

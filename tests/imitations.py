@@ -12,12 +12,14 @@ import struct
 import tarfile
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from PIL import Image
 from scipy.io import savemat
+
+from tests.prep.exported import frame, record
+from tfshards.schemas import Feature, Schema
 
 SYNSETS = ("n01440764", "n01443537", "n02084071")
 
@@ -551,38 +553,6 @@ def mvtec():
     return "mvtec", {"data/mvtec": found}
 
 
-def varint(number):
-    number &= (1 << 64) - 1
-    low = number & 127
-    return bytes([low]) if number < 128 else bytes([low | 128]) + varint(number >> 7)
-
-
-def message(*fields):
-    """Return a protobuf message of fields with a length."""
-    return b"".join(varint(tag << 3 | 2) + varint(len(data)) + data for tag, data in fields)
-
-
-def record(values):
-    """Return a record of TFRecord with an example of floats, integers and bytes, as TensorFlow writes it."""
-    features = []
-    for name, found in values.items():
-        if isinstance(found[0], bytes):
-            listed = message((1, message(*((1, each) for each in found))))
-        elif isinstance(found[0], float):
-            listed = message((2, message((1, np.array(found, "<f4").tobytes()))))
-        else:
-            listed = message((3, message((1, b"".join(map(varint, found))))))
-        features.append((1, message((1, name.encode()), (2, listed))))
-    data = message((1, message(*features)))
-    head = struct.pack("<Q", len(data))
-    return head + masked(head) + data + masked(data)
-
-
-def masked(data):
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
 def rlds():
     root, core = Path("episodes/1.0.0"), "tensorflow_datasets.core.features."
     root.mkdir(parents=True)
@@ -608,7 +578,10 @@ def rlds():
         "sequence": {"feature": steps, "length": "-1"},
     }
     (root / "features.json").write_text(json.dumps(folder(steps=dataset)))
-    records, found = [], {}
+    names = ("observation/state", "action", "reward", "is_first", "is_last")
+    kinds = [("float", "float32")] * 3 + [("int", "int64")] * 2
+    features = (Feature(f"steps/{name}", *kind, (None,)) for name, kind in zip(names, kinds, strict=True))
+    schema, records, found = Schema(tuple(features)), [], {}
     for number in range(3):
         length = 2 + number
         numbers = np.random.default_rng(number).random((length, 6)).astype("<f4")
@@ -620,7 +593,7 @@ def rlds():
             "steps/is_first": [1] + [0] * (length - 1),
             "steps/is_last": [0] * (length - 1) + [1],
         }
-        records.append(record(values))
+        records.append(frame(record(schema, values)))
         found[str(number)] = values | {"steps/observation/state": state, "steps/action": action}
     (root / "episodes-train.tfrecord-00000-of-00001").write_bytes(b"".join(records))
     split = {"name": "train", "shardLengths": ["3"], "numBytes": "1", "filepathTemplate": "{DATASET}-{SPLIT}"}

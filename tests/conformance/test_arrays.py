@@ -402,9 +402,10 @@ FILE_ROWS = [
     row("numbers in names that are no parts", {"y-3.npy": X3, "z_0.npy": X3, "z_1.npy": X3, "part*.npy": X3},
         arrays("y-3.npy", "z_0.npy", "z_1.npy", "part*.npy"), stored(by_row(**dict.fromkeys(("y-3",
         "z_0", "z_1", "part*"), X3)))),
-    *(row(f"a header with {name}", {"x.npy": data, "a.npz": archive("x.npy", data=data)}, arrays(file),
-        refused(BuildError if "character" in name else InputError, None, "rows" if "rows than" in name
-        else "x")) for name, data in WRONG_HEADERS.items() for file in ("x.npy", "a.npz")),
+    *(row(f"a header of {file} with {name}", {"x.npy": data, "a.npz": archive("x.npy", data=data)},
+        arrays(file), refused(BuildError if "character" in name else InputError, None,
+        "rows" if "rows than" in name else "x")) for name, data in WRONG_HEADERS.items()
+        for file in ("x.npy", "a.npz")),
     # by the directory, before anything is unpacked
     *(row(f"an archive with {name}", {"a.npz": data}, arrays("a.npz"), refused(InputError, "npz-fault",
         "a.npz")) for name, data in WRONG_ARCHIVES.items()),

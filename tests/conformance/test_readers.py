@@ -20,14 +20,18 @@ from tests.conformance.runner import OUT, check_jobs
 from tfshards import prep
 
 MODULES = (test_annotations, test_arrays, test_examples, test_folders, test_images, test_options, test_tables)
-BUILT = {
-    each.id: each
+_ROWS = [
+    each
     for module in MODULES
     for rows in vars(module).values()
     if isinstance(rows, list)
     for each in rows
     if getattr(each, "id", None) and isinstance(each.values[2], Stored)
-}
+]
+BUILT = {each.id: each for each in _ROWS}
+assert len(BUILT) == len(_ROWS), (
+    f"of one name: {sorted({each.id for each in _ROWS if BUILT[each.id] is not each})}"
+)
 BOXES = next(name for name in BUILT if name.startswith("cxcywh-normalized_in_the_file"))
 # a row for each kind of feature, dtype and form of shape
 READ = [

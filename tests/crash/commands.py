@@ -142,26 +142,17 @@ COMMANDS: dict[str, Command] = {
         makes="repair",
         is_remote=False,
     ),
-    "export to WebDataset": Command(
-        line="export OUT/data OUT/exported --to webdataset",
-        before=(_IMAGES,),
-        out="exported",
-        makes="files",
-        is_remote=False,
-    ),
-    "export to Parquet": Command(
-        line="export OUT/data OUT/exported --to parquet",
-        before=(_IMAGES,),
-        out="exported",
-        makes="files",
-        is_remote=False,
-    ),
-    "adopt": Command(
-        line="adopt OUT/data",
-        before=(_IMAGES,),
-        change=_only_shards,
-        is_remote=False,
-    ),
+    **{
+        f"export to {name}": Command(
+            line=f"export OUT/data OUT/exported --to {name.lower()}",
+            before=(_IMAGES,),
+            out="exported",
+            makes="files",
+            is_remote=False,
+        )
+        for name in ("WebDataset", "Parquet")
+    },
+    "adopt": Command(line="adopt OUT/data", before=(_IMAGES,), change=_only_shards, is_remote=False),
 }
 
 

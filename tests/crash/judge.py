@@ -1,7 +1,24 @@
 """What a command may leave when it ends too early: the old dataset, or the new one."""
 
+import numpy as np
+
+from tests.format_reader import read_dataset
+
 from .commands import POINTER, Command, Files
-from .reader import examples
+
+
+def examples(files: Files, folder: str, pointer: bytes) -> dict[str, list[dict[str, object]]]:
+    """Return the examples of each split that a pointer names, which may be an earlier one of its folder.
+
+    Raises:
+        ValueError, KeyError: a file is damaged, or missing.
+    """
+    inside = {path.removeprefix(f"{folder}/"): data for path, data in files.items()}
+    splits = read_dataset(inside, pointer, are_encoded=True)
+    return {
+        name: [{n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in each.items()} for each in split]
+        for name, split in splits.items()
+    }
 
 
 def judge(command: Command, files: Files, old: Files, new: Files) -> str:

@@ -10,9 +10,8 @@ from tests.storage.conftest import lead_to, new_bucket
 from tests.storage.servers import s3_client
 
 from .commands import COMMANDS, POINTER, run
-from .judge import judge
+from .judge import examples, judge
 from .places import Bucket, Case, Folder, chosen, undisturbed
-from .reader import examples
 from .steps import Crash
 
 pytestmark = pytest.mark.campaign

@@ -170,17 +170,24 @@ def test_an_output_without_write_permission_is_reported(commands, open_path):
     assert verify(out, deep=True)
 
 
-@pytest.mark.parametrize("place", ["slow/07.bmp", "slow"])
-def test_an_input_without_read_permission_is_reported(place, commands, command, open_path):
+@pytest.mark.parametrize(
+    ("place", "named"), [("slow/07.bmp", "slow/07.bmp"), ("slow", "slow/?"), ("far", "slow/link")]
+)
+def test_an_input_without_read_permission_is_reported(place, named, commands, command, open_path):
     out = open_path / "outputs" / "data"
     out.parent.mkdir()
     command[-1] = str(out)
+    if place == "far":
+        # nobody can see whether there are images in it
+        (open_path / "far").mkdir()
+        (open_path / "slow" / "link").symlink_to(open_path / "far" / "inner")
     mode = (open_path / place).stat().st_mode
     (open_path / place).chmod(0)
     ended = commands.run(command, limits={"obeys": True})
-    fails(ended, rf"{open_path / place}/?: cannot be read: Permission denied")
+    fails(ended, rf"{open_path}/{named}: cannot be read: Permission denied")
     assert not (out / "dataset.json").exists()
     (open_path / place).chmod(mode)
+    (open_path / "slow" / "link").unlink(missing_ok=True)
     resumes(commands, command, out)
 
 

@@ -11,6 +11,14 @@ _STATES = beam_job_api_pb2.JobState
 _ENDED = {_STATES.DONE, _STATES.FAILED, _STATES.CANCELLED, _STATES.UPDATED, _STATES.DRAINED}
 
 
+def jobs_running(endpoint: str) -> list[str]:
+    """Return the jobs of a job service that have not ended, with their states."""
+    with grpc.insecure_channel(endpoint) as channel:
+        stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        jobs = stub.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=10).job_info
+    return [f"{job.job_id} {_STATES.Enum.Name(job.state)}" for job in jobs if job.state not in _ENDED]
+
+
 @dataclass(frozen=True)
 class JobService:
     """A job service on a port of this machine."""
@@ -25,7 +33,4 @@ class JobService:
 
     def running_jobs(self) -> list[str]:
         """Return the jobs that have not ended, with their states."""
-        with grpc.insecure_channel(f"localhost:{self.port}") as channel:
-            stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
-            jobs = stub.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=10).job_info
-        return [f"{job.job_id} {_STATES.Enum.Name(job.state)}" for job in jobs if job.state not in _ENDED]
+        return jobs_running(f"localhost:{self.port}")

@@ -1,6 +1,6 @@
-"""Fetch the engines that tests run: Flink with Beam's job server, and Prism.
+"""Fetch Flink with Beam's job server, which tests run.
 
-``python tests/engines/setup_engines.py [prism] [flink]`` fetches what is missing into
+``python tests/engines/setup_engines.py [flink]`` fetches what is missing into
 ~/.cache/tfshards-engines, or into the folder in TFSHARDS_ENGINES. A step that was interrupted is done again;
 one that is done is skipped.
 """
@@ -14,15 +14,12 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 # The newest release of Beam's Java runners of which every jar could be fetched, and Flink as it needs it.
-# Prism is of the same release as the Python SDK.
 BEAM_JAVA = "2.62.0"
 FLINK = "1.19.3"
 
-_MAIN_OF_PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 _FLINK_JOB_SERVER = (
     f"org.apache.beam:beam-runners-flink-1.19:{BEAM_JAVA}",
     # without it, the job server logs nothing
@@ -48,11 +45,6 @@ def engines_folder() -> Path:
     return Path(os.environ.get("TFSHARDS_ENGINES") or Path.home() / ".cache" / "tfshards-engines")
 
 
-def prism_path() -> Path:
-    """Return the path of Prism's program, of the release of Beam that is installed."""
-    return engines_folder() / "bin" / f"prism-{version('apache-beam')}"
-
-
 def flink_job_server_jars() -> Path:
     """Return the folder of the jars of Beam's job server for Flink, which include an embedded Flink."""
     return engines_folder() / f"flink-job-server-{BEAM_JAVA}"
@@ -61,16 +53,6 @@ def flink_job_server_jars() -> Path:
 def flink_jars() -> Path:
     """Return the folder of the jars of a Flink cluster."""
     return engines_folder() / f"flink-{FLINK}"
-
-
-def set_up_prism() -> None:
-    """Compile Prism."""
-    with fetching(prism_path()) as partial:
-        if partial:
-            partial.mkdir()
-            release = f"v{version('apache-beam')}"
-            run("go", "install", f"{_MAIN_OF_PRISM}@{release}", GOBIN=str(partial))
-            (partial / "prism").rename(prism_path())
 
 
 def set_up_flink() -> None:
@@ -90,7 +72,7 @@ def set_up_flink() -> None:
             (partial / "jars").rename(flink_jars())
 
 
-STEPS: dict[str, Callable[[], None]] = {"prism": set_up_prism, "flink": set_up_flink}
+STEPS: dict[str, Callable[[], None]] = {"flink": set_up_flink}
 
 
 @contextmanager

@@ -8,6 +8,13 @@ CROPS = "loader/examples/crops.py"
 
 FAULTS = [
     (
+        "the position of PyTorch's batches counts from the start of the run",
+        "loader/frameworks/torch.py",
+        'self._run.position_of(place["next"], place["iteration"])',
+        'self._run.position_of(place["next"] - self._run.first, place["iteration"])',
+        "tests/loader/test_frameworks.py::test_a_run_goes_from_one_framework_to_the_next",
+    ),
+    (
         "white of 8 bits is not white of 16",
         "loader/arrays/decode.py",
         "pixels.astype(np.uint16) * 257",

@@ -120,6 +120,18 @@ def test_each_iteration_is_the_next_epoch_unless_an_epoch_is_set(torch, data, pr
             assert numbers_of(batches) == whole[7 * epoch : 7 * epoch + 7]
 
 
+def test_a_run_goes_from_one_framework_to_the_next(torch, data):
+    options = {**OPTIONS, "select": ("number",), "epochs": 3}
+    whole = numbers_of(loader.batches(data, **options))
+    first = loader.batches(data, **options)
+    found = numbers_of(itertools.islice(first, 9))
+    second = loader.torch.Batches(data, **options, start=first.position)
+    found += numbers_of(itertools.islice(in_torch(second), 8))
+    third = loader.load(data, **options, start=second.position)
+    found += numbers_of([batch[0].numpy()] for batch in third)
+    assert found == whole
+
+
 def test_values_are_tensors_and_what_cannot_be_one_a_list(torch, data):
     expected = next(iter(loader.batches(data, batch_size=8)))
     for processes in (0, 1):

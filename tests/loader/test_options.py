@@ -1,6 +1,5 @@
 """Invalid options are refused with the given value, the allowed ones and a remedy."""
 
-import inspect
 from functools import partial
 
 import numpy as np
@@ -219,16 +218,3 @@ def test_padding_uses_a_selected_feature_named_sample_weight(mixed):
     *_, (stored, weights) = dataset.as_numpy_iterator()
     assert stored.tolist() == [1, 1, 1]
     assert weights.tolist() == [1, 0, 0]
-
-
-@pytest.mark.parametrize("function", [loader.load, loader.distribute])
-def test_each_parameter_is_documented(function):
-    documented = function.__doc__.partition("Args:")[2].partition("Raises:")[0]
-    assert all(f"\n        {name}: " in documented for name in inspect.signature(function).parameters)
-
-
-def test_a_misspelled_parameter_is_named_with_the_function():
-    with pytest.raises(TypeError, match=r"^load\(\) got an unexpected keyword argument 'shufle'$"):
-        loader.load("d", "train", shufle=None)
-    with pytest.raises(TypeError, match=r"^load\(\) missing a required.* argument: 'batch_size'$"):
-        loader.load("d", "train")

@@ -1,6 +1,7 @@
 """Datasets in an object store give the batches of their local copies, and name what is wrong with them."""
 
 import itertools
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -8,13 +9,14 @@ import tensorflow as tf
 
 from tests.errors import raises
 from tests.storage import conftest
+from tests.storage.faults import Answer, Cut, Delay, LoseAnswer, Shorten, Stall
 from tests.tables import mostly_nightly
 from tfshards import loader
 from tfshards.loader.fetching import files
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
-from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage import any_path, stores
 
-server, bucket = conftest.server, conftest.bucket
+server, proxy, bucket, upload = conftest.server, conftest.proxy, conftest.bucket, conftest.upload
 
 NUMBER, LABEL = Feature("number", "int", "int64"), Feature("label", "label", "int64")
 SCHEMA = Schema((NUMBER, Feature("payload", "bytes", "bytes"), LABEL), ("cat", "dog"))
@@ -31,17 +33,9 @@ def local(write_dataset, tmp_path_factory):
 
 
 @pytest.fixture
-def remote(local, bucket, monkeypatch, tmp_path):
+def remote(local, upload, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    return upload(local, bucket)
-
-
-def upload(folder, bucket, name="data"):
-    store = bucket.store()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            store.put(f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
-    return f"{bucket.url}/{name}"
+    return upload(local)
 
 
 def batches(path, batch_size=20, **options):
@@ -90,10 +84,10 @@ def test_single_examples_are_read_from_copies(local, remote, tmp_path):
         assert batches(remote, cache=cache, **options) == batches(local, **options)
 
 
-def test_a_compressed_dataset_is_read_from_copies(write_dataset, bucket, tmp_path):
+def test_a_compressed_dataset_is_read_from_copies(write_dataset, upload, tmp_path):
     examples = [{"number": i, "payload": bytes(30), "label": 0} for i in range(200)]
     local = write_dataset(tmp_path / "gz", SCHEMA, {"train": np.array_split(examples, 3)}, compression="gzip")
-    remote = upload(local, bucket)
+    remote = upload(local)
     with raises(OptionsError, "needs-local-shards"):
         batches(remote, shuffle=loader.Shuffle())
     found = batches(remote, shuffle=loader.Shuffle(), cache=f"disk:{tmp_path / 'near'}, 1GB")
@@ -163,3 +157,50 @@ def test_what_reads_everything_first_is_refused(remote):
         batches(loader.Mix({remote: 1, "other": 2}))
     with raises(InputError, "path-missing"):
         batches(f"{remote}/nothing")
+
+
+FAULTS = {
+    "is cut": Cut(20_000),
+    "answers 503": Answer(503, "SlowDown"),
+    "answers 500": Answer(500, "InternalError"),
+    "is truncated": Shorten(20_000),
+    "stalls": Stall(20_000),
+    "is lost": LoseAnswer(),
+    "is late": Delay(0.1),
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Let clients wait for a second rather than for fifteen, and give up after three attempts."""
+    backoff = {"init_backoff": timedelta(milliseconds=20), "max_backoff": timedelta(seconds=1), "base": 2}
+    retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=20), "backoff": backoff}
+    monkeypatch.setattr(stores, "_RETRIES", retries)
+    monkeypatch.setattr(stores, "_CLIENT", {"connect_timeout": "5s", "read_timeout": "1s", "timeout": "1h"})
+    stores._store.cache_clear()
+    yield
+    stores._store.cache_clear()
+
+
+@pytest.mark.parametrize("what", mostly_nightly(FAULTS, ["is cut", "answers 503"]))
+@pytest.mark.parametrize("size", mostly_nightly(["", "500KB", "50MB"], ["500KB"]))
+def test_a_store_that_fails_changes_no_batch(local, impatient, proxy, remote, tmp_path, what, size):
+    options = {"shuffle": SHUFFLE, "select": ("number", "payload"), "epochs": 2}
+    cache = {"cache": f"disk:{tmp_path / 'near'}, {size}"} if size else {}
+    expected, failed = batches(local, **options), []
+    for rate in (0.02, 0.1, 0.6):
+        proxy.clear()
+        proxy.add(FAULTS[what], "^get .*tfrecord", rate=rate, seed=1)
+        delivered, error = [], None
+        try:
+            for number, payload in loader.load(remote, batch_size=20, **options, **cache):
+                delivered.append((number.numpy().tolist(), payload.numpy().tolist()))
+        except (tf.errors.InvalidArgumentError, FormatError, InputError) as caught:
+            error = str(caught)
+        assert remote in error if error else len(delivered) == len(expected)
+        assert delivered == expected[: len(delivered)]
+        failed += [request for request in proxy.requests if request.fault]
+    assert failed or what == "is late"
+    # the store is sound again: the same cache gives everything
+    proxy.clear()
+    assert batches(remote, **options, **cache) == expected

@@ -1,7 +1,7 @@
 """After a power cut, a run resumes from the newest sound checkpoint, or an error names all of them."""
 
-import itertools
 import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -45,80 +45,61 @@ def saved(runs, tmp_path):
     return tmp_path / "saved", {epochs: result for epochs, (_, result) in runs.items()}
 
 
-def truncate(path):
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def empty(path):
-    os.truncate(path, 0)
-
-
-def fill_with_zeros(path):
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def flip(path):
-    flip_bit(path, path.stat().st_size // 3)
-
-
-DAMAGES = [truncate, empty, fill_with_zeros, flip, Path.unlink]
-DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
-
-
-CASES = [*itertools.product([DATA, INDEX], DAMAGES)]
-
-
-@pytest.mark.parametrize(("name", "damage"), mostly_nightly(CASES, CASES[::6]))
-def test_the_checkpoint_before_a_damaged_one_is_taken(numbered, saved, name, damage):
-    folder, results = saved
-    damage(folder / name)
-    expected = (
-        rf"{folder}/{name} is (damaged \(.+\)|missing); training resumes from {folder}/ckpt-2, which is"
-    )
-    with pytest.warns(UserWarning, match=expected) as caught:
-        same(trained(numbered, folder, 2), results[2])
-    assert {warning.filename for warning in caught if "resumes from" in str(warning.message)} == {
-        str(Path(__file__).with_name("test_resume_mistakes.py"))
-    }
-    with pytest.warns(UserWarning, match=expected):
-        same(trained(numbered, folder, EPOCHS + 1), results[EPOCHS + 1])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "(?s).*resumes from")
-        assert loader.Resume(folder).progress.epoch == EPOCHS + 1
-
-
 def same(found, expected):
     assert found[0] == expected[0], "the position"
     for one, other in zip(found[1], expected[1], strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def name_one_that_is_missing(path):
-    path.write_text('model_checkpoint_path: "ckpt-7"\n')
+def truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
 
 
-LOST = [truncate, empty, fill_with_zeros, name_one_that_is_missing]
+DAMAGES = [
+    truncate,
+    lambda path: os.truncate(path, 0),
+    lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    Path.unlink,
+    lambda path: flip_bit(path, path.stat().st_size // 3),
+]
+DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
 
 
-@pytest.mark.parametrize("damage", mostly_nightly(LOST, LOST[2:]))
-def test_without_the_file_that_names_it_the_newest_checkpoint_is_taken(numbered, saved, damage):
+def name(number):
+    return lambda path: path.write_text(f'model_checkpoint_path: "ckpt-{number}"\n')
+
+
+# damages by file, what a warning has of them, and the number of the checkpoint that is taken
+DAMAGED = [
+    ({file: each}, rf"{file} is (damaged \(.+\)|missing)", 2) for file in (DATA, INDEX) for each in DAMAGES
+]
+LOST = [({"checkpoint": each}, "checkpoint is empty or damaged", 3) for each in DAMAGES[:3]]
+NAMED = [
+    ({"checkpoint": name(7)}, "ckpt-7.index is missing", 3),
+    # before newer ones
+    ({"checkpoint": name(2), DATA: truncate}, "", 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("damages", "message", "number"),
+    mostly_nightly([*DAMAGED, *LOST, *NAMED], [*DAMAGED[::6], LOST[2], *NAMED]),
+)
+def test_the_newest_sound_checkpoint_is_taken(numbered, saved, damages, message, number):
     folder, results = saved
-    damage(folder / "checkpoint")
-    lost = (
-        "ckpt-7.index is missing" if damage is name_one_that_is_missing else "checkpoint is empty or damaged"
-    )
-    with pytest.warns(UserWarning, match=f"{folder}/{lost}; training resumes from {folder}/ckpt-3, which is"):
-        same(trained(numbered, folder, EPOCHS + 1), results[EPOCHS + 1])
+    for file, damage in damages.items():
+        damage(folder / file)
+    for epochs in sorted({number, EPOCHS + 1} - {EPOCHS}):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            same(trained(numbered, folder, epochs), results[epochs])
+        found = [each for each in caught if "resumes from" in str(each.message)]
+        assert len(found) == bool(message)
+        for each in found:
+            where = rf"{folder}/{message}; training resumes from {folder}/ckpt-{number}, which is"
+            assert re.search(where, str(each.message))
+            assert each.filename == str(Path(__file__).with_name("test_resume_mistakes.py"))
     assert loader.Resume(folder).progress.epoch == EPOCHS + 1
-
-
-def test_a_checkpoint_that_is_named_is_taken_before_newer_ones(numbered, saved):
-    folder, results = saved
-    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-2"\n')
-    truncate(folder / DATA)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "(?s).*resumes from")
-        same(trained(numbered, folder, EPOCHS + 1), results[EPOCHS + 1])
 
 
 def test_if_no_checkpoint_can_be_read_the_error_names_them(saved):
@@ -132,7 +113,7 @@ def test_if_no_checkpoint_can_be_read_the_error_names_them(saved):
         path.unlink()
     with raises(InputError, "checkpoints-unreadable"):
         loader.Resume(folder)
-    empty(folder / "checkpoint")
+    os.truncate(folder / "checkpoint", 0)
     with raises(InputError, "checkpoints-unreadable"):
         loader.Resume(folder)
 

@@ -3,20 +3,12 @@
 import json
 import re
 
-import numpy as np
 import pytest
 
 from tests.loader.cluster import run_cluster
 from tfshards import loader
-from tfshards.schemas import Feature, Schema
 
 pytestmark = pytest.mark.processes
-
-COUNT = 22
-GLOBAL_BATCH_SIZE = 4
-LABELS = np.arange(COUNT) % 3
-X = np.stack([np.sin(np.arange(COUNT)), np.cos(3 * np.arange(COUNT))], axis=1).astype(np.float32)
-SCHEMA = Schema((Feature("x", "float", "float32", (2,)), Feature("label", "label", "int64")))
 
 # shards, global batch size, remainder, shuffled
 TWO = [
@@ -29,21 +21,13 @@ TWO = [
 
 
 @pytest.fixture(scope="module")
-def labeled(write_dataset, tmp_path_factory):
-    examples = [{"x": x, "label": label} for x, label in zip(X, LABELS, strict=True)]
-    path = tmp_path_factory.mktemp("labeled")
-    return write_dataset(path, SCHEMA, {"train": [examples[:9], examples[9:]]})
-
-
-@pytest.fixture(scope="module")
-def two(programs, numbered, labeled, tmp_path_factory):
+def two(programs, numbered, tmp_path_factory):
     """Return what each of two workers found, and what both wrote to stderr."""
     given = [
         (str(numbered(sizes)), size, {"remainder": remainder, "shuffled": shuffled})
         for sizes, size, remainder, shuffled, _ in TWO
     ]
-    arguments, folder = [labeled, json.dumps(given)], tmp_path_factory.mktemp("two")
-    tasks = {"worker": 2}
+    arguments, folder, tasks = [json.dumps(given)], tmp_path_factory.mktemp("two"), {"worker": 2}
     read = run_cluster(programs, folder, "mirrored_worker.py", arguments, tasks, until="worker", timeout=600)
     return [json.loads(stdout) for stdout, _ in read], "".join(stderr for _, stderr in read)
 
@@ -81,33 +65,3 @@ def test_workers_read_their_index_and_reading_everything_on_each_raises_a_warnin
         assert re.search("TF_CONFIG names" + message, outside)
         assert re.search("scope of a MultiWorkerMirroredStrategy of" + message, in_scope)
     assert not re.search("auto.?shard|sharding policy", stderr, re.IGNORECASE)
-
-
-def softmax(x, kernel, bias):
-    exponents = np.exp(x @ kernel + bias)
-    return exponents / exponents.sum(1, keepdims=True)
-
-
-@pytest.fixture(scope="module")
-def trained(labeled):
-    """The weights after two epochs of gradient descent on the global batches, in NumPy."""
-    options = {"select": ("x", "label"), "shuffle": loader.Shuffle(seed=1), "epochs": 2}
-    kernel, bias = np.zeros((2, 3)), np.zeros(3)
-    for x, label in loader.load(labeled, batch_size=GLOBAL_BATCH_SIZE, **options).as_numpy_iterator():
-        error = (softmax(x, kernel, bias) - np.eye(3)[label]) / GLOBAL_BATCH_SIZE
-        kernel, bias = kernel - 0.1 * x.T @ error, bias - 0.1 * error.sum(0)
-    return kernel, bias
-
-
-def test_two_hosts_learn_as_on_global_batches_evaluate_exactly_and_predict_in_stored_order(two, trained):
-    (kernel, bias), likely = trained, softmax(X, *trained)
-    for worker in two[0]:
-        for weight, wanted in zip(worker["tf_keras"]["weights"], trained, strict=True):
-            assert np.allclose(weight, wanted, atol=1e-5)
-        evaluated = worker["tf_keras"]["evaluated"]
-        loss = -np.log(likely[np.arange(COUNT), LABELS]).mean()
-        assert evaluated["crossentropy"] == pytest.approx(loss, abs=1e-5)
-        assert evaluated["accuracy"] == pytest.approx((likely.argmax(1) == LABELS).mean(), abs=1e-6)
-        predicted = np.array(worker["tf_keras"]["predicted"])
-        assert predicted.shape == (24, 3)
-        assert np.allclose(predicted[:COUNT], X @ kernel + bias, atol=1e-5)

@@ -1,5 +1,6 @@
 """Datasets written record by record, as docs/format.md describes: every kind of feature, hostile records."""
 
+import gzip
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ FEATURES = (
 CLASSES = ("cat", "dog und Ähnliches")
 EVERYTHING = Schema(FEATURES, CLASSES)
 FORMATS = ("JPEG", "PNG", "WEBP")
-BUILD_ID = "3f9a2c1b"
+BUILD_ID = "0123abcd"
 
 
 def encoded(number: int, name: str, channels: int = 3) -> bytes:
@@ -80,20 +81,22 @@ def _field(number: int, data: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 
-def _list(name: str, values: Sequence) -> bytes:
-    if name == "bytes_list":
-        return _field(1, b"".join(_field(1, value) for value in values))
-    if name == "float_list":
-        return _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
-    return _field(3, _field(1, b"".join(_varint(int(value)) for value in values)))
+def _list(feature: Feature, value: object) -> bytes:
+    if feature.kind == "raw" and not isinstance(value, bytes):
+        value = np.asarray(value).tobytes()
+    if LISTS[feature.kind] == "bytes_list":
+        values = [value] if isinstance(value, bytes) else np.asarray(value, object).ravel().tolist()
+        return _field(1, b"".join(_field(1, each) for each in values))
+    if LISTS[feature.kind] == "float_list":
+        return _field(2, _field(1, np.asarray(value).astype("<f4").tobytes()))
+    return _field(3, _field(1, b"".join(map(_varint, map(int, np.ravel(value))))))
 
 
 def record(schema: Schema, values: Mapping[str, object]) -> bytes:
     """Return the bytes of an example, whose values need not fit the schema."""
     entries = []
     for feature in sorted(schema.features, key=lambda each: each.name.encode()):
-        value = values[feature.name]
-        items = _list(LISTS[feature.kind], value if isinstance(value, list) else [value])
+        items = _list(feature, values[feature.name])
         entries.append(_field(1, _field(1, feature.name.encode()) + _field(2, items)))
     return _field(1, b"".join(entries))
 
@@ -113,30 +116,36 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _shard(root: Path, path: str, records: Sequence[bytes], labels: Sequence[int] | None) -> Shard:
+def _shard(root: Path, path: str, records: Sequence[bytes], labels, compression: str) -> Shard:
     frames, lines, offset, numbers = [frame(data) for data in records], [], 0, 0
     for each in frames:
         lines.append(f"{offset} {len(each)}\n")
         offset += len(each)
         numbers += number_of(len(each) - 16, int.from_bytes(each[-4:], "little"))
-    files = {path: b"".join(frames), companion(path, "idx"): "".join(lines).encode()}
+    data = b"".join(frames)
+    if compression == "gzip":
+        # several members, as builds write them
+        starts = range(0, len(frames), 3)
+        data = b"".join(gzip.compress(b"".join(frames[n : n + 3]), mtime=0) for n in starts)
+    files = {path: data, companion(path, "idx"): "".join(lines).encode()}
     if labels is not None:
         files[companion(path, "labels")] = struct.pack(f"<{len(labels)}q", *labels)
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
-    data, digests = files[path], [*map(_digest, files.values())]
+    digests = [*map(_digest, files.values())]
     facts = (f"{numbers % 2**64:016x}", data[-8:].hex())
-    return Shard(path, len(records), offset, offset, *digests[:2], *facts, *digests[2:])
+    return Shard(path, len(records), len(data), offset, *digests[:2], *facts, *digests[2:])
 
 
 def write_records(
-    root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequence[bytes]]], labels=None, **fields: object
+    root, schema, splits: Mapping[str, Sequence[Sequence[bytes]]], labels=None, label_counts=None, **fields
 ) -> Manifest:
     """Write a dataset of given shards, each a list of records; return its manifest.
 
     Args:
         labels: the labels of each shard of each split, by default 0 for each record.
+        label_counts: what the manifest counts of each split, by default nothing.
         fields: further fields of the manifest.
     """
     made = {}
@@ -145,8 +154,9 @@ def write_records(
         for index, records in enumerate(shards):
             path = f"every-{name}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}"
             numbers = labels[name][index] if labels else [0] * len(records)
-            written.append(_shard(root, path, records, numbers if schema.label else None))
-        made[name] = Split(tuple(written))
+            labels_of_shard = numbers if schema.label else None
+            written.append(_shard(root, path, records, labels_of_shard, fields.get("compression", "none")))
+        made[name] = Split(tuple(written), (label_counts or {}).get(name, {}))
     number = sum(split.num_examples for split in made.values())
     manifest = Manifest("every", BUILD_ID, schema, made, Totals(entries=number, accepted=number), **fields)
     write_manifest(root, manifest)
@@ -158,7 +168,7 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
     (root / "dataset.json").write_text(manifest.to_text(), encoding="ascii")
 
 
-def write_dataset(root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequence[Mapping]]]) -> Manifest:
+def write_dataset(root, schema, splits: Mapping[str, Sequence[Sequence[Mapping]]], **fields) -> Manifest:
     """Write a dataset of given shards, each a list of examples; return its manifest."""
 
     def of_each(function):
@@ -166,7 +176,7 @@ def write_dataset(root: Path, schema: Schema, splits: Mapping[str, Sequence[Sequ
 
     records = of_each(lambda values: record(schema, values))
     labels = of_each(lambda values: values[schema.label.name] if schema.label else 0)
-    return write_records(root, schema, records, labels)
+    return write_records(root, schema, records, labels, **fields)
 
 
 def write_everything(root: Path) -> list[dict[str, object]]:

@@ -10,12 +10,9 @@ from pathlib import Path
 from tfshards.prep.writing.area import AREA_NAME
 
 from ..engines.processes import free_port, listens, start
-from ..engines.setup_engines import prism_path
 
 TIMEOUT_SECONDS = 180
 COMMAND = [sys.executable, "-m", "tfshards", "build", "images"]
-# as make engines installs it
-PRISM = prism_path()
 
 
 @contextmanager
@@ -32,11 +29,6 @@ def service(command, port, logs, environment=None) -> Iterator[subprocess.Popen[
 def local_job_service(port: int) -> list[object]:
     """Return the command of Beam's job service in Python."""
     return [sys.executable, "-m", "apache_beam.runners.portability.local_job_service_main", "--port", port]
-
-
-def prism(port: int) -> list[object]:
-    """Return the command of Prism."""
-    return [PRISM, f"-job_port={port}", "-serve_http=false"]
 
 
 @contextmanager
@@ -63,16 +55,3 @@ def worker_pool(folder: Path, customize: str = "", wrapper: str = "") -> Iterato
 def started(out: Path) -> bool:
     """Return whether a worker has begun to write a shard."""
     return any(out.glob(f"{AREA_NAME}/*/unfinished*/*.tfrecord-*"))
-
-
-def jobs_running(endpoint: str) -> list[str]:
-    """Return the ids of the jobs of a job service that have not ended."""
-    import grpc
-    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-
-    with grpc.insecure_channel(endpoint) as channel:
-        jobs = beam_job_api_pb2_grpc.JobServiceStub(channel).GetJobs(beam_job_api_pb2.GetJobsRequest())
-    ended = {"DONE", "FAILED", "CANCELLED"}
-    return [
-        job.job_id for job in jobs.job_info if beam_job_api_pb2.JobState.Enum.Name(job.state) not in ended
-    ]

@@ -13,7 +13,20 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tests.surface.command import refused, run, run_json
 from tfshards import loader
-from tfshards.prep import AdoptOptions, Arrays, FeatureRoles, adopt, audit, build, merge, reshard, verify
+from tfshards.prep import (
+    AdoptOptions,
+    Arrays,
+    FeatureRoles,
+    adopt,
+    append,
+    audit,
+    build,
+    merge,
+    relabel,
+    remove,
+    reshard,
+    verify,
+)
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, TfshardsError, read_manifest
 
 QUIET = {"log": lambda _: None}
@@ -359,6 +372,16 @@ def test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features(
     merge([tmp_path / "d", tmp_path / "new"], tmp_path / "both", log=log.append)
     assert log[0].startswith("warning: the examples have no keys")
     assert verify(tmp_path / "both", deep=True)
+    # examples without keys cannot be named, nor known inputs be recognized
+    before = stamps(tmp_path / "new")
+    for edit, code in (
+        (lambda root: remove(root, ["0"], **QUIET), "edit-no-keys"),
+        (lambda root: relabel(root, {"0": 1}, **QUIET), "edit-no-keys"),
+        (lambda root: append(Arrays({"x": np.arange(9)}), root, **QUIET), "append-no-keys"),
+    ):
+        with raises(InputError, code):
+            edit(tmp_path / "new")
+    assert stamps(tmp_path / "new") == before
 
 
 def test_other_files_are_skipped_and_counted(tmp_path, log):

@@ -4,31 +4,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from PIL import Image
 
+from tests.pictures import image_file
+from tests.prep.exported import frame, record
 from tests.surface.command import run
 from tfshards import loader
 from tfshards.prep import ImageOptions, Table, adopt, append, audit, reshard, verify
-from tfshards.schemas import Feature, TfshardsError
-
-
-def noise(*shape: int) -> np.ndarray:
-    """Return samples of 16 bits in which the lower byte matters as much as the upper one."""
-    return np.random.default_rng(len(shape)).integers(0, 65536, shape, dtype=np.uint16)
-
-
-def png(samples: np.ndarray) -> bytes:
-    """Return a PNG of shape (height, width, channels), as TensorFlow writes it."""
-    return tf.io.encode_png(samples).numpy()
-
-
-def pixels(encoded: bytes) -> np.ndarray:
-    """Return the samples of a PNG, as TensorFlow decodes it."""
-    return tf.io.decode_png(encoded, dtype="uint16").numpy()
-
+from tfshards.schemas import Feature, Schema, TfshardsError
 
 SIZE = (12, 9)
-SCANS = [noise(*SIZE, 1) + number for number in range(4)]
-CLASSES = [(scan % 5).astype(np.uint8) for scan in SCANS]
+# the lower byte matters as much as the upper one
+SCANS = np.random.default_rng(3).integers(0, 65536, (4, *SIZE), dtype=np.uint16)
+CLASSES = (SCANS % 5).astype(np.uint8)
 OPTIONS = ImageOptions(depth=16, channels=1, resize="12x9")
 
 
@@ -38,8 +26,8 @@ def rows(tmp_path):
     folder = tmp_path / "rows"
     folder.mkdir()
     for number, (scan, classes) in enumerate(zip(SCANS, CLASSES, strict=True)):
-        (folder / f"{number}.png").write_bytes(png(scan))
-        (folder / f"{number}-mask.png").write_bytes(png(classes))
+        (folder / f"{number}.png").write_bytes(image_file(scan))
+        (folder / f"{number}-mask.png").write_bytes(image_file(classes))
     names = "".join(f"{number}.png,{number}-mask.png,{number % 2}\n" for number in range(4))
     (folder / "metadata.csv").write_text(f"file_name,mask,label\n{names}")
     return folder
@@ -54,30 +42,28 @@ def assert_exact(root, split="train", start=0):
     (batch,) = loader.load(root, split, batch_size=4 - start, image=loader.Image(flip=None))
     numbers = np.array([int(key[:1]) for key in batch["key"].numpy()])
     assert sorted(numbers) == list(range(start, 4))
-    assert np.array_equal(batch["image"], np.stack(SCANS)[numbers])
-    assert np.array_equal(batch["mask"], np.stack(CLASSES)[numbers])
+    assert np.array_equal(batch["image"], SCANS[numbers, ..., None])
+    assert np.array_equal(batch["mask"], CLASSES[numbers, ..., None])
 
 
-def write_records(root, *files):
-    with tf.io.TFRecordWriter(str(root / "x.tfrecord-00000-of-00001")) as writer:
-        for encoded in files:
-            value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded]))
-            writer.write(
-                tf.train.Example(features=tf.train.Features(feature={"image": value})).SerializeToString()
-            )
+def write_records(root, *images):
+    schema = Schema((Feature("image", "image", "uint16", (None, None, None)),))
+    framed = b"".join(frame(record(schema, {"image": image})) for image in images)
+    (root / "x.tfrecord-00000-of-00001").write_bytes(framed)
 
 
 def test_adopted_images_of_16_bits_keep_them(tmp_path):
     shallow = (SCANS[1] >> 8).astype(np.uint8)
-    write_records(tmp_path, png(SCANS[0]), png(shallow))
+    write_records(tmp_path, image_file(SCANS[0]), image_file(shallow))
     manifest = adopt(tmp_path, log=lambda _: None)
     assert manifest.schema["image"] == Feature("image", "image", "uint16", (*SIZE, 1))
     (batch,) = loader.load(tmp_path, batch_size=2, image=loader.Image())
-    assert np.array_equal(batch["image"], [SCANS[0], shallow.astype(np.uint16) * 257])
+    assert np.array_equal(batch["image"], np.stack([SCANS[0], shallow * np.uint16(257)])[..., None])
 
 
 def test_adopted_color_of_16_bits_is_refused_by_feature_and_record(tmp_path):
-    write_records(tmp_path, png(SCANS[0]), png(np.repeat(SCANS[1], 3, axis=2)))
+    color = tf.io.encode_png(np.stack([SCANS[1]] * 3, axis=2)).numpy()
+    write_records(tmp_path, image_file(SCANS[0]), color)
     with pytest.raises(TfshardsError, match=r"'image'.*record 1 at byte"):
         adopt(tmp_path, log=lambda _: None)
 
@@ -93,11 +79,11 @@ def test_each_verb_keeps_the_values(rows, tmp_path, quiet_build):
     saved = tmp_path / "saved.png"
     ended = run(["show", out, "0.png", "--save", saved])
     assert (ended.status, ended.out.count("PNG 12 x 9 (height x width), mode I;16, ")) == (0, 2)
-    assert np.array_equal(pixels(saved.read_bytes()), SCANS[0])
+    assert np.array_equal(Image.open(saved), SCANS[0])
     for example in tfds.builder_from_directory(out).as_dataset(split="train").as_numpy_iterator():
         number = int(example["key"][:1])
-        assert np.array_equal(example["image"], SCANS[number])
-        assert np.array_equal(example["mask"], CLASSES[number])
+        assert np.array_equal(example["image"][..., 0], SCANS[number])
+        assert np.array_equal(example["mask"][..., 0], CLASSES[number])
     reshard(out, tmp_path / "resharded", shards=2)
     assert_exact(tmp_path / "resharded")
     text = (rows / "metadata.csv").read_text().splitlines(keepends=True)

@@ -122,22 +122,39 @@ def is_running(process: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("whom", "status"), [("main", -signal.SIGKILL), ("helper", 1)])
-def test_helpers_end_with_the_build_which_resumes(whom, status, slow_build, tmp_path, contents):
+# what is sent to the main process and its helpers, the status, and what the last line names
+ENDS = {
+    "the main process is killed": (
+        lambda main, _: os.kill(main, signal.SIGKILL),
+        -signal.SIGKILL,
+        "starting build",
+    ),
+    "a helper is killed": (
+        lambda _, helpers: os.kill(helpers[0], signal.SIGKILL),
+        1,
+        "a worker process died",
+    ),
+    # to the process group, as a terminal does
+    "Ctrl-C": (lambda main, _: os.killpg(main, signal.SIGINT), 130, "interrupted; "),
+}
+
+
+@pytest.mark.parametrize(("end", "status", "last"), ENDS.values(), ids=ENDS)
+def test_helpers_end_with_the_build_which_resumes(end, status, last, slow_build, tmp_path, contents, log):
     out = tmp_path / "out"
-    process = subprocess.Popen(slow_build, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(slow_build, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until(lambda: any(out.glob(".build/*/first/*.done")))
     helpers = children(process.pid)
     assert len(helpers) == 2
-    os.kill(process.pid if whom == "main" else helpers[0], signal.SIGKILL)
+    end(process.pid, helpers)
     _, printed = process.communicate(timeout=60)
     assert process.returncode == status, printed
-    assert whom == "main" or "a worker process died" in printed.splitlines()[-1]
+    assert last in printed.splitlines()[-1]
+    assert "Traceback" not in printed
     until(lambda: not any(map(is_running, helpers)))
     assert not (out / "dataset.json").exists()
     for again in (out, tmp_path / "plain" / "out"):
-        build(
-            ImageFolder(slow_build[5]), again, shards=8, options=Options(max_rejected=1), log=lambda _: None
-        )
+        build(ImageFolder(slow_build[5]), again, shards=8, options=Options(max_rejected=1), log=log.append)
+    assert any(line.startswith("resuming the build: ") for line in log)
     assert contents(out) == contents(tmp_path / "plain" / "out")
     assert verify(out, deep=True)

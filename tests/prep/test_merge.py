@@ -46,7 +46,7 @@ def test_each_new_shard_holds_examples_of_each_dataset_in_proportion(three, tmp_
         part = train[start : start + shard.num_examples]
         start += shard.num_examples
         for dataset in held:
-            assert abs(len(dataset & {*part}) - len(dataset) * len(part) / len(train)) <= 3
+            assert abs(len(dataset & {*part}) - len(dataset) * len(part) / len(train)) <= 1
 
 
 def test_compressed_and_plain_shards_are_merged_by_writing_new_ones(three, tmp_path):
@@ -95,6 +95,15 @@ def test_a_damaged_file_is_named(damaged, asked, three, tmp_path):
     with pytest.raises((BuildError, InputError), match=re.escape(path.name)):
         merge([three[2], other], tmp_path / "out", **asked, log=quiet)
     assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+@pytest.mark.parametrize("asked", [{}, {"shards": 2}], ids=["linked", "written"])
+def test_a_damaged_dataset_is_merged_again_with_overwrite(asked, three, tmp_path, contents):
+    made = merge(three, tmp_path / "out", **asked, log=quiet)
+    before = contents(tmp_path / "out")
+    flip(first_shard(tmp_path / "out"))
+    assert merge(three, tmp_path / "out", overwrite=True, **asked, log=quiet) == made
+    assert contents(tmp_path / "out") == before
 
 
 def test_merging_as_splits_equals_building_from_split_folders(tmp_path):

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, ImageFolder, Options, reshard, verify
+from tfshards.prep import Arrays, ImageFolder, Options, verify
 from tfshards.schemas import FormatError, InputError, OptionsError
-
-from .derived import flip
 
 NUMBERS = Arrays({"x": np.arange(40)})
 
@@ -67,12 +65,6 @@ def test_a_damaged_dataset_is_reported_and_rebuilt_on_request(tmp_path, quiet_bu
     with raises(FormatError, "format"):
         quiet_build(NUMBERS, out, shards=2)
     assert quiet_build(NUMBERS, out, shards=2, overwrite=True) == manifest
-    # a derived dataset, too
-    made = reshard(out, tmp_path / "new", shards=3, log=print)
-    whole = contents(tmp_path / "new")
-    flip(tmp_path / "new" / made.shards[0].path)
-    assert reshard(out, tmp_path / "new", shards=3, overwrite=True, log=print) == made
-    assert contents(tmp_path / "new") == whole
 
 
 def test_shards_without_a_manifest_are_not_replaced(tmp_path, quiet_build, contents):

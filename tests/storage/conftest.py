@@ -15,9 +15,10 @@ import obstore.store
 import pytest
 
 from tests.tables import mostly_nightly
+from tfshards.schemas.storage import any_path
 
 from .faults import FaultProxy
-from .servers import SERVERS, Server, create_bucket
+from .servers import SERVERS, Server, create_bucket, s3_client
 
 STORES = ["moto", "fake-gcs", "s3proxy", "azurite"]
 each_store = pytest.mark.parametrize("server", mostly_nightly(STORES, STORES[:1]), indirect=True)
@@ -113,3 +114,17 @@ def upload(bucket: Bucket) -> Callable[..., str]:
         return f"{bucket.url}/{prefix}"
 
     return run
+
+
+def objects(url: str) -> dict[str, bytes]:
+    """Return the content of every object below a URL by its key from there."""
+    root = any_path(url)
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path, _ in root.walk()}
+
+
+def uploads(bucket: Bucket) -> list[str]:
+    """Return the keys of unfinished multipart uploads, which only S3 lists."""
+    if bucket.server.url_scheme != "s3":
+        return []
+    found = s3_client(bucket.server).list_multipart_uploads(Bucket=bucket.name)
+    return [upload["Key"] for upload in found.get("Uploads", ())]

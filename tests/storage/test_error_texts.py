@@ -97,27 +97,28 @@ def test_an_older_object_of_equal_size_is_not_what_was_written(bucket, proxy):
     assert path.read_bytes() == b"x" * 10_000_000
 
 
-def test_a_store_without_an_account_is_refused(monkeypatch):
-    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR", "AZURITE_BLOB_STORAGE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    with raises(InputError, "store-unusable", scheme="az", bucket="photos-without-account"):
-        any_path("az://photos-without-account/x").stat()
+# the URL, and what is unset or set in the environment
+ACCOUNT = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR", "AZURITE_BLOB_STORAGE_URL")
+UNUSABLE = [
+    ("az://photos-without-account/x", dict.fromkeys(ACCOUNT), "store-unusable"),
+    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": None}, "s3-half-credentials"),
+    ("s3://without-secret/x", {"AWS_SECRET_ACCESS_KEY": ""}, "s3-half-credentials"),
+    # without boto3 only the environment has credentials
+    ("s3://without-boto3/x", {"AWS_ACCESS_KEY_ID": None, "boto3": None}, "store-unusable"),
+]
 
 
-def test_without_boto3_only_the_environment_has_credentials(server, monkeypatch):
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with raises(InputError, "store-unusable", scheme="s3", bucket="without-boto3"):
-        any_path("s3://without-boto3/x").stat()
-
-
-@pytest.mark.parametrize("secret", [None, ""])
-def test_a_missing_secret_is_named(server, monkeypatch, secret):
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    if secret is not None:
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    with raises(InputError, "s3-half-credentials"):
-        any_path("s3://without-secret/x").stat()
+@pytest.mark.parametrize(("url", "changes", "code"), UNUSABLE)
+def test_a_store_without_an_account_or_credentials_is_refused(server, monkeypatch, url, changes, code):
+    for name, value in changes.items():
+        if name == "boto3":
+            monkeypatch.setitem(sys.modules, name, None)
+        elif value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    with raises(InputError, code):
+        any_path(url).stat()
 
 
 @pytest.mark.parametrize(

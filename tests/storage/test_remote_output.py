@@ -1,52 +1,25 @@
 """A dataset that is built into an object store is the one that is built on a disk; nothing else is left."""
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import partial
 
 import numpy as np
 import pytest
 
-from tests.campaigns import SEED, cases
-from tests.durability.commands import Commands
-from tests.durability.inputs import image, write
 from tests.engines.builds import contents
 from tests.errors import raises
+from tests.prep import conftest
 from tests.tables import mostly_nightly
-from tfshards.prep import Arrays, ImageFolder, Options, build, prune, verify
+from tfshards.prep import Arrays, ImageFolder, Options, prune, verify
 from tfshards.prep.building import build as build_module
-from tfshards.schemas import BuildError, Manifest
+from tfshards.schemas import BuildError
 from tfshards.schemas.storage import RemotePath, any_path
 
-from .conftest import STORES, each_store, lead_to
+from .conftest import STORES, each_store, objects, uploads
 from .faults import Answer, FaultProxy, LoseAnswer
-from .output_campaigns import objects, pairs, running_commands, uploads, write_inputs
 from .servers import s3_client
 
-pytestmark = pytest.mark.campaign
-
-Build = Callable[..., Manifest]
-# pairs of builds that start together
-PAIRS = cases(1, nightly=60)
-
-
-@pytest.fixture
-def small_folder(tmp_path):
-    """Thirteen images of two classes."""
-    for number in range(13):
-        write(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.bmp", image(number))
-    return tmp_path / "photos"
-
-
-@pytest.fixture
-def log() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def quiet_build(log: list[str]) -> Build:
-    return partial(build, log=log.append)
+image_folder, log, quiet_build = conftest.image_folder, conftest.log, conftest.quiet_build
+small_folder = conftest.small_folder
 
 
 def versions(url: str) -> dict[str, object]:
@@ -169,24 +142,6 @@ def test_a_commit_that_comes_too_late_is_reported(how, bucket, small_folder, mon
             quiet_build(source, out, overwrite=how == "a removed one")
     if how != "a removed one":
         assert verify(out, deep=True)
-
-
-@pytest.fixture(scope="module")
-def both(running_servers, tmp_path_factory) -> Iterator[list[Commands]]:
-    """What runs two commands at the same time, which reach moto."""
-    with ExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patch:
-            lead_to(running_servers.get("moto"), patch)
-            both = stack.enter_context(running_commands(tmp_path_factory.mktemp("commands"), 2))
-        yield both
-
-
-@pytest.mark.processes
-def test_of_two_builds_at_the_same_time_one_wins_and_the_other_says_so(both, bucket, tmp_path):
-    inputs = write_inputs(tmp_path)
-    tried = pairs(both, bucket, inputs, PAIRS, SEED)
-    print(f"\npairs of builds into a bucket: {dict(tried)}")
-    assert tried["committed"] >= PAIRS / 2
 
 
 def test_a_shard_that_another_run_replaced_is_not_committed(bucket, small_folder, monkeypatch, quiet_build):

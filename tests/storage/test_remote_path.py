@@ -13,8 +13,7 @@ from tfshards.schemas.storage import ChangedError, RemotePath, any_path, open_si
 from tfshards.schemas.storage.untrusted import Limit, read_whole
 from tfshards.schemas.storage.writing import abort_uploads
 
-from .conftest import each_store
-from .servers import s3_client
+from .conftest import each_store, uploads
 
 ODD = ["a b", "100%25", "#1", "x+y", "é", "Ünï", "a&b=c", "semi;colon", "(1)", "~tilde", "quote'", "dots..x"]
 
@@ -195,15 +194,9 @@ def test_uploads_that_were_not_finished_are_aborted(folder, bucket):
         # as of a process that was killed
         del sink
 
-    def unfinished() -> list[str]:
-        return [
-            each["Key"]
-            for each in s3_client(bucket.server).list_multipart_uploads(Bucket=bucket.name).get("Uploads", ())
-        ]
-
-    assert unfinished() == ["data/mine/x", "data/other/x"]
+    assert uploads(bucket) == ["data/mine/x", "data/other/x"]
     assert abort_uploads(folder / "mine") == 1
-    assert unfinished() == ["data/other/x"]
+    assert uploads(bucket) == ["data/other/x"]
     assert abort_uploads(any_path("gs://bucket/x")) == 0
     with pytest.raises(OSError, match=r"unfinished uploads cannot be removed: .*NoSuchBucket"):
         abort_uploads(any_path("s3://no-such-bucket/x"))

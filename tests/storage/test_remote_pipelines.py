@@ -13,13 +13,13 @@ from apache_beam.testing.util import assert_that, equal_to
 from tests.engines.builds import contents
 from tests.errors import raises
 from tests.pictures import image_file
+from tests.prep.test_write_shards import planned
 from tfshards import loader, prep
 from tfshards.prep import build
 from tfshards.schemas import BuildError, InputError, Manifest, read_manifest
 from tfshards.schemas.storage import RemotePath, any_path
 
-from .conftest import each_store
-from .output_campaigns import objects
+from .conftest import each_store, objects
 
 pytestmark = pytest.mark.processes
 
@@ -66,20 +66,16 @@ def run(
         assert_that(result.rejected | beam.Map(lambda one: one[0]), equal_to(REJECTED), "rejected")
 
 
-def planned(transform: prep.WriteShards) -> tuple[object, str, list]:
-    """Take the first two steps; return all steps, the plan id and the tasks."""
-    steps = transform._steps()
-    bundle = steps.bundle()
-    descriptions = [bundle.describe(element) for element in ELEMENTS]
-    bundle.close()
-    return steps, *steps.plan(descriptions)
-
-
-def finish(steps: object, plan_id: str, tasks: list) -> Manifest:
+def write_both(steps: object, plan_id: str, tasks: list) -> None:
+    """Write the shards of the first layout, and of the one after rejects."""
     for task in tasks:
         steps.write(task)
     for task in steps.balance(plan_id):
         steps.write(task)
+
+
+def finish(steps: object, plan_id: str, tasks: list) -> Manifest:
+    write_both(steps, plan_id, tasks)
     return steps.commit(plan_id)
 
 
@@ -118,12 +114,12 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
     with pytest.raises(Exception, match="not this one"):
         run(transform(out), fails="041.png")
     assert [*out.rglob("build.json")]
-    steps, _, tasks = planned(transform(out))
+    steps, _, tasks = planned(ELEMENTS, transform(out))
     for task in tasks[:3]:
         assert steps.write(task) > 0
     # of the first pipeline nothing is left
     assert {path.parent for path in out.rglob("*.spill")} == {steps._staging}
-    later, plan_id, missing = planned(transform(out))
+    later, plan_id, missing = planned(ELEMENTS, transform(out))
     assert [task.shard for task in missing] == [tasks[3].shard]
     assert {path.parent for path in out.rglob("*.spill")} == {later._staging}
     for call in (lambda: steps.write(tasks[3]), lambda: steps.balance("0" * 8)):
@@ -134,7 +130,7 @@ def test_a_failed_pipeline_leaves_only_what_the_next_one_removes_or_uses(out, ex
 
 
 def test_prune_removes_what_a_killed_pipeline_has_left(out):
-    planned(transform(out))
+    planned(ELEMENTS, transform(out))
     prep.prune(str(out))
     assert objects(str(out)) == {}
 
@@ -143,14 +139,14 @@ def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
     steps = transform(out)._steps()
     bundle = steps.bundle()
     bundle.describe(ELEMENTS[0])
-    planned(transform(out))
+    planned(ELEMENTS, transform(out))
     with raises(BuildError, "staging-gone", root=str(steps._staging)):
         bundle.close()
     assert not [*steps._staging.walk()]
 
 
 def test_an_attempt_at_a_shard_that_ends_after_the_commit_leaves_no_object(out):
-    steps, plan_id, tasks = planned(transform(out))
+    steps, plan_id, tasks = planned(ELEMENTS, transform(out))
     with tasks[0].task.area.attempt_at_shard() as area:
         finish(steps, plan_id, tasks)
         (area.shards / "late").write_bytes(b"late")
@@ -161,11 +157,8 @@ def test_a_pipeline_that_another_build_overtakes_does_not_replace_it(out):
     run(transform(out))
     first = read_manifest(out).build_id
     reseeded = transform(out, seed=1, overwrite=True)
-    steps, plan_id, tasks = planned(reseeded)
-    for task in tasks:
-        steps.write(task)
-    for task in steps.balance(plan_id):
-        steps.write(task)
+    steps, plan_id, tasks = planned(ELEMENTS, reseeded)
+    write_both(steps, plan_id, tasks)
     moved = {path: path.read_bytes() for path, _ in steps._staging.walk()}
     other = build(prep.Examples([{"x": 1}]), str(out), overwrite=True, log=lambda _: None)
     # as if that build had committed before it removed the staged values

@@ -11,18 +11,11 @@ from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.prep.adoption import adopt as adopted_files
 from tfshards.schemas import BuildError, InputError, read_manifest
-from tfshards.schemas.storage import RemotePath, any_path
-
-
-def upload(folder, target: RemotePath) -> RemotePath:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            (target / path.relative_to(folder).as_posix()).write_bytes(path.read_bytes())
-    return target
+from tfshards.schemas.storage import any_path
 
 
 @pytest.fixture
-def both(tmp_path, bucket):
+def both(tmp_path, upload):
     """A dataset of 24 images on a disk, and its copy in a bucket."""
     for number in range(24):
         write(tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.png", image(number))
@@ -30,7 +23,7 @@ def both(tmp_path, bucket):
     local = tmp_path / "data"
     options = Options(max_rejected="50%", compression="gzip", splits={"train": "75%", "val": "25%"})
     build(ImageFolder(tmp_path / "photos"), local, shards=2, options=options, log=lambda _: None)
-    return local, upload(local, any_path(f"{bucket.url}/data"))
+    return local, any_path(upload(local))
 
 
 def lines(both, *command: str) -> list[list[str]]:
@@ -99,7 +92,7 @@ def test_a_bucket_without_a_dataset_is_explained(bucket):
         prep.verify(f"{bucket.url}/photos/x.txt")
 
 
-def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, monkeypatch):
+def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, upload, monkeypatch):
     numbers = {"x": np.arange(40), "label": np.arange(40) % 3}
     options = Options(compression="gzip")
     made = build(Arrays(numbers), tmp_path / "built", shards=3, options=options, log=lambda _: None)
@@ -108,7 +101,7 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, bucket, monkeypatc
     for number, shard in enumerate(made.shards):
         (tmp_path / "built" / shard.path).rename(folder / f"train-{number:05}-of-00003.tfrecord")
     (folder / "notes.txt").write_text("not records")
-    remote = upload(folder, any_path(f"{bucket.url}/files"))
+    remote = any_path(upload(folder, "files"))
     log: list[str] = []
     manifests = [prep.adopt(str(root), log=log.append) for root in (folder, remote)]
     assert manifests[0] == manifests[1]

@@ -1,0 +1,58 @@
+"""Faults of prep outside of the other tables: processes and workers, permissions, mixtures, missing keys."""
+
+MERGE = "tests/prep/test_merge.py"
+KEYLESS = (
+    "tests/prep/test_adopt.py::test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features"
+)
+
+FAULTS = [
+    (
+        "Ctrl-C in a terminal reaches the helpers",
+        "prep/engines/local.py",
+        "            start_new_session=True,\n",
+        "",
+        "tests/prep/test_local.py::test_helpers_end_with_the_build_which_resumes[Ctrl-C]",
+    ),
+    (
+        "a link into a folder that cannot be read counts as broken",
+        "prep/sources/tree.py",
+        "errno.ENOTDIR, errno.ELOOP)",
+        "errno.ENOTDIR, errno.ELOOP, errno.EACCES)",
+        "tests/durability/test_limits.py::test_an_input_without_read_permission_is_reported[far-slow/link]",
+    ),
+    (
+        "workers of a reshard do not look for the dataset that they read",
+        "prep/rewriting/write.py",
+        "            sources=tuple(origin.root for origin in plan.origins),\n",
+        "",
+        "tests/prep/test_runners.py::test_a_worker_that_does_not_see_the_dataset_to_reshard_is_refused",
+    ),
+    (
+        "merge takes a damaged dataset for up to date",
+        "prep/rewriting/commit.py",
+        "            state = read_damage(state, new.wanted)\n",
+        "            pass\n",
+        f"{MERGE}::test_a_damaged_dataset_is_merged_again_with_overwrite",
+    ),
+    (
+        "small datasets are used up before the last shard of a mixture",
+        "prep/rewriting/layout.py",
+        "(np.arange(first, last) + 0.5) / count",
+        "(np.arange(first, last) + 0.5) / (count + 2)",
+        f"{MERGE}::test_each_new_shard_holds_examples_of_each_dataset_in_proportion",
+    ),
+    (
+        "examples without keys are edited",
+        "prep/rewriting/edit.py",
+        "        if not origin.has_keys:\n",
+        "        if False:\n",
+        KEYLESS,
+    ),
+    (
+        "examples without keys are appended to",
+        "prep/rewriting/append.py",
+        "    if not origin.has_keys:\n",
+        "    if False:\n",
+        KEYLESS,
+    ),
+]
