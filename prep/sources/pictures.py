@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
+from tfshards.prep.imaging.coordinates import Outside, Reference, check_numbers, placed
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
@@ -152,11 +152,12 @@ def _place(
                 "and keypoints refer to the pixels in the file or to the upright image",
             )
         in_file = stated == file.raw
-    size = rules.options.size
-    frame = Frame(file, in_file, size.size(*file.upright) if size else file.upright)
+    view = file if in_file else Geometry(file.upright)
+    resize = rules.options.size
+    size = resize.size(*file.upright) if resize else file.upright
     notes: list[str] = []
     for name, numbers in given.items():
-        values[name], done = placed(name, numbers, rules.coordinates[name], frame, rules.outside)
+        values[name], done = placed(name, numbers, rules.coordinates[name], view, size, rules.outside)
         notes += done
     return list(dict.fromkeys(notes))
 
