@@ -67,7 +67,7 @@ def normalize(
         return kept
     try:
         with opened(data, max_pixels=options.max_pixels) as image:
-            header = header_of(image, data)._replace(built=built)
+            header = header_of(image, data, built)
             return _keep_or_convert(image, header, data, options, suffix, images)
     except ImageError:
         raise

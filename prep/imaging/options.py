@@ -205,12 +205,7 @@ class ImageOptions:
     @property
     def keeps_alpha(self) -> bool:
         """Whether an alpha channel is stored."""
-        return self._alpha_rule == "keep"
-
-    @property
-    def _alpha_rule(self) -> Alpha:
-        """``alpha``, or what applies if it is not given."""
-        return self.alpha or ("keep" if self.channels in (4, "keep") else "white")
+        return self.channels in (4, "keep") if self.alpha is None else self.alpha == "keep"
 
     @property
     def size(self) -> Resize | None:
@@ -243,7 +238,8 @@ class ImageOptions:
             return {"check": "none", "max_bytes": MAX_BYTES}
         names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
         values = {name: getattr(self, name) for name in names}
-        return {**values, "max_bytes": MAX_BYTES, "alpha": self._alpha_rule, "quality": self.quality}
+        alpha = "keep" if self.keeps_alpha else "white"
+        return {**values, "max_bytes": MAX_BYTES, "alpha": alpha, "quality": self.quality}
 
 
 def _is_integer(value: object) -> bool:
