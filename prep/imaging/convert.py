@@ -119,7 +119,9 @@ def _resized(picture: Image.Image, size: tuple[int, int], options: ImageOptions)
     if options.mask:
         return picture.resize(size, Image.Resampling.NEAREST)
     if picture.mode == "I;16":
-        return Image.fromarray(depth.resized(np.atleast_3d(np.asarray(picture)), size)[:, :, 0])
+        exact = Image.fromarray(np.asarray(picture).astype(np.float32))
+        values = np.asarray(exact.resize(size, Image.Resampling.LANCZOS))
+        return Image.fromarray(np.rint(values).clip(0, depth.WHITE).astype(np.uint16))
     return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,20 +30,6 @@ _SLACK, _SLACK_PIXELS = 0.01, 1.0
 _SHOWN = 60
 
 
-class Frame(NamedTuple):
-    """Where coordinates are, and where they are to be.
-
-    Attributes:
-        file: size of the image file, and the EXIF orientation that turns it upright.
-        in_file: whether coordinates refer to the pixels in the file, rather than to the upright image.
-        size: width and height of the stored image.
-    """
-
-    file: Geometry
-    in_file: bool
-    size: tuple[int, int]
-
-
 def edges_of(boxes: npt.ArrayLike, order: str) -> Floats:
     """Return left, top, right and bottom edge of boxes, shape ``(n, 4)``."""
     edges: Floats = np.asarray(boxes, np.float64).reshape(-1, 4) @ np.array(_EDGES[order]).T
@@ -62,7 +48,12 @@ def check_numbers(name: str, values: Sequence[float], coordinates: Coordinates) 
 
 
 def placed(
-    name: str, values: Sequence[float], coordinates: Coordinates, frame: Frame, outside: Outside
+    name: str,
+    values: Sequence[float],
+    coordinates: Coordinates,
+    view: Geometry,
+    size: tuple[int, int],
+    outside: Outside,
 ) -> tuple[Sequence[float], list[str]]:
     """Return boxes or keypoints as they are in the stored image, and names of what was done.
 
@@ -72,7 +63,8 @@ def placed(
         name: name of their feature, for messages.
         values: the numbers, one box or keypoint after another.
         coordinates: what the numbers are.
-        frame: the image to which they refer, and the stored one.
+        view: size of the pixels to which they refer, and the EXIF orientation that turns these upright.
+        size: width and height of the stored image.
         outside: what to do about those that reach out of the image by more than 1 % of a side, or 1 pixel.
 
     Raises:
@@ -84,24 +76,24 @@ def placed(
     # the corners of boxes, or the keypoints, in pixels: shape (n, number of points, 2)
     edges = edges_of(rows, coordinates.order) if coordinates.are_boxes else rows[:, :2]
     points = edges.reshape(len(rows), 2 if coordinates.are_boxes else 1, 2)
-    raw, upright = (np.array(side, np.float64) for side in (frame.file.raw, frame.file.upright))
-    sides = raw if frame.in_file else upright
+    sides = np.array(view.raw, np.float64)
     if coordinates.is_normalized:
         points = points * sides
     what, notes, start = ("boxes" if coordinates.are_boxes else "keypoints"), [], points
+    pixels = "{:g} x {:g} pixels".format(*sides)
     if outside == "clip":
         points = np.clip(points, 0, sides)
         is_lost = (points[:, 0] == points[:, -1]).any(axis=1) & (start[:, 0] != start[:, -1]).all(axis=1)
-        _raise_first(name, rows, is_lost, f"lies outside of the image, which has {_text(sides)} pixels")
+        _raise_first(name, rows, is_lost, f"lies outside of the image, which has {pixels}")
         notes += [f"{what} clipped"] if (points != start)[is_given].any() else []
     elif outside == "reject":
         slack = np.maximum(_SLACK_PIXELS, _SLACK * sides)
         is_out = ((points < -slack) | (points > sides + slack)).any(axis=(1, 2)) & is_given
-        _raise_first(name, rows, is_out, f"reaches out of the image, which has {_text(sides)} pixels")
-    if frame.in_file and frame.file.orientation != 1:
-        points, sides = _turned(points, frame.file), upright
+        _raise_first(name, rows, is_out, f"reaches out of the image, which has {pixels}")
+    if view.orientation != 1:
+        points, sides = _turned(points, view), np.array(view.upright, np.float64)
         notes += [f"{what} turned"] if is_given.any() else []
-    scale = np.array(frame.size, np.float64) / sides
+    scale = np.array(size, np.float64) / sides
     is_scaled = not coordinates.is_normalized and bool((scale != 1).any())
     if not notes and not is_scaled:
         # exactly as they are
@@ -124,10 +116,6 @@ def _raise_first(name: str, rows: Floats, is_wrong: npt.ArrayLike, fault: str) -
         first = int(wrong[0])
         shown = ", ".join(f"{number:g}" for number in rows[first])
         raise ImageError(Reason.OUTSIDE, f"{name}[{first}] is [{shown}]: {fault}")
-
-
-def _text(sides: Floats) -> str:
-    return "{:g} x {:g}".format(*sides)
 
 
 def _turned(points: Floats, file: Geometry) -> Floats:

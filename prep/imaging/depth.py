@@ -1,4 +1,4 @@
-"""Gray images with more than 8 bits per sample: read, reduce and resize their exact samples.
+"""Gray images with more than 8 bits per sample: read their exact samples, or reduce them.
 
 Pillow has no pictures of several channels of 16 bits: it drops the lower byte of each sample. So only gray
 ones are stored with 16 bits.
@@ -7,7 +7,6 @@ ones are stored with 16 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +15,10 @@ from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
-Samples: TypeAlias = "npt.NDArray[np.uint16]"
-
 WHITE = 0xFFFF
 
 
-def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -> Samples:
+def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -> npt.NDArray[np.uint16]:
     """Return the exact samples of a loaded gray image with more than 8 bits, shape (height, width).
 
     White is 65,535 in an image; the numbers of a mask are those in the file, if ``header.white`` is None.
@@ -64,22 +61,3 @@ def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], No
     if header.is_transparent:
         gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
     return gray
-
-
-def resized(values: Samples, size: tuple[int, int]) -> Samples:
-    """Return samples resized to ``(width, height)`` by the Lanczos filter, in float32, and rounded.
-
-    Args:
-        values: shape (height, width, channels); the fourth channel is alpha.
-        size: width and height of the result.
-    """
-    planes = values.astype(np.float32)
-    if values.shape[2] == 4:
-        # what is transparent has no weight
-        planes[:, :, :3] *= planes[:, :, 3:] / WHITE
-    channels = [Image.fromarray(planes[:, :, index]) for index in range(values.shape[2])]
-    whole = np.stack([np.asarray(each.resize(size, Image.Resampling.LANCZOS)) for each in channels], axis=2)
-    if values.shape[2] == 4:
-        whole[:, :, :3] *= WHITE / np.maximum(whole[:, :, 3:], 1)
-    rounded: Samples = np.rint(whole).clip(0, WHITE).astype(np.uint16)
-    return rounded

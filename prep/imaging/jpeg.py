@@ -14,7 +14,7 @@ START = b"\xff\xd8\xff"
 
 _FRAMES = (0xC0, 0xC1, 0xC2)
 # Lossless, hierarchical and arithmetic ones as well; the markers between them are tables and a reserved one.
-ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_ANY_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = 0xC2
 # Pillow's modes by number of components.
 _MODES = {1: "L", 3: "RGB"}
@@ -44,19 +44,12 @@ class Structure(NamedTuple):
     header: tuple[str, tuple[int, int]] | None = None
 
 
-class Segment(NamedTuple):
-    """The second byte of a marker, and the offsets of the length after it and of the end of the segment.
+def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the segments of a file up to its end marker or the first damage.
 
-    In a damaged file, the end may be beyond the end of the file.
+    Each is the second byte of its marker, and the offsets of the length after it and of the end, which may be
+    beyond the end of a damaged file.
     """
-
-    marker: int
-    start: int
-    end: int
-
-
-def segments(data: bytes) -> Iterator[Segment]:
-    """Yield the segments of a file up to its end marker or the first damage."""
     offset, has_scan = 2, False
     last_offset = len(data) - 4
     while offset <= last_offset or data[offset : offset + 2] == _END_MARKER:
@@ -68,12 +61,12 @@ def segments(data: bytes) -> Iterator[Segment]:
             offset += 1
             continue
         if marker == _END:
-            yield Segment(marker, start, start)
+            yield marker, start, start
             return
         # the length counts its own two bytes
         length = data[start] << 8 | data[start + 1]
         offset = start + length
-        yield Segment(marker, start, offset)
+        yield marker, start, offset
         if length < 2 or offset > len(data):
             return
         has_scan = has_scan or marker == _SCAN
@@ -92,12 +85,12 @@ def structure(data: bytes) -> Structure:
     # by component, one bit for each of the 64 coefficients of its blocks
     missing: dict[int, int] = {}
     is_bare = True
-    for marker, start, end in segments(data):
+    for marker, start, end in _segments(data):
         if marker == _END:
             is_plain = num_frames == 1 and num_scans > 0 and not any(missing.values())
             header = _header(data, frame) if is_plain and is_bare and frame is not None else None
             return Structure(is_plain, num_scans, frame, header)
-        if marker in ANY_FRAME and frame is None and not num_scans:
+        if marker in _ANY_FRAME and frame is None and not num_scans:
             frame = start
         if end < start + 2 or end > len(data):
             break

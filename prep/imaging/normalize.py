@@ -33,12 +33,12 @@ class Normalized(NamedTuple):
     Attributes:
         data: the bytes to store.
         conversions: names of conversions and properties that the manifest counts.
-        view: size of the image in its file, and how it was turned.
+        view: size of the image in its file, and how it was turned; None if it was not checked.
     """
 
     data: bytes
     conversions: tuple[str, ...]
-    view: Geometry
+    view: Geometry | None
 
 
 def normalize(
@@ -55,6 +55,8 @@ def normalize(
     Raises:
         ImageError: the image is rejected.
     """
+    if options.check == "none":
+        return Normalized(data, (), None)
     if not data:
         raise ImageError(Reason.EMPTY, "the file has no bytes")
     if len(data) > MAX_BYTES:
@@ -65,7 +67,7 @@ def normalize(
         return kept
     try:
         with opened(data, max_pixels=options.max_pixels) as image:
-            header = header_of(image, data)._replace(built=built)
+            header = header_of(image, data, built)
             return _keep_or_convert(image, header, data, options, suffix, images)
     except ImageError:
         raise

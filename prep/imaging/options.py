@@ -12,6 +12,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, option, recorded_values
 from tfshards.schemas.pixel_files import MOST_SIDE
 
+Check: TypeAlias = Literal["decode", "none"]
 Alpha: TypeAlias = Literal["white", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
 Format: TypeAlias = Literal["keep", "jpeg", "png", "pixels"]
@@ -78,6 +79,7 @@ class ImageOptions:
     ``tfshards build images --help`` describes each option.
 
     Attributes:
+        check: with ``none`` no other option applies.
         alpha: None is ``keep`` if the channels allow it, else ``white``.
         depth: with 16 and ``keep`` the values are uint16, and only gray images have more than 8 bits; the
             loader multiplies the 8-bit values that ``keep`` stores.
@@ -90,6 +92,7 @@ class ImageOptions:
         OptionsError: an option is not allowed, or two exclude each other.
     """
 
+    check: Check = option("decode", "decode every image, or store files unchecked", choices=get_args(Check))
     channels: Channels = option(
         3, "store gray, RGB or RGBA images, or keep the channels of each image", choices=get_args(Channels)
     )
@@ -183,6 +186,11 @@ class ImageOptions:
 
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
+        defaults = {name: field.default for name, field in type(self).__dataclass_fields__.items()}
+        changed = [f"{name}=" for name, value in defaults.items() if getattr(self, name) != value]
+        if self.check == "none" and len(changed) > 1:
+            left_out = " and ".join(changed[1:])
+            raise OptionsError(f"check='none' stores the bytes unchanged || leave out {left_out}")
         if self.alpha == "keep" and self.channels not in (4, "keep"):
             raise OptionsError("alpha-keep-channels")
         if self.format in ("jpeg", "pixels") and (self.keeps_alpha or self.channels == 4):
@@ -199,12 +207,7 @@ class ImageOptions:
     @property
     def keeps_alpha(self) -> bool:
         """Whether an alpha channel is stored."""
-        return self._alpha_rule == "keep"
-
-    @property
-    def _alpha_rule(self) -> Alpha:
-        """``alpha``, or what applies if it is not given."""
-        return self.alpha or ("keep" if self.channels in (4, "keep") else "white")
+        return self.channels in (4, "keep") if self.alpha is None else self.alpha == "keep"
 
     @property
     def size(self) -> Resize | None:
@@ -233,10 +236,13 @@ class ImageOptions:
         Defaults are not left out, since another release may have others. ``mask`` is a property of a feature,
         and ``quality`` is what ``jpeg_quality`` stands for.
         """
+        if self.check == "none":
+            return {"check": "none", "max_bytes": MAX_BYTES}
         unnamed = ("mask", "for_training", "usual_quality")
         names = [name for name in type(self).__dataclass_fields__ if name not in unnamed]
         values = {name: getattr(self, name) for name in names}
-        return {**values, "alpha": self._alpha_rule, "quality": self.quality}
+        alpha = "keep" if self.keeps_alpha else "white"
+        return {**values, "max_bytes": MAX_BYTES, "alpha": alpha, "quality": self.quality}
 
 
 def _is_integer(value: object) -> bool:

@@ -169,46 +169,50 @@ class Header(NamedTuple):
         return f"{self.format}, {self.mode.partition(';')[0]}, {bits} bits"
 
 
-def header_of(image: Image.Image, data: bytes) -> Header:
+def header_of(image: Image.Image, data: bytes, built: Structure | None = None) -> Header:
     """Return what an opened image and its file state, and select its first frame that is not an overview.
 
     Args:
         image: its pixels are not loaded yet.
         data: content of its file.
+        built: structure of a JPEG.
     """
-    pages = [*islice(_pages_of(data), MAX_FRAMES + 1)] if image.format == "TIFF" else []
-    full = [number for number, tags in enumerate(pages) if not (tags[254] & 1 or tags[255] == 2)] or [0]
-    if full[0]:
-        image.seek(full[0])
-    row = format_named(image.format)
-    header = Header(
-        row.name or str(image.format),
-        image.mode,
-        image.size,
-        num_frames=len(full) if pages or row.has_one_picture else getattr(image, "n_frames", 1),
-        has_profile=bool(image.info.get("icc_profile")),
-        is_transparent="transparency" in image.info,
-    )
+    row, tags = format_named(image.format), _NO_TAGS
     if image.format == "TIFF":
-        tags = pages[full[0]]
-        header = header._replace(
-            bits=tags[258],
-            num_bands=tags[277],
-            compression=tags[259],
-            is_signed=tags[339] == 2,
-            is_inverted=tags[262] == 0,
-        )
-    elif image.format == "PPM":
+        pages = [*islice(_pages_of(data), MAX_FRAMES + 1)]
+        full = [number for number, each in enumerate(pages) if not (each[254] & 1 or each[255] == 2)] or [0]
+        if full[0]:
+            image.seek(full[0])
+        tags, num_frames = pages[full[0]], len(full)
+    else:
+        num_frames = 1 if row.has_one_picture else getattr(image, "n_frames", 1)
+    bits, white = tags[258] or _stated_bits(image, data), None
+    if image.format == "PPM":
         # the layout of the samples, and the value of white
         args = cast("ImageFile.ImageFile", image).tile[0][3]
         white = int(str(args[1])) if isinstance(args, tuple) and len(args) == 2 else None
-        return header._replace(white=white, bits=8 if white is None else white.bit_length())
-    else:
-        header = header._replace(bits=_stated_bits(image, data))
-    is_scaled = header.bits < 8 if image.mode == "L" else image.mode == "I;16" and header.bits == 12
-    if image.mode == "1" or (header.format in ("PNG", "TIFF") and is_scaled):
-        header = header._replace(white=1 if image.mode == "1" else (1 << header.bits) - 1)
-    return header
+        bits = 8 if white is None else white.bit_length()
+    elif image.mode == "1":
+        white = 1
+    elif image.format in ("PNG", "TIFF") and (
+        bits < 8 if image.mode == "L" else image.mode == "I;16" and bits == 12
+    ):
+        white = (1 << bits) - 1
+    return Header(
+        row.name or str(image.format),
+        image.mode,
+        image.size,
+        num_frames,
+        bits,
+        has_profile=bool(image.info.get("icc_profile")),
+        is_transparent="transparency" in image.info,
+        white=white,
+        num_bands=tags[277],
+        compression=tags[259],
+        is_signed=tags[339] == 2,
+        is_inverted=tags[262] == 0,
+        built=built,
+    )
 
 
 # The codestream of a JPEG 2000 file: ISO 15444-1, A.5.1.
@@ -226,7 +230,9 @@ def _stated_bits(image: Image.Image, data: bytes) -> int:
     if image.format == "AVIF":
         flags = [found[1][0] for found in _AV1.finditer(data)]
         return max((8 + (each >> 5 & 2) + (each >> 4 & 2) for each in flags), default=8)
-    found = _CODESTREAM.search(data) if image.format == "JPEG2000" else None
+    if image.format != "JPEG2000":
+        return 8
+    found = _CODESTREAM.search(data)
     channels = data[found.end() : found.end() + 3 * int.from_bytes(found[1], "big") : 3] if found else b""
     return max(((each & 0x7F) + 1 for each in channels), default=8)
 
@@ -234,6 +240,8 @@ def _stated_bits(image: Image.Image, data: bytes) -> int:
 # Tags of a page (TIFF 6.0, section 8) with their defaults: new and old kind of page, width, height, bits,
 # compression, what 0 means, bands, and format of samples.
 _TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: 0, 277: 1, 339: 1}
+# Of other formats: nothing is stated, and 0 is black.
+_NO_TAGS = dict.fromkeys(_TAGS, 0) | {262: 1}
 _BIG_TIFF = 43
 
 

@@ -1,4 +1,4 @@
-"""Pixels that are in memory, as pictures of Pillow or as arrays: encode them without a loss, resize them."""
+"""Pixels that are in memory, as pictures of Pillow or as arrays: encode them without a loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.convert import PNG_LEVEL
-from tfshards.prep.imaging.depth import resized
 from tfshards.prep.imaging.pillow import Image, Picture, one_at_a_time
 from tfshards.schemas import Feature
 
@@ -32,16 +31,6 @@ def encoded_picture(picture: Picture) -> bytes:
     else:
         picture.save(file, "TIFF", **exif)
     return file.getvalue()
-
-
-def resized_pixels(pixels: npt.NDArray[np.generic], size: tuple[int, int]) -> npt.NDArray[np.generic]:
-    """Return pixels as for ``encoded_pixels``, resized to ``(width, height)`` by the Lanczos filter."""
-    samples = pixels.reshape(*pixels.shape[:2], -1)
-    if samples.dtype.itemsize > 1:
-        found = resized(samples.astype(np.uint16), size)
-    else:
-        found = np.asarray(picture_of(samples).resize(size, Image.Resampling.LANCZOS))
-    return found.reshape(size[1], size[0], *pixels.shape[2:])
 
 
 def stored_picture(data: bytes, feature: Feature) -> Picture:

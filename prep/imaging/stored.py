@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +18,7 @@ from tfshards.prep.imaging.pillow import (
     one_at_a_time,
     opened,
 )
-
-if TYPE_CHECKING:
-    from tfshards.schemas import Feature
-
+from tfshards.schemas import Feature
 
 # What an audit decodes: only formats whose decoders execute nothing.
 _AUDITED = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")

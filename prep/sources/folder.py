@@ -212,7 +212,8 @@ class ImageFolder:
         if self.mask_dir is not None:
             recorded["mask_dir"] = os.fsdecode(tree.path(self.mask_dir))
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        options = {"source": "images", **self.images.to_json(), **recorded, **decoders_of()}
+        options = {"source": "images", **self.images.to_json(), **recorded}
+        options |= decoders_of(self.images, has_masks=masks is not None)
         if masks is None:
             return FolderReader(self, options, listing)
         return _stage_pairs(self, options, tree, listing, masks, folder, preview=preview)

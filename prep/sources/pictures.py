@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
+from tfshards.prep.imaging.coordinates import Outside, Reference, check_numbers, placed
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Rejected
@@ -93,10 +94,12 @@ def convert_images(
                 return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
             values[image.name] = found.data
             conversions += found.conversions
-            views += [] if is_mask else [found.view]
-            if image.name == rules.placed_in:
+            if rules.masks and not is_mask:
+                views += _views_of(found)
+            if image.name == rules.placed_in and found.view is not None:
                 conversions += _place(rules, values, found.view, stated)
-        if rules.placed_in is None:
+        if rules.placed_in is None or rules.options.check == "none":
+            # files that are stored unchecked are neither turned nor measured
             for name, coordinates in rules.coordinates.items():
                 check_numbers(name, cast("list[float]", values[name]), coordinates)
     except ImageError as fault:
@@ -121,6 +124,12 @@ def _normalized_image(
         return Rejected(fault.reason, fault.detail)
 
 
+def _views_of(image: Normalized) -> list[Geometry]:
+    """Return the view of an image to which masks may belong; without a check, its header states the size."""
+    header = None if image.view else stored_header(image.data)
+    return [Geometry(header.size)] if header else [image.view] if image.view else []
+
+
 def _place(
     rules: ImageRules, values: dict[str, Values], file: Geometry, stated: tuple[int, int] | None
 ) -> list[str]:
@@ -143,11 +152,12 @@ def _place(
                 "and keypoints refer to the pixels in the file or to the upright image",
             )
         in_file = stated == file.raw
-    size = rules.options.size
-    frame = Frame(file, in_file, size.size(*file.upright) if size else file.upright)
+    view = file if in_file else Geometry(file.upright)
+    resize = rules.options.size
+    size = resize.size(*file.upright) if resize else file.upright
     notes: list[str] = []
     for name, numbers in given.items():
-        values[name], done = placed(name, numbers, rules.coordinates[name], frame, rules.outside)
+        values[name], done = placed(name, numbers, rules.coordinates[name], view, size, rules.outside)
         notes += done
     return list(dict.fromkeys(notes))
 
@@ -165,9 +175,14 @@ def mask_feature(name: str, options: ImageOptions) -> Feature:
 
 @lru_cache(maxsize=8)
 def mask_options(images: ImageOptions) -> ImageOptions:
-    """Return the options of masks next to images with these options: pixel values are kept."""
+    """Return the options of masks next to images with these options: pixel values are kept.
+
+    Masks are checked even if images are not: a palette would be decoded to colors.
+    """
     depth = images.depth if images.mask_depth is None else images.mask_depth
-    kept = replace(images, format="keep", jpeg_quality=None, channels=1, alpha=None, mask=True)
+    kept = replace(
+        images, check="decode", format="keep", jpeg_quality=None, channels=1, alpha=None, mask=True
+    )
     return replace(kept, depth=depth, mask_depth=None)
 
 
@@ -177,6 +192,8 @@ def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
         raise OptionsError("mask-depth-useless", mask_depth=options.mask_depth)
 
 
-def decoders_of() -> dict[str, Json]:
-    """Return the versions of the code on which stored images depend."""
+def decoders_of(options: ImageOptions, *, has_masks: bool) -> dict[str, Json]:
+    """Return the versions of the code on which images that are stored with ``options`` depend."""
+    if options.check == "none" and not has_masks:
+        return {}
     return {"conversion": CONVERSION, **decoder_versions()}

@@ -113,7 +113,9 @@ class StagedReader:
         """Return the options that change the output."""
         if not self.images:
             return {**self.recorded}
-        return {**self.recorded, **self.rules.options.to_json(), **decoders_of()}
+        options = self.rules.options
+        decoders = decoders_of(options, has_masks=bool(self.rules.masks))
+        return {**self.recorded, **options.to_json(), **decoders}
 
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""

@@ -148,6 +148,8 @@ LAYOUTS = [
         "dog", rejected={"unreadable": 1, "empty": 1})),
     row("a cut file is counted", also("1.png", "2.png", others={"3.png": CUT}), images(max_rejected=1),
         stored(flat("1.png", "2.png"), rejected={"damaged": 1})),
+    row("unchecked files are stored as they are", {"in/a.png": CUT, "in/b.png": 1}, images(check="none"),
+        stored({"train": {"a.png": {"image": CUT}, "b.png": {"image": 1}}})),
 ]  # fmt: skip
 
 EX = ("cat/1.png", "cat/1_thumb.png", "dog/1.png", "dog/a/2_thumb.png")

@@ -324,6 +324,7 @@ MASKS = [
         for suffix in (".bmp", ".tif")),
     one_mask("of one bit", png(1), picture(GRAY > 127), (GRAY > 127).astype(np.uint8), count=AGAIN),
     one_mask("of a palette", png(1), picture(palette(FEW)), FEW, count=AGAIN),
+    one_mask("of a palette, unchecked", png(1), picture(palette(FEW)), FEW, count=AGAIN, check="none"),
     *(one_mask(f"PGM of {most}", png(1), pgm(FEW.astype(int) % (most + 1), most),
         (FEW.astype(int) % (most + 1)).astype(np.uint8), ".pgm", count=AGAIN) for most in (1, 2, 6, 20, 254,
         255)),
@@ -365,6 +366,7 @@ MASKS = [
     no_mask("of colors", png(1), "unsupported"),
     no_mask("of JPEG", picture(MASK, ".jpg"), "unsupported", ".jpg"),
     no_mask("of another size", picture(MASK[1:]), "mismatch"),
+    no_mask("of another size, unchecked", picture(MASK[1:]), "mismatch", check="none"),
     no_mask("that may be turned or not", picture(MASK), "mismatch", image=with_tag(3, RGB)),
     no_mask("with values above white", pgm(MASK, 2), "damaged", ".pgm"),
     *(no_mask(f"of {name}", image_file(MASK, kind, **options), "unsupported", suffix) for name, kind, suffix,
@@ -435,8 +437,9 @@ DOUBTFUL = [
 WRONG = {
     "depth 12": {"depth": 12}, "channels 2": {"channels": 2}, "another alpha": {"alpha": "black"},
     "all frames": {"animation": "all"}, "another format": {"format": "tiff"},
-    "alpha dropped": {"alpha": "drop"}, "a size of one number": {"resize": "256"},
-    "no pixels": {"resize": "short=0"}, "a side of JPEG": {"resize": "1x65501", "format": "jpeg"},
+    "another check": {"check": "all"}, "alpha dropped": {"alpha": "drop"},
+    "a size of one number": {"resize": "256"}, "no pixels": {"resize": "short=0"},
+    "a side of JPEG": {"resize": "1x65501", "format": "jpeg"},
     "quality 0": {"jpeg_quality": 0}, "quality 101": {"jpeg_quality": 101},
     "no pixels allowed": {"max_pixels": 0}, "alpha without 4 channels": {"alpha": "keep"},
     "JPEG of 4 channels": {"format": "jpeg", "channels": 4},
@@ -455,6 +458,8 @@ WRONG = {
     "training with a size": {"for_training": 9, "resize": "short=9"},
     "training with PNG": {"for_training": 9, "format": "png"},
     "training with alpha": {"for_training": 9, "channels": 4},
+    **{f"{name} of unchecked images": {"check": "none", name: value} for name, value in {"channels": 1,
+        "resize": "short=9", "format": "png", "depth": 16, "animation": "first", "max_pixels": 9}.items()},
 }  # fmt: skip
 REFUSALS = [
     *(row(name, {"in/a.png": 1}, images(**options), refused(OptionsError)) for name,

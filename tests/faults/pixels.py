@@ -120,7 +120,7 @@ FAULTS = [
         f"{IMAGES}[mask_where_0_is_white,_8_bits]",
     ),
     ("a negative number is a bright one", CONVERT, "if header.is_signed and", "if False and", OUTCOMES),
-    ("overviews are frames", PILLOW, "if not (tags[254] & 1", "if not (tags[254] & 2", OUTCOMES),
+    ("overviews are frames", PILLOW, "if not (each[254] & 1", "if not (each[254] & 2", OUTCOMES),
     ("a thumbnail is the picture", PILLOW, "image.seek(full[0])", "image.seek(0)", SHOWN),
     (
         "Pillow's messages are printed",

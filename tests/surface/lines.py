@@ -62,6 +62,7 @@ PLAN = {
 BUILD = {"--overwrite": SWITCH, "--checksum": SWITCH, **ENGINE}
 REJECTED = {"--max-rejected": Flag(("some", "101%", "-1"))}
 PIXELS = {
+    "--check": choice("decode"),
     "--channels": choice("keep"),
     "--depth": Flag(("keepp", "9")),
     "--mask-depth": Flag(("9",)),

@@ -151,7 +151,8 @@ class ElementsReader:
         """Return the options that change the output."""
         if not self.elements.encoded:
             return {"source": self.source}
-        return {"source": self.source, **self.elements.image_options.to_json(), **decoders_of()}
+        options, has_masks = self.elements.image_options, bool(self.elements.masks)
+        return {"source": self.source, **options.to_json(), **decoders_of(options, has_masks=has_masks)}
 
     def listing(self) -> Listing:
         """Return the listing."""
