@@ -1,4 +1,4 @@
-"""Describe elements in a few bytes each, and store their values until they are read."""
+"""Describe the elements of a Beam pipeline in a few bytes each, and store their values until they are read."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import NamedTuple
 
-from tfshards.prep.sources.elements.source import Elements, data_digest, encode_element, encode_key
+from tfshards.prep.records.example import Values, example_encoder
+from tfshards.prep.sources.elements import ElementEncoder, Elements, encode_key
 from tfshards.prep.sources.keys import to_text
-from tfshards.schemas import BuildError, Feature, InputError
+from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.build_area import create, is_owned
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
 
 _NAME_BYTES = 8
 _FEATURES_BYTES = 8
+DIGEST_BYTES = 16
 # offset and length; origins in a file sort by offset
 _NUMBERS = struct.Struct(">QQ")
 
@@ -30,15 +32,16 @@ class Description(NamedTuple):
 
     Attributes:
         size: number of bytes of its values.
-        label: number or name of its class; -1 if there are no labels.
-        features: digest of its features, which names their file.
+        label: number or name of its class; None for no class.
+        split: name of its split; empty if there are none.
+        features: digest of its features and roles, which names their file.
         digest: digest of its values.
         origin: file name, offset and length of its values.
     """
 
     key: bytes
     size: int
-    label: int | str
+    label: int | str | None
     split: str
     features: bytes
     digest: bytes
@@ -48,15 +51,14 @@ class Description(NamedTuple):
 class Spill:
     """Describes the elements of one bundle, and stores their values in one file, or object, of the folder."""
 
-    def __init__(self, elements: Elements, folder: AnyPath, *, makes_folder: bool = True) -> None:
-        """Create nothing yet, since a bundle may be empty; the folder exists unless it ``makes_folder``."""
-        self._elements = elements
+    def __init__(self, elements: Elements, folder: AnyPath) -> None:
+        """Create nothing yet, since a bundle may be empty."""
+        self._encoder = ElementEncoder(elements)
         self._folder = folder
-        self._makes_folder = makes_folder
         self._name = secrets.token_bytes(_NAME_BYTES)
         self._path = _spill_path(folder, self._name)
         self._is_open, self._offset = False, 0
-        self._known: dict[tuple[Feature, ...], bytes] = {}
+        self._known: dict[object, bytes] = {}
 
     def describe(self, element: object) -> tuple[object, ...]:
         """Return the ``Description`` of an element ``(key, features)``.
@@ -64,17 +66,28 @@ class Spill:
         It is a plain tuple, which Beam encodes in fewer bytes than one of a class.
         """
         if not isinstance(element, tuple) or len(element) != 2:
-            raise InputError("element-type", kind=type(element).__name__)
+            raise InputError(f"an element is of type {type(element).__name__}; each must be (key, features)")
         key = encode_key(element[0])
-        shown = to_text(key)
-        if self._makes_folder and not self._known:
-            create(self._folder)
-        found = encode_element(self._elements, shown, element[1])
-        origin = self._append(found.data)
-        features = self._known.get(found.features) or self._write_features(found.features)
-        digest = data_digest(found.data)
-        description = Description(key, len(found.data), found.label, found.split, features, digest, origin)
-        return tuple(description)
+        try:
+            encoded = self._encoder.encode(element[1])
+        except InputError as error:
+            raise InputError(f"{to_text(key)}: {error}") from None
+        if "key" in encoded.roles.values():
+            raise InputError(
+                f"{to_text(key)}: a value has the role key, but the key of an element is the first of the pair "
+                "|| rename the value, or give it the role drop"
+            )
+        known = encoded.features, tuple(encoded.roles.items())
+        features = self._known.get(known)
+        if features is None:
+            features = self._write_features(encoded.features, encoded.roles)
+        pairs = zip(encoded.features, encoded.values, strict=True)
+        stored = [(feature, value) for feature, value in pairs if value is not None]
+        encode = _encoder(tuple(feature for feature, _ in stored))
+        data = b"".join(encode([value for _, value in stored]))
+        origin = self._append(data)
+        digest = data_digest(data)
+        return tuple(Description(key, len(data), encoded.label, encoded.split, features, digest, origin))
 
     def close(self) -> None:
         """Finish the file, which other machines may not see before."""
@@ -93,12 +106,26 @@ class Spill:
         self._offset += len(data)
         return origin
 
-    def _write_features(self, features: tuple[Feature, ...]) -> bytes:
-        text = json.dumps([feature.to_json() for feature in features]).encode("ascii")
+    def _write_features(self, features: tuple[Feature, ...], roles: Mapping[str, str]) -> bytes:
+        if not self._known:
+            create(self._folder)
+        found = {"features": [feature.to_json() for feature in features], "roles": roles}
+        text = json.dumps(found, sort_keys=True).encode("ascii")
         digest = hashlib.blake2b(text, digest_size=_FEATURES_BYTES).digest()
         write_atomically(_features_path(self._folder, digest), text)
-        self._known[features] = digest
+        self._known[features, tuple(roles.items())] = digest
         return digest
+
+
+# the elements of a pipeline have one set of features
+@lru_cache(maxsize=16)
+def _encoder(features: tuple[Feature, ...]) -> Callable[[Sequence[Values]], Sequence[bytes]]:
+    return example_encoder(Schema(features)) if features else lambda _: ()
+
+
+def data_digest(data: bytes) -> bytes:
+    """Return the digest of an element's values."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
@@ -116,7 +143,7 @@ def read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
                     offset, length = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
                     found[number] = os.pread(file.fileno(), length, offset)
         except OSError as error:
-            raise InputError("spill-unreadable", path=path, why=error.strerror) from None
+            raise _unreadable(path, error) from None
     return found
 
 
@@ -126,17 +153,25 @@ def _read_object(folder: AnyPath, origin: bytes) -> bytes:
     try:
         return read_range(path, offset, offset + length)
     except OSError as error:
-        raise InputError("spill-unreadable", path=path, why=error.strerror) from None
+        raise _unreadable(path, error) from None
 
 
-def read_features(folder: AnyPath, digest: bytes) -> tuple[Feature, ...]:
-    """Return the features that elements with this digest have."""
+def _unreadable(path: AnyPath, error: OSError) -> InputError:
+    return InputError(f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset")
+
+
+def read_features(folder: AnyPath, digest: bytes) -> tuple[tuple[Feature, ...], dict[str, str]]:
+    """Return the features that elements with this digest have, and the roles of their values."""
     path = _features_path(folder, digest)
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise InputError("spill-missing", path=path) from None
-    return tuple(Feature(**{**each, "shape": tuple(each["shape"])}) for each in found)
+        raise InputError(
+            f"{path} is missing || let no other build write to the dataset, and, if it is on a disk, mount its "
+            "folder on every worker under the same path"
+        ) from None
+    features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
+    return tuple(features), found["roles"]
 
 
 def _spill_path(folder: AnyPath, name: bytes) -> AnyPath:
