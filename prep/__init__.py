@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.repair import repair
     from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays.source import Arrays
-    from tfshards.prep.sources.elements.source import Elements
-    from tfshards.prep.sources.examples.source import Examples
+    from tfshards.prep.sources.examples import Examples
     from tfshards.prep.sources.images.folder import ImageFolder
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
     from tfshards.prep.sources.tables.source import Table
@@ -49,7 +48,6 @@ __all__ = [
     "Arrays",
     "ColumnRoles",
     "Diff",
-    "Elements",
     "Examples",
     "Export",
     "FeatureRoles",
@@ -149,8 +147,7 @@ _NAMES = {
     "prep.rewriting.repair": "repair",
     "prep.rewriting.reshard": "reshard",
     "prep.sources.arrays.source": "Arrays",
-    "prep.sources.elements.source": "Elements",
-    "prep.sources.examples.source": "Examples",
+    "prep.sources.examples": "Examples",
     "prep.sources.images.folder": "ImageFolder",
     "prep.sources.tables.column_roles": "ColumnRoles",
     "prep.sources.tables.source": "Table",

@@ -175,31 +175,19 @@ def remove(folder: Path) -> None:
 
 
 @contextmanager
-def staged_folder(dataset: Path, name: str = "") -> Iterator[Path]:
-    """Yield a folder on the file system of a dataset, which is removed at the end.
-
-    One with a given name is kept if what it is needed for was stopped, but not if its inputs are at fault.
-    """
+def staged_folder(dataset: Path) -> Iterator[Path]:
+    """Yield a folder on the file system of a dataset, which is removed at the end."""
     area = dataset / AREA_NAME
     _check_area(area)
-    folder, is_kept = area / (name or f"staged-{secrets.token_hex(4)}"), False
+    folder = area / f"staged-{secrets.token_hex(4)}"
     try:
         try:
             create(folder)
         except OSError as error:
             raise InputError("dataset-unwritable", dataset=dataset, why=error.strerror) from None
-        try:
-            yield folder
-        except BaseException as error:
-            is_kept = bool(name) and not isinstance(error, InputError) and _holds_more(folder)
-            raise
+        yield folder
     finally:
-        if not is_kept:
-            remove(folder)
-
-
-def _holds_more(folder: Path) -> bool:
-    return any(path.name != RECORD_NAME for path in folder.iterdir())
+        remove(folder)
 
 
 def write_files(dataset: AnyPath, files: Mapping[str, bytes], staging: AnyPath | None = None) -> None:

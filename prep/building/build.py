@@ -95,7 +95,7 @@ def build(
     counts = ShardCounts.of(shards)
     run = find_run(engine, beam_args)
     folder = output_folder(dataset, source.location())
-    with claimed(folder) as state, staged(source, folder) as reader:
+    with claimed(folder) as state, staged(source, folder, options.group_by) as reader:
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         report_warning(*plan.warnings)

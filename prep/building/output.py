@@ -21,7 +21,7 @@ from tfshards.prep.building.output_state import (
 )
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.base import Reader, Source, SpooledSource
+from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
@@ -182,25 +182,23 @@ def read_damage(state: OutputState, wanted: Wanted) -> OutputState:
 
 
 @contextmanager
-def staged(source: Source, folder: AnyPath) -> Iterator[Reader]:
+def staged(source: Source, folder: AnyPath, group_by: str | None) -> Iterator[Reader]:
     """Yield a reader of the source; its files in the build area are removed at the end.
 
-    If the output is in an object store, they are on a disk of this machine, since they are read in place. The
-    copy of a ``SpooledSource`` stays if the build is stopped.
+    If the output is in an object store, they are on a disk of this machine, since they are read in place.
     """
     if isinstance(folder, RemotePath):
         with tempfile.TemporaryDirectory(prefix="tfshards-") as local:
-            reader = source.stage(Path(local))
+            reader = source.stage(Path(local), group_by=group_by)
             # of images nothing is copied, and a build that is killed cannot remove the folder
             with suppress(OSError):
                 Path(local).rmdir()
             yield reader
         return
     assert isinstance(folder, Path)
-    spool = f"staged-{source.spool_id}" if isinstance(source, SpooledSource) else ""
-    remove_staged(folder, but=spool)
-    with staged_folder(folder, spool) as staging:
-        yield source.stage(staging)
+    remove_staged(folder)
+    with staged_folder(folder) as staging:
+        yield source.stage(staging, group_by=group_by)
 
 
 def remove_staged(folder: AnyPath, but: str = "") -> None:

@@ -39,7 +39,7 @@ _PARAMETERS = {
     "split_column": "split",
 }
 # What is recorded with the options, but that no parameter gives.
-_NOT_PARAMETERS = (*VERSIONS, "quality", "same_image", "source")
+_NOT_PARAMETERS = (*VERSIONS, "quality", "source")
 
 
 @dataclass(frozen=True)

@@ -48,5 +48,5 @@ def plan(
     folder = output_folder(dataset, source.location())
     check_usable(inspect_output(folder))
     with tempfile.TemporaryDirectory() as staging:
-        reader = source.stage(Path(staging), preview=True)
+        reader = source.stage(Path(staging), group_by=options.group_by, preview=True)
         return make_plan(reader, dataset_name(folder, options), counts, seed, options)

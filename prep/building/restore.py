@@ -13,12 +13,13 @@ from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import lines_to, nowhere
-from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.base import Listing, Source
 from tfshards.prep.sources.kind import Recorded
 from tfshards.prep.sources.registry import KINDS
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.made import Made
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.storage import AnyPath
 
@@ -109,8 +110,19 @@ def _source_options(manifest: Manifest) -> Mapping[str, Json]:
     return first
 
 
+def group_by_of(manifest: Manifest) -> str | None:
+    """Return what the build of a dataset grouped examples by when it divided them by ratio, or None."""
+    build = _divided(manifest)
+    return build.group_by if build else None
+
+
+def _divided(manifest: Manifest) -> Made | None:
+    """Return the first build of a dataset that divided its examples by ratio."""
+    return next((build for build in manifest.made.builds() if build.ratios), None)
+
+
 def added_membership(
-    new: Listing, numbers: IntArray, listing: Listing, reader: Reader, manifest: Manifest, root: AnyPath
+    new: Listing, numbers: IntArray, listing: Listing, manifest: Manifest, root: AnyPath
 ) -> Membership:
     """Return the split of each new example; ``numbers`` are those in the listing of the whole source."""
     splits, cuts = manifest.splits, manifest.split_cuts
@@ -123,11 +135,10 @@ def added_membership(
             split: np.flatnonzero(np.isin(numbers, members)) for split, members in listing.splits.items()
         }
         return Membership({split: found for split, found in examples.items() if len(found)}, cuts)
-    build = next((build for build in manifest.made.builds() if build.ratios), None)
+    build = _divided(manifest)
     if cuts and build:
         ratios = {name: Fraction(ratio) for name, ratio in build.ratios.items()}
-        of_rows = listing.groups if "same_image" in build.options else None
-        groups = reader.groups(listing, build.group_by) if build.group_by else of_rows
+        groups = listing.groups
         return split_by_cuts(
             new.keys,
             cuts,

@@ -49,7 +49,7 @@ def make_plan(
     if not 0 <= seed < 1 << 63:
         raise OptionsError("seed-range", seed=seed)
     listing = listing or reader.listing()
-    membership = _membership(reader, listing, seed, options)
+    membership = _membership(listing, seed, options)
     shard_size = options.shard_size or DEFAULT_SHARD_SIZE
     num_examples = {split: len(examples) for split, examples in membership.examples.items()}
     counts = shards.of_splits(
@@ -75,15 +75,9 @@ def make_plan(
         *_unlike_numbers(listing.schema.class_names),
         *_missing_classes(listing, membership),
     )
-    notes: tuple[str, ...] = ()
-    groups = _shared(listing) if options.splits and not options.group_by else None
-    if groups is not None:
-        all_options["same_image"] = "one split"
-        line = f"{len(groups)} rows name {len(set(groups))} images; rows of one image stay in one split"
-        notes = (f"{line}, unless group_by= names other groups",)
     digest = _inputs_digest(listing, membership)
     plan_id = plan_id_of(name, listing.schema, all_options, digest)
-    return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings, notes)
+    return Plan(name, listing, membership, layouts, plan_id, digest, all_options, warnings)
 
 
 def _unlike_numbers(class_names: Sequence[str]) -> Iterator[str]:
@@ -114,7 +108,7 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
 
-def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -> Membership:
+def _membership(listing: Listing, seed: int, options: Options) -> Membership:
     if not options.splits:
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
         return Membership(listing.splits or everything)
@@ -122,17 +116,16 @@ def _membership(reader: Reader, listing: Listing, seed: int, options: Options) -
         raise InputError("splits-of-source", splits=listing.splits)
     if options.stratify and listing.labels is None:
         raise InputError("stratify-no-labels")
-    groups = reader.groups(listing, options.group_by) if options.group_by else _shared(listing)
+    groups = listing.groups if options.group_by else None
+    if groups is None and listing.shared:
+        raise InputError(
+            f"several examples share a file, which could be in several splits || group_by={listing.shared!r} "
+            "keeps them together"
+        )
     strata = listing.labels if options.stratify else None
     if groups is not None and strata is not None:
         return split_groups_by_class(groups, options.ratios, seed, strata)
     return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
-
-
-def _shared(listing: Listing) -> Sequence[bytes] | None:
-    """Return the groups of a listing if any two examples share one, else None."""
-    groups = listing.groups
-    return groups if groups is not None and len(set(groups)) < len(groups) else None
 
 
 def _inputs_digest(listing: Listing, membership: Membership) -> str:

@@ -17,7 +17,7 @@ from tfshards.prep.building.inputs_file import inputs_of
 from tfshards.prep.building.output import claimed, discard_others, output_folder, staged
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import log_rejects
-from tfshards.prep.building.restore import Inputs, source_or_paths, source_to_append
+from tfshards.prep.building.restore import Inputs, group_by_of, source_or_paths, source_to_append
 from tfshards.prep.engines.table import EngineName, Work, find_run
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
@@ -111,7 +111,7 @@ def append(
         added = new_class_names(inputs, names) if new_classes else []
         named = inputs.with_class_names((*names, *added)) if names else inputs
         output_folder(folder, named.location())
-        return _append(find, named, folder, options, run)
+        return _append(find, named, folder, options, run, group_by_of(origin.manifest))
     except InputError:
         new: list[str] = []
         with suppress(TfshardsError):
@@ -159,9 +159,10 @@ def _append(
     folder: AnyPath,
     options: Options,
     run: Callable[[Work], None],
+    group_by: str | None,
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
-    with claimed(folder) as state, staged(source, folder) as reader:
+    with claimed(folder) as state, staged(source, folder, group_by) as reader:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         old = origin.manifest

@@ -100,7 +100,7 @@ def find_new_examples(
         labels=None if listing.labels is None else listing.labels[numbers],
         splits=None,
     )
-    membership = added_membership(new, numbers, listing, reader, origin.manifest, origin.root)
+    membership = added_membership(new, numbers, listing, origin.manifest, origin.root)
     _check_classes(new, membership, origin)
     num_known = int(is_known.sum())
     others = np.flatnonzero(is_removed), changed, np.flatnonzero(is_absent)

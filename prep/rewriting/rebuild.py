@@ -106,7 +106,8 @@ def rebuild(
     with staged_folder(folder) as staging:
         for sub in ("source", "out"):
             (staging / sub).mkdir()
-        reader = _source(manifest, inputs).stage(staging / "source")
+        by = restored_options(manifest).group_by
+        reader = _source(manifest, inputs).stage(staging / "source", group_by=by)
         listing = reader.listing()
         for part in parts_of(folder, manifest):
             of, shards = part.manifest, {shard.path for shard in part.manifest.shards}

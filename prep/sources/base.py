@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from tfshards.prep.records.example import Values
+from tfshards.prep.records.shard_file import in_groups
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
@@ -58,6 +59,15 @@ class Columns(NamedTuple):
         return list(map(Row._make, zip(*self, strict=True)))
 
 
+# What a thread reads at a time: about this many bytes, and at most this many rows.
+_PIECE_BYTES, _PIECE_ROWS = 1 << 20, 1024
+
+
+def pieces_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield consecutive rows in pieces, so that memory does not depend on the number of rows."""
+    return in_groups(rows, lambda row: row.size, _PIECE_BYTES, _PIECE_ROWS)
+
+
 class Accepted(NamedTuple):
     """The values of an example, in the order of the schema, and how its images were converted."""
 
@@ -89,8 +99,10 @@ class Listing:
         skipped: number of skipped entries by reason.
         identity: text that changes with any content that sizes and stamps do not cover.
         warnings: warnings for the user.
-        groups: group of each example, if examples may share one, such as rows that name the same image; a
-            split by ratios keeps them together unless the user names other groups.
+        groups: group of each example, if ``stage`` was called with ``group_by``; a split by ratio keeps the
+            examples of a group together.
+        shared: the ``group_by`` that a split by ratio needs, because several examples name the same file;
+            None if no two do.
         is_numbered: whether keys are the numbers of the examples in the source, so that the same key may be
             another example in another source.
     """
@@ -105,6 +117,7 @@ class Listing:
     identity: str = ""
     warnings: tuple[str, ...] = ()
     groups: Sequence[bytes] | None = None
+    shared: str | None = None
     is_numbered: bool = False
 
     @property
@@ -138,73 +151,39 @@ class Listing:
 
 
 class Reader(Protocol):
-    """A source whose content is in files, so that workers can read it."""
+    """A source whose content is in files, so that workers can read it; a reader can be pickled."""
 
     def listing(self) -> Listing:
         """Return the listing, without reading pixels."""
 
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the values of each row, or why it is rejected, in order.
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each row, or why it is rejected, in order.
+
+        There may be any number of rows: memory does not depend on it. What is far away is requested before it
+        is needed, see ``fetching.fetched_ahead``.
 
         Raises:
             InputError: an input cannot be read, is missing, or has changed since it was listed.
-        """
-
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return the group of each example; a split by ratio keeps the examples of a group together.
-
-        Raises:
-            OptionsError: this source cannot group by ``by``.
-            InputError: an example has no group.
         """
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output, for the build id and the manifest."""
 
 
-class Started(Protocol):
-    """Rows whose content is being read."""
-
-    def result(self) -> list[Outcome]:
-        """Return what ``Reader.read`` returns, and raise what it raises."""
-
-    def cancel(self) -> None:
-        """Read no more; there will be no result."""
-
-
-@runtime_checkable
-class DistantReader(Protocol):
-    """A reader of content that may be far away, so that many requests are worth being made at once."""
-
-    @property
-    def num_in_flight(self) -> int:
-        """The number of requests to make at the same time; 0 if the content is on this machine."""
-
-    def start(self, rows: Sequence[Row], schema: Schema) -> Started:
-        """Start to read rows; only if there are requests to make."""
-
-
-@runtime_checkable
-class SpooledSource(Protocol):
-    """A source that may be slow to read, or readable only once: its copy outlives a build that was killed.
-
-    ``stage`` uses what an earlier call has left complete in its folder.
-    """
-
-    @property
-    def spool_id(self) -> str:
-        """Eight hex digits that change with whatever makes the copy another one."""
-
-
 class Source(Protocol):
     """An input as a user describes it."""
 
-    def stage(self, folder: Path, *, preview: bool = False) -> Reader:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Reader:
         """Return a reader, after copying into ``folder`` what workers cannot read in place.
 
         Args:
-            folder: an empty folder.
-            preview: copy no more than listing and grouping need; no rows will be read.
+            folder: a folder that is empty, except for the record of tfshards.
+            group_by: what the listing groups examples by; None for no groups.
+            preview: write nothing into the folder; only the listing and the options will be asked for.
+
+        Raises:
+            OptionsError: this source cannot group by ``group_by``.
+            InputError: the source cannot be read, or an example has no group.
         """
 
     def location(self) -> AnyPath | None:

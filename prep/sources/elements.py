@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
+import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions
@@ -18,12 +19,13 @@ from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.pictures import check_mask_depth, image_feature, mask_feature
+from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import check_roles, check_undeclared, features_of, is_template, resolve_roles
 from tfshards.schemas import Feature, InputError, OptionsError
-from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.coordinates import Coordinates, coordinates_of
 from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.errors import listed
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import check_instance
 from tfshards.schemas.schema import ITEM_SIZES, KINDS
@@ -65,6 +67,26 @@ class Elements:
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
+    def rules(self, features: Sequence[Feature]) -> ImageRules:
+        """Return how images are stored of elements with these features."""
+        images = [feature.name for feature in features if feature.kind == "image"]
+        masks = frozenset(feature.name for feature in features if feature.kind == "mask")
+        coordinates = coordinates_of(features)
+        if coordinates and len(images) > 1 and "image" not in images:
+            raise InputError(
+                f"{', '.join(coordinates)} could refer to each of the images {', '.join(images)} || name the "
+                "image 'image' to which boxes and keypoints refer"
+            )
+        placed_in = "image" if "image" in images else next(iter(images), None)
+        return ImageRules(self.images, masks, coordinates, placed_in, self.outside_boxes, self.boxes_in)
+
+    def recorded(self, roles: Mapping[str, str]) -> dict[str, Json]:
+        """Return what manifests record of elements whose values have these roles."""
+        found: dict[str, Json] = {"columns": dict(roles)}
+        if any(role in COORDINATES for role in roles.values()):
+            found |= {"outside_boxes": self.outside_boxes, "boxes_in": self.boxes_in}
+        return found
+
     def check_features(self, features: Sequence[Feature]) -> None:
         """Raise an error if an option has no effect on elements with these features."""
         kinds = {feature.kind for feature in features}
@@ -79,6 +101,18 @@ class Elements:
             raise InputError(
                 f"class_names= needs a label; the values are {names} || the role label declares one"
             )
+
+
+class Described(Protocol):
+    """What elements have in common."""
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """The roles of the values that have one."""
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features that are stored."""
 
 
 class Encoded(NamedTuple):
@@ -117,17 +151,17 @@ class ElementEncoder:
             self._roles[known] = roles, features_of(known, roles, where)
         return self._roles[known]
 
-    def encode(self, values: Mapping[str, object], first: Mapping[str, Feature] | None = None) -> Encoded:
+    def encode(self, values: object, first: Sequence[Feature] = ()) -> Encoded:
         """Return the values of an element as they are stored.
 
         Args:
             values: values by name.
-            first: the features of the first element, if it decides about lists and numbers of Python.
+            first: the features of the first element, if these decide about lists and numbers of Python.
 
         Raises:
             InputError: a value cannot be stored, or does not fit its role.
         """
-        values = flat_values(values)
+        values, known = flat_values(values), {feature.name: feature for feature in first}
         roles, names = self.roles_of(values)
         features: list[Feature] = []
         encoded: list[Values | None] = []
@@ -146,7 +180,7 @@ class ElementEncoder:
                 if name not in roles:
                     sample = value[:_LOOKED_AT] if isinstance(value, list) else [value]
                     check_undeclared(name, sample, self._elements.where)
-                feature, stored = encode_value(feature_name, value, role, (first or {}).get(feature_name))
+                feature, stored = encode_value(feature_name, value, role, known.get(feature_name))
                 features.append(feature)
                 encoded.append(stored)
         single = {role: values[name] for name, role in roles.items() if role in ("split", "key")}
@@ -154,8 +188,33 @@ class ElementEncoder:
         return Encoded(roles, tuple(features), tuple(encoded), label, split, single.get("key"))
 
 
+def check_same(one: Described, other: Described, key: str, other_key: str) -> None:
+    """Raise InputError if two elements, which have these keys, have different roles or features."""
+    ours, theirs = (_described(each) for each in (one, other))
+    for name in sorted({*ours, *theirs}):
+        if ours.get(name) != theirs.get(name):
+            raise InputError(
+                f"the elements differ: {name!r} is {ours.get(name, 'missing')} in {key!r} but "
+                f"{theirs.get(name, 'missing')} in {other_key!r} || give every element the same values, each "
+                "of one dtype and shape; with the role list, and in lists of Python, the length may differ; "
+                "arrays of different sizes that are images have the role image"
+            )
+
+
+def _described(element: Described) -> dict[str, str]:
+    """Return what each value of an element is, by name, for a message."""
+    found = {name: f"of the role {role}" for name, role in element.roles.items()}
+    for feature in element.features:
+        shape = [side if side is not None else "?" for side in feature.shape]
+        number = "text" if feature.kind == "bytes" else feature.dtype
+        found[feature.name] = feature.kind if feature.is_encoded else f"{number} {shape}" if shape else number
+    return found
+
+
 def encode_key(key: object) -> bytes:
-    """Return a key as bytes, or raise InputError if it cannot be one."""
+    """Return a key, text, bytes or an integer, as bytes, or raise InputError if it cannot be one."""
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        key = str(key)
     if not isinstance(key, (str, bytes)):
         raise InputError(f"the key {key!r} is of type {type(key).__name__}; keys must be strings")
     try:
@@ -235,6 +294,14 @@ def _label(name: str, value: object) -> int | str | None:
     )
 
 
+def label_values(labels: Sequence[int | str | None]) -> pa.ChunkedArray:
+    """Return the labels of all elements as a column."""
+    try:
+        return pa.chunked_array([pa.array(labels)])
+    except pa.ArrowException:
+        raise InputError("the labels are both integers and text || make them one of the two") from None
+
+
 def _split(value: object) -> str:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = str(value)
@@ -245,9 +312,7 @@ def _split(value: object) -> str:
     return str(text)
 
 
-def encode_value(
-    name: str, value: object, role: str, first: Feature | None = None
-) -> tuple[Feature, Values]:
+def encode_value(name: str, value: object, role: str, first: Feature | None = None) -> tuple[Feature, Values]:
     """Return the feature of a value that is neither an image nor a label, and the value as it is encoded.
 
     Integers become int64 lists, text and bytes byte strings, and other numbers and arrays raw little-endian
@@ -300,8 +365,8 @@ def _numbers(name: str, value: Any, first: Feature | None, *, is_list: bool) -> 
     if array.dtype.name not in ITEM_SIZES:
         kind = type(value).__name__ if array.dtype.hasobject else f"{array.dtype}"
         raise InputError(
-            f"the value {name!r} is of type {kind}, which cannot be stored || give text, bytes, or numbers of "
-            f"one of the dtypes {', '.join(sorted(ITEM_SIZES))}"
+            f"the value {name!r} is of type {kind}, which cannot be stored || give text, bytes, or numbers "
+            f"of one of the dtypes {', '.join(sorted(ITEM_SIZES))}"
         )
     if is_list and not array.shape:
         raise InputError(f"the value {name!r} is {_shown(array)}, a single value; the role list needs lists")

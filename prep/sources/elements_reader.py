@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.masks import Geometry
-from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.classes import MAX_CLASSES, twins
-from tfshards.prep.sources.elements.source import (
-    DIGEST_BYTES,
-    Elements,
-    data_digest,
-    decode_element,
-)
-from tfshards.prep.sources.elements.spill import Description, read_features, read_spilled
-from tfshards.prep.sources.image_file import checked_image, decoders_of, mask_options
+from tfshards.prep.records.example import Values, as_encoded
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
+from tfshards.prep.sources.classes import twins
+from tfshards.prep.sources.elements import Elements, check_same, label_values
+from tfshards.prep.sources.features import TEXT
+from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
-from tfshards.prep.sources.tables.labels import splits_of
-from tfshards.prep.sources.tables.staging import KEY, SPLIT, ArrowKeys, mapped_table
+from tfshards.prep.sources.labels import label_column, splits_of
+from tfshards.prep.sources.pictures import EncodedImage, convert_images, decoders_of
+from tfshards.prep.sources.spill import Description, data_digest, read_features, read_spilled
+from tfshards.prep.sources.staged_reader import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.errors import listed
+from tfshards.schemas.example import decode_example
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.storage import AnyPath
 
 TABLE_NAME = "elements.arrow"
 _SIZE, _LABEL, _DIGEST, _ORIGIN = "size", "label", "digest", "origin"
-# keys of the table's metadata: the digest of the features, and the class names as JSON
-_FEATURES, _CLASS_NAMES = b"features", b"class_names"
+# of the table's metadata
+_STAGED = b"staged"
 
 _SHOWN = 5
+
+
+class _Described(NamedTuple):
+    """The features and roles of elements, as ``check_same`` compares them."""
+
+    features: tuple[Feature, ...]
+    roles: Mapping[str, str]
 
 
 def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: AnyPath) -> None:
@@ -46,75 +51,34 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
     rows = sorted(descriptions, key=lambda row: (row.key, row.digest))
     twice = [repr(to_text(one.key)) for one, following in pairwise(rows) if one.key == following.key]
     if twice:
-        raise InputError("element-keys-repeated", names=listed(list(dict.fromkeys(twice)), _SHOWN))
-    features = check_features(rows, folder)
-    labels, class_names = _classes(rows, elements)
-    binary = pa.large_binary()
-    table = pa.table(
-        {
-            KEY: pa.array([row.key for row in rows], binary),
-            _SIZE: pa.array([row.size for row in rows], pa.int64()),
-            _LABEL: pa.array(labels, pa.int64()),
-            SPLIT: pa.array([row.split.encode() for row in rows], binary),
-            _DIGEST: pa.array([row.digest for row in rows], binary),
-            _ORIGIN: pa.array([row.origin for row in rows], binary),
-        }
-    ).replace_schema_metadata({_FEATURES: features, _CLASS_NAMES: json.dumps(class_names)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    # a runner may repeat this step while others read the table; a power failure must not leave half of it
-    write_atomically(folder / TABLE_NAME, sink.getvalue().to_pybytes())
-
-
-def check_features(rows: Sequence[Description], folder: AnyPath) -> bytes:
-    """Return the digest of the features that all elements have."""
+        names = listed(list(dict.fromkeys(twice)), _SHOWN)
+        raise InputError(f"several elements have the same key: {names} || give each element its own key")
     first = rows[0]
+    described = _Described(*read_features(folder, first.features))
     for row in rows:
         if row.features != first.features:
-            ours, theirs = (
-                {feature.name: feature for feature in read_features(folder, each.features)}
-                for each in (first, row)
-            )
-            name = min(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-            raise InputError(
-                "elements-differ",
-                name=name,
-                found=_feature_text(ours.get(name)),
-                key=to_text(first.key),
-                other=_feature_text(theirs.get(name)),
-                other_key=to_text(row.key),
-            )
-    return first.features
-
-
-def _feature_text(feature: Feature | None) -> str:
-    if feature is None:
-        return "missing"
-    if feature.kind == "bytes":
-        return "text"
-    return f"{feature.dtype} {list(feature.shape)}"
-
-
-def _classes(rows: Sequence[Description], elements: Elements) -> tuple[list[int], Sequence[str]]:
-    """Return the number of each element's class, and the class names."""
-    are_names = isinstance(rows[0].label, str)
-    names = elements.class_names or ()
-    if are_names and not names:
-        # sorted by bytes, like folders
-        names = sorted({str(row.label) for row in rows}, key=to_bytes)
-    if len(names) > MAX_CLASSES:
-        raise InputError(
-            "element-labels-many", label=elements.label, num_names=len(names), max_classes=MAX_CLASSES
-        )
-    if not names:
-        return [int(row.label) for row in rows], ()
-    number_of = {name if are_names else number: number for number, name in enumerate(names)}
-    for row in rows:
-        if row.label not in number_of:
-            code = "element-label-unknown" if are_names else "element-label-range"
-            raise InputError(code, key=to_text(row.key), label=row.label, num_names=len(names))
-    return [number_of[row.label] for row in rows], tuple(names)
+            other = _Described(*read_features(folder, row.features))
+            check_same(described, other, to_text(first.key), to_text(row.key))
+    elements.check_features(described.features)
+    columns = {
+        KEY: pa.array([row.key for row in rows], TEXT),
+        _SIZE: pa.array([row.size for row in rows], pa.int64()),
+        SPLIT: pa.array([row.split.encode() for row in rows], TEXT),
+        _DIGEST: pa.array([row.digest for row in rows], TEXT),
+        _ORIGIN: pa.array([row.origin for row in rows], TEXT),
+    }
+    staged: dict[str, Json] = {"features": first.features.hex(), "class_names": [], "warnings": []}
+    label = next((feature.name for feature in described.features if feature.kind == "label"), None)
+    if label is not None:
+        labels = label_column(label, label_values([row.label for row in rows]), elements.class_names)
+        columns[_LABEL] = labels.values
+        staged |= {"class_names": [*labels.class_names], "warnings": [labels.warning] * bool(labels.warning)}
+    table = pa.table(columns).replace_schema_metadata({_STAGED: json.dumps(staged)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    # a runner may repeat this step while others read the table; a power failure must not leave half of it
+    write_atomically(folder / TABLE_NAME, sink.getvalue().to_pybytes())
 
 
 @dataclass(frozen=True)
@@ -122,114 +86,92 @@ class ElementsReader:
     """The reader of elements that were described and staged in ``folder``.
 
     Attributes:
-        elements: what the features of the elements are.
+        elements: how the values of the elements are stored.
         folder: the folder in which they were staged.
-        features: features, with label and split as they were given.
+        features: features, without the key.
+        roles: roles of the values that have one.
         class_names: class names in label order; empty if there are none.
-        source: the option ``source`` in manifests.
-        is_numbered: whether keys are the numbers of elements.
         warnings: warnings for the user.
+        group_by: regular expression that groups elements by key, see ``Source.stage``.
     """
 
     elements: Elements
     folder: AnyPath
     features: tuple[Feature, ...]
+    roles: Mapping[str, str]
     class_names: tuple[str, ...]
-    source: str = "WriteShards"
-    is_numbered: bool = False
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
+    group_by: str | None
 
     @classmethod
-    def open(cls, elements: Elements, folder: AnyPath) -> ElementsReader:
+    def open(cls, elements: Elements, folder: AnyPath, group_by: str | None = None) -> ElementsReader:
         """Return the reader of a staged table."""
-        metadata = mapped_table(folder / TABLE_NAME).schema.metadata
-        features = read_features(folder, metadata[_FEATURES])
-        return cls(elements, folder, features, tuple(json.loads(metadata[_CLASS_NAMES])))
-
-    @property
-    def num_examples(self) -> int:
-        """The number of elements."""
-        return int(mapped_table(self.folder / TABLE_NAME).num_rows)
+        staged = json.loads(mapped_table(folder / TABLE_NAME).schema.metadata[_STAGED])
+        features, roles = read_features(folder, bytes.fromhex(staged["features"]))
+        names, warnings = tuple(staged["class_names"]), tuple(staged["warnings"])
+        return cls(elements, folder, features, roles, names, warnings, group_by)
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
-        if not self.elements.encoded:
-            return {"source": self.source}
-        options, has_masks = self.elements.image_options, bool(self.elements.masks)
-        return {"source": self.source, **options.to_json(), **decoders_of(options, has_masks=has_masks)}
+        options: dict[str, Json] = {"source": "WriteShards", **self.elements.recorded(self.roles)}
+        if any(feature.is_encoded for feature in self.features):
+            has_masks = any(feature.kind == "mask" for feature in self.features)
+            images = self.elements.images
+            options |= {**images.to_json(), **decoders_of(images, has_masks=has_masks)}
+        return options
 
     def listing(self) -> Listing:
         """Return the listing."""
         table = mapped_table(self.folder / TABLE_NAME)
-        elements = self.elements
-        stored = [
-            Feature(feature.name, "label", "int64") if feature.name == elements.label else feature
-            for feature in self.features
-            if feature.name != elements.split
-        ]
-        if not stored:
-            raise InputError("elements-no-features")
-        digests = b"".join(table[_DIGEST].to_pylist())
-        stamps = np.frombuffer(digests, "<u8").reshape(-1, DIGEST_BYTES // 8)[:, 0] >> 1
-        if self.source == "WriteShards":
-            # the identity covers the values of a pipeline
-            stamps = np.zeros_like(stamps)
-        splits = None if elements.split is None else splits_of(table[SPLIT])
+        splits = splits_of(table[SPLIT]) if "split" in self.roles.values() else None
+        keys, by = ArrowKeys(table[KEY]), self.group_by
+        digest = hashlib.sha256(b"".join(table[_DIGEST].to_pylist()))
         return Listing(
-            schema=Schema((*stored, KEY_FEATURE), self.class_names),
-            keys=ArrowKeys(table[KEY]),
+            schema=Schema((*self.features, KEY_FEATURE), self.class_names),
+            keys=keys,
             sizes=table[_SIZE].to_numpy(),
-            stamps=stamps.astype(np.int64),
-            labels=None if elements.label is None else table[_LABEL].to_numpy(),
+            # the identity covers the values of a pipeline
+            stamps=np.zeros(len(keys), np.int64),
+            labels=table[_LABEL].to_numpy() if _LABEL in table.column_names else None,
             splits=splits,
-            # of the values as they were given
-            identity=hashlib.sha256(digests).hexdigest(),
+            identity=digest.hexdigest(),
             warnings=(*self.warnings, *twins(self.class_names), *twins(splits or (), "splits")),
-            is_numbered=self.is_numbered,
+            groups=None if by is None else groups_of_keys(by, keys, "a regular expression with one (group)"),
         )
 
-    def holds(self, key: bytes, data: bytes) -> bool:
-        """Return whether an element with this key and these values was staged."""
-        table = mapped_table(self.folder / TABLE_NAME)
-        try:
-            found = table[_DIGEST][ArrowKeys(table[KEY]).find(key)].as_py()
-        except KeyError:
-            return False
-        return bool(found == data_digest(data))
-
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return the group of each element: what the one group of a regular expression matches in its key."""
-        return groups_of_keys(by, listing.keys, "a regular expression with one (group)")
-
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the values of each element as they were described, or why one of its images is rejected."""
-        table = mapped_table(self.folder / TABLE_NAME)
-        keys = ArrowKeys(table[KEY])
-        taken = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in rows])
-        digests, origins = (taken[name].to_pylist() for name in (_DIGEST, _ORIGIN))
-        data = read_spilled(self.folder, origins)
-        for row, values, digest in zip(rows, data, digests, strict=True):
-            if data_digest(values) != digest:
-                raise InputError("element-changed", key=row.key)
-        return [self._outcome(row, values, schema) for row, values in zip(rows, data, strict=True)]
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each element as they were described, or why one of its images is rejected."""
+        for piece in pieces_of(rows):
+            table = mapped_table(self.folder / TABLE_NAME)
+            keys = ArrowKeys(table[KEY])
+            staged = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in piece])
+            origins = staged[_ORIGIN].to_pylist()
+            found = read_spilled(self.folder, origins)
+            for row, data, digest in zip(piece, found, staged[_DIGEST].to_pylist(), strict=True):
+                if data_digest(data) != digest:
+                    raise InputError(
+                        f"{row.key}: its values were damaged after they were listed || run the pipeline again"
+                    )
+                yield self._outcome(row, data, schema)
 
     def _outcome(self, row: Row, data: bytes, schema: Schema) -> Outcome:
-        values: dict[str, Values] = decode_element(self.features, data)
-        values[KEY_FEATURE.name] = to_bytes(row.key)
-        if schema.label is not None:
-            values[schema.label.name] = row.label
-        conversions: list[str] = []
-        views: list[Geometry] = []
-        for name in self.elements.encoded:
-            encoded, is_mask = values[name], name in self.elements.masks
-            assert isinstance(encoded, bytes)
-            options = self.elements.image_options
-            options = mask_options(options) if is_mask else options
-            image = checked_image(encoded, to_bytes(row.key), options, views if is_mask else ())
-            if isinstance(image, Rejected):
-                detail = image.detail if len(self.elements.encoded) == 1 else f"{name}: {image.detail}"
-                return Rejected(image.reason, detail)
-            values[name] = image.data
-            conversions += image.conversions
-            views += [] if is_mask or (view := image.view) is None else [view]
-        return Accepted([values[name] for name in schema.names], tuple(conversions))
+        key, rules = to_bytes(row.key), self.elements.rules(self.features)
+        decoded = decode_example(data)
+        values: dict[str, Values] = {KEY_FEATURE.name: key}
+        images = []
+        for feature in self.features:
+            if feature.kind == "label":
+                values[feature.name] = row.label
+                continue
+            value = as_encoded(feature, decoded[feature.name])
+            values[feature.name] = value
+            if feature.is_encoded:
+                assert isinstance(value, bytes)
+                content = FetchedContent(
+                    len(value), 0, value if len(value) <= rules.options.max_bytes else None
+                )
+                images.append(EncodedImage(feature.name, content, key))
+        conversions = convert_images(rules, images, values)
+        if isinstance(conversions, Rejected):
+            return conversions
+        return Accepted([values[name] for name in schema.names], conversions)

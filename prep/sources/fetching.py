@@ -1,4 +1,4 @@
-"""Read what is far away: many requests at the same time, before the content is needed, in bounded memory."""
+"""Files and objects, unchanged since they were listed; many objects are requested before they are needed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from tfshards.prep.sources.base import Outcome
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, RemotePath, RemoteStatus, is_remote
-from tfshards.schemas.storage.reader import in_background
+from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
 
-# Bytes that a process holds before they are needed; what finds no room is read when it is needed.
-_MOST_AHEAD = 256 << 20
-
+Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
@@ -40,8 +37,8 @@ def stamp_of(status: RemoteStatus) -> int:
 def read_content(path: bytes | RemotePath, most_bytes: int) -> FetchedContent:
     """Return a file or an object, without its bytes if there are too many, or raise OSError."""
     if isinstance(path, RemotePath):
-        found, content = path.get(most_bytes)
-        return FetchedContent(found.st_size, stamp_of(found), content)
+        status, content = path.get(most_bytes)
+        return FetchedContent(status.st_size, stamp_of(status), content)
     # os.open makes a third of the system calls of open, which matters for small files;
     # O_NONBLOCK, because the file may have become a pipe
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -49,10 +46,10 @@ def read_content(path: bytes | RemotePath, most_bytes: int) -> FetchedContent:
         data = os.read(descriptor, most_bytes)
         while len(data) < most_bytes and (more := os.read(descriptor, most_bytes - len(data))):
             data += more
-        status = os.fstat(descriptor)
+        found = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    return FetchedContent(status.st_size, status.st_mtime_ns, data if len(data) == status.st_size else None)
+    return FetchedContent(found.st_size, found.st_mtime_ns, data if len(data) == found.st_size else None)
 
 
 def read_as_listed(path: bytes | RemotePath, size: int, stamp: int, most_bytes: int) -> FetchedContent:
@@ -72,6 +69,11 @@ def read_as_listed(path: bytes | RemotePath, size: int, stamp: int, most_bytes: 
     return content
 
 
+def changed(path: AnyPath | bytes) -> InputError:
+    """Return the error for an input that was replaced since it was listed."""
+    return InputError("changed-file", path=os.fsdecode(path) if isinstance(path, bytes) else path)
+
+
 def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     """Return the error for an input that cannot be read."""
     why = error.strerror or error
@@ -81,82 +83,58 @@ def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     return InputError("unreadable-remote", path=path, why=why, remedy=remedy)
 
 
-def changed(path: AnyPath | bytes) -> InputError:
-    """Return the error for an input that was replaced since it was listed."""
-    return InputError("changed-file", path=os.fsdecode(path) if isinstance(path, bytes) else path)
+class Room:
+    """A number of bytes that all reads of a process may hold together before they are needed."""
 
+    def __init__(self, most: int) -> None:
+        """Set the largest number of bytes."""
+        self.most, self.held = most, 0
+        self._lock = threading.Lock()
 
-class FetchRequest(Generic[Found]):
-    """What a function returns: in the background, or, if there is no room for it, when it is asked for."""
-
-    _lock = threading.Lock()
-    # bytes of all requests of the process
-    _held: ClassVar[int] = 0
-
-    def __init__(self, read: Callable[[], Found], num_bytes: int) -> None:
-        self._read = read
-        self._num_bytes = num_bytes
-        self._ahead: Future[Found | None] = in_background(self._read_ahead)
-
-    def result(self) -> Found:
-        """Return what was read, and do not count its bytes any longer."""
-        found = self._ahead.result()
-        if found is None:
-            return self._read()
-        self._count(-self._num_bytes)
-        return found
-
-    def cancel(self) -> None:
-        """Do not read it, or drop what was read."""
-        if not self._ahead.cancel():
-            self._ahead.add_done_callback(self._drop)
-
-    def _read_ahead(self) -> Found | None:
-        if not self._count(self._num_bytes):
-            return None
-        try:
-            return self._read()
-        except BaseException:
-            self._count(-self._num_bytes)
-            raise
-
-    def _drop(self, ahead: Future[Found | None]) -> None:
-        if not ahead.exception() and ahead.result() is not None:
-            self._count(-self._num_bytes)
-
-    @staticmethod
-    def _count(num_bytes: int) -> bool:
-        """Count bytes that are held, or return False if there is no room for more."""
-        with FetchRequest._lock:
-            if num_bytes > 0 and FetchRequest._held + num_bytes > _MOST_AHEAD:
+    def take(self, num_bytes: int) -> bool:
+        """Hold bytes, or return False if there is no room for them."""
+        with self._lock:
+            if self.held + num_bytes > self.most:
                 return False
-            FetchRequest._held += num_bytes
+            self.held += num_bytes
             return True
 
+    def give_back(self, num_bytes: int) -> None:
+        """Hold bytes no longer."""
+        with self._lock:
+            self.held -= num_bytes
 
-@dataclass(frozen=True)
-class StartedRows(Generic[Found]):
-    """Rows whose content is being read: what is requested for each, and how it becomes an outcome."""
 
-    requests: Sequence[FetchRequest[Found] | None]
-    decode: Callable[[int, Found | None], Outcome]
+AHEAD = Room(256 << 20)
 
-    def result(self) -> list[Outcome]:
-        """Return the outcome of each row, see ``Reader.read``."""
-        outcomes: list[Outcome] = []
+
+def fetched_ahead(
+    fetch: Callable[[Item], Found], items: Iterable[Item], num_bytes: Callable[[Item], int]
+) -> Iterator[Found]:
+    """Yield what ``fetch`` returns for each item, in order, while calls for the next items are made.
+
+    Up to ``NUM_REQUESTS`` calls are ahead, as far as there is room for their ``num_bytes``; one always is.
+    """
+    ahead: deque[tuple[Future[Found], int]] = deque()
+
+    def first() -> Found:
+        future, held = ahead.popleft()
         try:
-            for index, request in enumerate(self.requests):
-                outcomes.append(self.decode(index, request.result() if request else None))
-        except BaseException:
-            # the next build of this process needs the room of those that are left
-            for left in self.requests[len(outcomes) + 1 :]:
-                if left:
-                    left.cancel()
-            raise
-        return outcomes
+            return future.result()
+        finally:
+            AHEAD.give_back(held)
 
-    def cancel(self) -> None:
-        """Read no more."""
-        for request in self.requests:
-            if request:
-                request.cancel()
+    try:
+        for item in items:
+            size = num_bytes(item)
+            if len(ahead) == NUM_REQUESTS:
+                yield first()
+            while not (has_room := AHEAD.take(size)) and ahead:
+                yield first()
+            ahead.append((in_background(fetch, item), size if has_room else 0))
+        while ahead:
+            yield first()
+    finally:
+        for future, held in ahead:
+            future.cancel()
+            future.add_done_callback(lambda _, held=held: AHEAD.give_back(held))  # type: ignore[misc]

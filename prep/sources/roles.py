@@ -87,7 +87,8 @@ def resolve_roles(
     Raises:
         InputError: a declared column does not exist, or a column is named nearly like one with a role.
     """
-    given = dict(known or {})
+    single = {role for role in declared.values() if role in _SINGLE}
+    given = {name: role for name, role in (known or {}).items() if role not in single}
     for name, role in declared.items():
         fields = [] if name in names else [each for each in names if each.startswith(f"{name}/")]
         if fields and role in ("drop", "value"):

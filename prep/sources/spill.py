@@ -1,4 +1,4 @@
-"""Describe the elements of a Beam pipeline in a few bytes each, and store their values until they are read."""
+"""Describe elements of a Beam pipeline in a few bytes each, and store their values until they are read."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Spill:
             raise InputError(f"{to_text(key)}: {error}") from None
         if "key" in encoded.roles.values():
             raise InputError(
-                f"{to_text(key)}: a value has the role key, but the key of an element is the first of the pair "
-                "|| rename the value, or give it the role drop"
+                f"{to_text(key)}: a value has the role key, but the key of an element is the first of the "
+                "pair || rename the value, or give it the role drop"
             )
         known = encoded.features, tuple(encoded.roles.items())
         features = self._known.get(known)
@@ -167,8 +167,8 @@ def read_features(folder: AnyPath, digest: bytes) -> tuple[tuple[Feature, ...], 
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(
-            f"{path} is missing || let no other build write to the dataset, and, if it is on a disk, mount its "
-            "folder on every worker under the same path"
+            f"{path} is missing || let no other build write to the dataset, and, if it is on a disk, mount "
+            "its folder on every worker under the same path"
         ) from None
     features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
     return tuple(features), found["roles"]

@@ -21,8 +21,8 @@ class TableRows:
             of lists with one inner list for each object.
         roles: role of each column whose name alone does not decide it, see ``roles.py``: for COCO such as
             ``{"objects/bbox": "xywh", "objects/category": "label"}``. The columns ``file_name``, ``image``,
-            ``label``, ``split`` and ``key`` need none. Columns without a role are stored as they are. Roles of
-            the user replace those of the reader.
+            ``label``, ``split`` and ``key`` need none. Columns without a role are stored as they are. The
+            user's roles replace them.
         root: real path, or URL, of the folder to which paths of images are relative.
         where: path of the source, for messages.
         class_names: class names in label order, by column, where the source has them: the column then holds

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of, in_groups
+from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
-from tfshards.prep.sources.base import Accepted, DistantReader, Outcome, Reader, Row, Started
+from tfshards.prep.sources.base import Accepted, Outcome, Reader, Row, pieces_of
 from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
 from tfshards.prep.writing.running import Running, stopping
 from tfshards.prep.writing.shard_names import rows_digest, shard_name
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.compression import Compression
-
-# A shard is read in pieces of about this many bytes, by one thread each.
-_PIECE_BYTES = 1 << 20
-# Pieces are read a few ahead of the writer, so that the memory of a worker does not depend on the size of the
-# shard.
-_PIECE_ROWS = 1024
-# For remote content, whose size may not be known.
-_DISTANT_ROWS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,36 +143,33 @@ def _read_ahead(
 ) -> Iterator[_Piece]:
     """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL.
 
-    What is far away is requested long before a thread decodes it.
+    Each thread reads every n-th piece by one iterator, which may request the content of later pieces while
+    the thread decodes this one.
     """
-    distant = reader if isinstance(reader, DistantReader) and reader.num_in_flight else None
-    most_rows = _DISTANT_ROWS if distant else _PIECE_ROWS
-    # half of the requests are under way while the other half is decoded
-    least_rows = 2 * distant.num_in_flight if distant else 0
-    started: deque[tuple[Future[_Piece], int, Started | None]] = deque()
+    pieces = [*pieces_of(rows)]
+    num_threads = min(num_writers(), len(pieces))
+    outcomes = [
+        reader.read([row for piece in pieces[first::num_threads] for row in piece], schema)
+        for first in range(num_threads)
+    ]
 
-    def read(piece: Sequence[Row], ahead: Started | None) -> _Piece:
-        started = ahead.result() if ahead else None
+    def read(number: int) -> _Piece:
+        piece = pieces[number]
         with computing():
-            return encoded(piece, reader.read(piece, schema) if started is None else started)
+            return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])
 
-    num_threads = num_writers()
-    with ThreadPoolExecutor(num_threads) as pool:
-        num_rows = 0
+    with ExitStack() as stack:
+        for each in outcomes:
+            # drops what was requested ahead, when its thread has ended
+            stack.callback(getattr(each, "close", bool))
+        pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
+        started = deque(pool.submit(read, number) for number in range(num_threads))
         try:
-            for piece in in_groups(rows, lambda row: row.size, _PIECE_BYTES, most_rows):
-                ahead = distant.start(piece, schema) if distant else None
-                started.append((pool.submit(read, piece, ahead), len(piece), ahead))
-                num_rows += len(piece)
-                while len(started) > num_threads and (
-                    num_rows - started[0][1] >= least_rows or started[0][0].done()
-                ):
-                    future, count, _ = started.popleft()
-                    num_rows -= count
-                    yield future.result()
-            while started:
-                yield started.popleft()[0].result()
+            for number in range(num_threads, num_threads + len(pieces)):
+                piece = started.popleft().result()
+                if number < len(pieces):
+                    started.append(pool.submit(read, number))
+                yield piece
         finally:
-            for future, _, ahead in started:
-                if future.cancel() and ahead:
-                    ahead.cancel()
+            for future in started:
+                future.cancel()

@@ -87,8 +87,8 @@ local.num_helpers = lambda *_: 2
 class Reader(ArraysReader):
     pass
 class Own(Arrays):
-    def stage(self, folder, *, preview=False):
-        reader = super().stage(folder, preview=preview)
+    def stage(self, folder, *, group_by=None, preview=False):
+        reader = super().stage(folder, group_by=group_by, preview=preview)
         return Reader(*(getattr(reader, field.name) for field in dataclasses.fields(reader)))
 print(build(Own({"x": np.arange(9)}), "own", shards=3, log=print).num_examples)
 print(build(Arrays({"x": np.arange(9)}), "plain", shards=3, log=print).num_examples)

@@ -70,8 +70,8 @@ def test_an_array_file_that_changes_during_the_build_ends_it(tmp_path, array_fil
     class Changing(Arrays):
         """The file is written again after it was listed."""
 
-        def stage(self, folder, *, preview=False):
-            reader = super().stage(folder, preview=preview)
+        def stage(self, folder, *, group_by=None, preview=False):
+            reader = super().stage(folder, group_by=group_by, preview=preview)
             np.save(tmp_path / "x.npy", np.arange(100)[::-1])
             return reader
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,9 @@ class Lines:
     path: str
     upper: bool = option(False, "store capital letters")
 
-    def stage(self, folder: Path, *, preview: bool = False) -> Lines:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Lines:
+        if group_by is not None:
+            raise OptionsError(f"group_by={group_by!r}: lines have no groups")
         return self
 
     def location(self) -> None:
@@ -45,12 +48,9 @@ class Lines:
             stamps=np.zeros(len(lines), dtype=np.int64),
         )
 
-    def read(self, rows, schema: Schema) -> list[Outcome]:
+    def read(self, rows, schema: Schema) -> Iterator[Outcome]:
         lines = self._lines()
-        return [Accepted((lines[int(row.key)], row.key.encode())) for row in rows]
-
-    def groups(self, listing: Listing, by: str):
-        raise OptionsError(f"group_by={by!r}: lines have no groups")
+        return (Accepted((lines[int(row.key)], row.key.encode())) for row in rows)
 
     def _lines(self) -> list[bytes]:
         data = Path(self.path).read_bytes()

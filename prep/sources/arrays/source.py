@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tfshards.prep.sources.arrays.features import (
 )
 from tfshards.prep.sources.arrays.files import GivenArray, stage_arrays
 from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row, pieces_of
 from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, require_values
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
@@ -154,12 +154,8 @@ class Arrays:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def stage(self, folder: Path, *, preview: bool = False) -> ArraysReader:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> ArraysReader:
         """Return a reader of the arrays; arrays that are not in local .npy files are copied into ``folder``.
-
-        Args:
-            folder: an empty folder.
-            preview: copy no more than listing and grouping need.
 
         Raises:
             InputError: an array cannot be read, ``label`` or ``split`` is not the name of one, or the disk
@@ -188,6 +184,7 @@ class Arrays:
             num_rows=num_rows,
             image_arrays=tuple(array_of.get(name, name) for name in self.image_arrays),
             resize=self.resize,
+            group_by=group_by,
         )
 
 
@@ -201,6 +198,7 @@ class ArraysReader:
         is_label_named: whether the user named the array of labels.
         num_rows: number of rows of each split, in order; empty unless the names of the arrays give splits.
         image_arrays, resize: see ``Arrays``.
+        group_by: array of scalars by which examples are grouped, see ``Source.stage``.
     """
 
     arrays: Mapping[str, MappedArray]
@@ -212,6 +210,7 @@ class ArraysReader:
     num_rows: Mapping[str, int] = field(default_factory=dict)
     image_arrays: tuple[str, ...] = ()
     resize: str | None = None
+    group_by: str | None = None
 
     @property
     def stored(self) -> dict[str, MappedArray]:
@@ -269,6 +268,7 @@ class ArraysReader:
             stamps=np.full(count, self._stamp()),
             labels=labels.numbers if labels else None,
             splits=splits,
+            groups=None if self.group_by is None else self._groups(self.group_by),
             warnings=(
                 *(
                     f"the split {split!r} has no rows; it is left out"
@@ -301,14 +301,18 @@ class ArraysReader:
         }
         return splits or None
 
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the values of each row."""
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each row."""
+        for piece in pieces_of(rows):
+            yield from self._read(piece, schema)
+
+    def _read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
         numbers = np.array([int(row.key) for row in rows], dtype=np.int64)
         columns = [_values(schema[name], array, rows, numbers) for name, array in self.stored.items()]
         keys = [row.key.encode("ascii") for row in rows]
         return [Accepted(values) for values in zip(*columns, keys, strict=True)]
 
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+    def _groups(self, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the array of scalars ``by``."""
         scalars = {name: array for name, array in self.arrays.items() if len(array.layout.shape) == 1}
         if by not in scalars:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.base import Listing, Outcome, Row
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows
+from tfshards.prep.sources.fetching import fetched_ahead
 from tfshards.prep.sources.image_file import (
     check_mask_depth,
     decoders_of,
@@ -41,7 +41,6 @@ from tfshards.prep.sources.images.masks import (
     pair_files,
     read_files,
 )
-from tfshards.prep.sources.keys import groups_of_keys
 from tfshards.prep.sources.marks import ALWAYS, check_marks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.remote_tree import RemoteTree, Tree, tree_of
@@ -60,7 +59,6 @@ from tfshards.schemas.option import (
     to_json,
 )
 from tfshards.schemas.storage import AnyPath, any_path, check_expanded, is_remote
-from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _MATCHING = "whose path relative to SOURCE matches, such as '**/*.jpg': * within a folder, ** across folders"
 
@@ -181,7 +179,7 @@ class ImageFolder:
         if self.allow_missing_classes and self.class_names is None and not self.split_folders:
             raise OptionsError("allow-missing-useless")
 
-    def stage(self, folder: Path, *, preview: bool = False) -> ImageFolder:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> ImageFolder:
         """Return the source itself, since its content is in files."""
         return self
 
@@ -286,20 +284,10 @@ class ImageFolder:
         listing = replace(listing, keys=keys, warnings=(*warnings, *listing.warnings, *deep))
         return listing if lists is None else lists.applied(listing, self.class_names)
 
-    @property
-    def num_in_flight(self) -> int:
-        """The number of requests to make at the same time; 0 for a folder on a disk."""
-        return NUM_REQUESTS if is_remote(self.root) else 0
-
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the image, its mask, label and key of each row, or why it is rejected."""
-        return self.start(rows, schema).result()
-
-    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[list[tuple[bytes, FetchedContent]]]:
-        """Start to read rows; requests are made for a folder of objects."""
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the image, its mask, label and key of each row, or why it is rejected."""
         tree, most = self._tree(), self.images.max_bytes
-        options, masks = [self.images], None
-        is_far, has_label = isinstance(tree, RemoteTree), "label" in schema.names
+        options, masks, has_label = [self.images], None, "label" in schema.names
         if "mask" in schema.names:
             options.append(mask_options(self.images))
             if isinstance(tree, RemoteTree):
@@ -307,28 +295,11 @@ class ImageFolder:
                 masks = masks_of(str(tree.folder), self.mask_dir, splits, self.mask_name)
             else:
                 masks = find_mask_folders(tree, self.mask_dir, self.split_folders, self.mask_name)
-        requests = [
-            FetchRequest(partial(read_files, tree, masks, row, most), row.size)
-            if is_far and (masks or row.size <= most)
-            else None
-            for row in rows
-        ]
-
-        def decode(index: int, found: list[tuple[bytes, FetchedContent]] | None) -> Outcome:
-            row = rows[index]
-            files = read_files(tree, masks, row, most) if found is None else found
-            return outcome_of(row, files, options, has_label=has_label)
-
-        return StartedRows(requests, decode)
-
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
-        """Return the group of each image: ``by`` is ``folder``, or a regular expression with one group.
-
-        The expression is searched for in the key, the path relative to the folder.
-        """
-        if by == "folder":
-            return [os.path.dirname(key) for key in listing.keys]
-        return groups_of_keys(by, listing.keys, "'folder', or a regular expression with one (group)")
+        fetch = lambda row: read_files(tree, masks, row, most)  # noqa: E731
+        is_far = isinstance(tree, RemoteTree)
+        found = fetched_ahead(fetch, rows, lambda row: row.size) if is_far else map(fetch, rows)
+        for row, files in zip(rows, found, strict=True):
+            yield outcome_of(row, files, options, has_label=has_label)
 
     def _tree(self) -> Tree:
         return tree_of(self.root, follow_links=self.follow_links)

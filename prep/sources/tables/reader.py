@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,10 +15,11 @@ from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
-from tfshards.prep.sources.fetching import FetchedContent, FetchRequest, StartedRows, read_as_listed
-from tfshards.prep.sources.image_file import checked_content, decoders_of, mask_options
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
+from tfshards.prep.sources.fetching import FetchedContent, fetched_ahead, read_as_listed
+from tfshards.prep.sources.image_file import checked_content
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
+from tfshards.prep.sources.pictures import decoders_of, mask_options
 from tfshards.prep.sources.tables import staging
 from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import values_of
@@ -29,8 +30,6 @@ from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
-from tfshards.schemas.storage import RemotePath
-from tfshards.schemas.storage.reader import NUM_REQUESTS
 
 _ROWS = "rows.arrow"
 
@@ -42,6 +41,19 @@ class _File(NamedTuple):
     size: int
     stamp: int
     encoded: bytes | None = None
+
+
+class _Staged(NamedTuple):
+    """A row as it is staged."""
+
+    key: str
+    values: dict[str, Values]
+    files: dict[str, _File]
+    stated: Stated
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(file.size for file in self.files.values() if file.encoded is None)
 
 
 # What was read of the images of a row, by feature.
@@ -65,6 +77,7 @@ class TableReader:
         recorded: what manifests record of boxes and keypoints, and of lists of splits.
         skipped: number of rows that are left out, by reason.
         has_remote_images: whether images may be in object stores.
+        group_by: column by which examples are grouped, see ``Source.stage``.
     """
 
     folder: str
@@ -79,11 +92,7 @@ class TableReader:
     recorded: Mapping[str, Json]
     skipped: Mapping[str, int]
     has_remote_images: bool = False
-
-    @property
-    def num_in_flight(self) -> int:
-        """The number of requests to make at the same time; 0 if all images are on this machine."""
-        return NUM_REQUESTS if self.has_remote_images else 0
+    group_by: str | None = None
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
@@ -113,15 +122,34 @@ class TableReader:
             identity=self.identity,
             skipped={name: count for name, count in self.skipped.items() if count},
             warnings=self.warnings,
-            groups=rows[staging.SAME].to_pylist() if staging.SAME in rows.column_names else None,
+            groups=None if self.group_by is None else self._groups(self.group_by),
+            shared=self._shared(rows),
         )
 
-    def read(self, rows: Sequence[Row], schema: Schema) -> list[Outcome]:
-        """Return the values of each row, or why one of its images is rejected."""
-        return self.start(rows, schema).result()
+    def _shared(self, rows: pa.Table) -> str | None:
+        """Return the first column of images if several rows name the same file, else None."""
+        if staging.SAME not in rows.column_names or self.columns.embedded:
+            return None
+        is_shared = len(rows[staging.SAME].unique()) < rows.num_rows
+        return next(iter(self.columns.images)) if is_shared else None
 
-    def start(self, rows: Sequence[Row], schema: Schema) -> StartedRows[Contents]:
-        """Start to read rows; requests are made for images that are not on this machine."""
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each row, or why one of its images is rejected."""
+        found = (each for piece in pieces_of(rows) for each in self._staged(piece, schema))
+        if self.has_remote_images:
+            fetched = fetched_ahead(self._fetched, found, lambda staged: staged.num_bytes)
+        else:
+            fetched = map(self._fetched, found)
+        names = [name for name in schema.names if name != "key"]
+        for staged, contents in fetched:
+            values = dict(staged.values)
+            conversions = self._add_images(values, staged.files, contents, staged.stated)
+            if isinstance(conversions, Rejected):
+                yield conversions
+            else:
+                yield Accepted([*(values[name] for name in names), to_bytes(staged.key)], conversions)
+
+    def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_Staged]:
         staged = mapped_table(rows_path(self.folder))
         keys = ArrowKeys(staged[staging.KEY]) if staging.KEY in staged.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
@@ -142,37 +170,24 @@ class TableReader:
             for feature in values
         }
         files = {name: [_File(*each) for each in _rows_of(taken, names)] for name, names in images.items()}
-        of_rows = [{name: each[row] for name, each in files.items()} for row in range(len(rows))]
         stated = _rows_of(taken, sides)
-        names = [name for name in schema.names if name != "key"]
+        for index, row in enumerate(rows):
+            yield _Staged(
+                row.key,
+                {name: column[index] for name, column in columns.items()},
+                {name: each[index] for name, each in files.items()},
+                stated[index] if has_sides else (),
+            )
 
-        def decode(index: int, remote: Contents | None) -> Outcome:
-            found = {name: column[index] for name, column in columns.items()}
-            size = stated[index] if has_sides else ()
-            conversions = self._add_images(found, of_rows[index], remote or {}, size)
-            if isinstance(conversions, Rejected):
-                return conversions
-            return Accepted([*(found[name] for name in names), to_bytes(rows[index].key)], conversions)
-
-        return StartedRows([*map(self._request, of_rows)], decode)
-
-    def _request(self, files: Mapping[str, _File]) -> FetchRequest[Contents] | None:
-        """Start to read the images of a row that are not on this machine; None if there are none."""
-        if not self.has_remote_images:
-            return None
+    def _fetched(self, staged: _Staged) -> tuple[_Staged, Contents]:
+        """Return a row with the images that are not on this machine."""
         root, most = os.fsencode(self.root), self.images.max_bytes
-        far: dict[str, tuple[RemotePath, int, int]] = {}
-        for name, file in files.items():
+        contents: Contents = {}
+        for name, file in staged.files.items() if self.has_remote_images else ():
             # what is too large, missing or in the table is not read
             if file.encoded is None and 0 <= file.size <= most and (where := location_of(root, file.path)):
-                far[name] = (where, file.size, file.stamp)
-        if not far:
-            return None
-
-        def read() -> Contents:
-            return {name: read_as_listed(*image, most) for name, image in far.items()}
-
-        return FetchRequest(read, sum(size for _, size, _ in far.values()))
+                contents[name] = read_as_listed(where, file.size, file.stamp, most)
+        return staged, contents
 
     def _add_images(
         self,
@@ -222,7 +237,7 @@ class TableReader:
         lacks += [f"there is no file {to_text(file.path)!r}"] if file.path else []
         return Rejected(Reason.MISSING, ", and ".join(lacks) or "the row names no file")
 
-    def groups(self, listing: Listing, by: str) -> Sequence[bytes]:
+    def _groups(self, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the column ``by``, which need not be stored."""
         rows = mapped_table(rows_path(self.folder))
         staged = {

@@ -13,8 +13,8 @@ import pyarrow as pa
 from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.sources.classes import MAX_CLASSES, check_class_names, twins, unused_numbers
-from tfshards.prep.sources.image_file import check_mask_depth, depth_warning, image_feature, mask_feature
 from tfshards.prep.sources.keys import KEY_FEATURE, to_bytes
+from tfshards.prep.sources.pictures import check_mask_depth, depth_warnings, image_feature, mask_feature
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.split_lists import UNLISTED, check_split_list, split_list_option
 from tfshards.prep.sources.tables.annotations import CATEGORY, check_segmentations
@@ -140,7 +140,7 @@ class Table:
         names: list[str] = self._read()[0].table.column_names
         return names
 
-    def stage(self, folder: Path, *, preview: bool = False) -> TableReader:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> TableReader:
         """Return a reader of the rows; the table is copied into ``folder``, but not the images.
 
         Raises:
@@ -188,7 +188,7 @@ class Table:
             warnings += unmentioned(root, rows, images, follow_links=self.follow_links)
         for name in [name for name in images if name not in assigned.masks][:1]:
             local = [path for path in rows[PATH + name].to_pylist() if path and not is_url(path)]
-            warnings += depth_warning(tree_of(root, follow_links=True), local, self.images)
+            warnings += depth_warnings(tree_of(root, follow_links=True), local, self.images)
         placement, of_boxes = placement_of(stored, assigned, self.columns, self.form, found.formats)
         placement.check_resize(self.images.resize)
         schema = [
@@ -213,6 +213,7 @@ class Table:
             },
             skipped,
             has_remote_images=has_urls or is_url(root),
+            group_by=group_by,
         )
 
     def _read(self) -> tuple[TableFile, AnyPath, bytes]:

@@ -1,0 +1,329 @@
+"""The features of columns by their Arrow types, and their values as the encoder takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfshards.schemas import Feature, InputError
+from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.declared import COORDINATES
+from tfshards.schemas.errors import listed
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.schema import ITEM_SIZES
+
+TEXT = pa.large_binary()
+
+# Maximum length of the name of a type in a message.
+_SHOWN = 60
+# Number of rows to examine, evenly spaced.
+_SAMPLE = 100
+_DTYPES = {
+    pa.from_numpy_dtype(np.dtype(name)): name
+    for name in ITEM_SIZES
+    if name.startswith(("bool", "int", "uint", "float"))
+}
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column as it is stored: a feature, and values that ``records.example`` encodes.
+
+    Attributes:
+        feature: feature of the column.
+        values: values, none of which is missing: integers, ``TEXT``, the little-endian bytes of a value of
+            kind ``raw`` as ``TEXT``, or large lists of integers, float32 or ``TEXT``.
+        class_names: class names in label order; empty if there are none.
+        warning: warning about the values, or None.
+    """
+
+    feature: Feature
+    values: pa.ChunkedArray
+    class_names: tuple[str, ...] = ()
+    warning: str | None = None
+
+
+def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> StoredColumn:
+    """Return a column as it is stored with a role: ``value``, ``list``, or a format of coordinates.
+
+    Integers and booleans are stored as int64 lists, text and bytes as byte strings, floating point numbers
+    and uint64 as raw little-endian bytes; lists of these have a fixed length if all rows have the same
+    length, unless the role is ``list``. Lists of floating point numbers that differ in length become float32.
+    Lists of lists of numbers become lists of rows, shape ``(None, k)``, if the inner lists have one length.
+    Dates, times and decimals become text.
+    """
+    if role in COORDINATES:
+        return _coordinates(name, column, role)
+    flat, lengths = unlisted(column)
+    shape: tuple[int | None, ...] = ()
+    if role == "list" and lengths is None:
+        raise InputError(f"column {name!r} has the role list, but holds {shown(column.type)}, not lists")
+    if lengths is not None and is_list_type(flat.type):
+        num_columns = _inner_length(name, flat)
+        flat, shape, lengths = pc.list_flatten(flat), (None, num_columns), lengths * num_columns
+    elif lengths is not None:
+        # lists that are all empty need not be empty in the next table
+        is_fixed = role != "list" and len(lengths) and lengths[0] and (lengths == lengths[0]).all()
+        shape = (int(lengths[0]) if is_fixed else None,)
+    flat = without_missing(name, plain_values(name, flat, column.type), is_list=lengths is not None)
+    dtype, warning = _DTYPES.get(flat.type, "bytes"), None
+    if dtype == "bytes":
+        if len(shape) > 1:
+            raise InputError("column-type", name=name, kind=shown(column.type))
+        kind = "bytes"
+    elif dtype != "uint64" and not dtype.startswith("float"):
+        kind = "int"
+    elif None not in shape:
+        kind = "raw"
+        flat, lengths = _raw(flat, dtype, shape), None
+    elif dtype == "uint64":
+        raise InputError("column-uint64-lists", name=name)
+    else:
+        kind = "float"
+        if dtype == "float64":
+            flat, dtype = _as_float32(name, flat), "float32"
+            warning = f"column {name!r}: lists of lists, or of different lengths, are stored as float32"
+    return StoredColumn(Feature(name, kind, dtype, shape), relisted(flat, lengths), warning=warning)
+
+
+def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
+    """Return a column of boxes or keypoints as lists of float32.
+
+    Lists of numbers have shape ``(4,)``, and for k keypoints ``(k, 2)`` or ``(k, 3)``, if all rows have as
+    many; else the first dimension varies. Lists of lists have shape ``(None, k)``: a row for each object.
+    """
+    coordinates = Coordinates.parse(role)
+    width = 4 if coordinates.are_boxes else len(coordinates.order)
+    flat, lengths = unlisted(column)
+    if lengths is None:
+        raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
+    shape: tuple[int | None, ...]
+    if is_list_type(flat.type):
+        flat, inner = unlisted(flat)
+        counts = sorted({*inner.tolist()}) if inner is not None else []
+        step = counts[0] if counts else width
+        is_wrong = len(counts) > 1 or not step or step % width or (coordinates.are_boxes and step != width)
+        shape, lengths = (None, step), lengths * step
+    else:
+        counts = np.unique(lengths).tolist()
+        is_wrong = any(count % width for count in counts)
+        each = counts[0] // width if len(counts) == 1 else 0
+        shape = (each or None, width) if each != 1 or not coordinates.are_boxes else (width,)
+    if is_wrong:
+        several = listed([*map(str, counts)], 3)
+        raise InputError("coordinates-count", name=name, format=role, width=width, found=several)
+    numbers = flat if pa.types.is_null(flat.type) else plain_values(name, flat, column.type)
+    if numbers.type == TEXT or pa.types.is_boolean(numbers.type):
+        raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
+    # numbers beyond float32 become infinite, and missing ones NaN, which are reported with their image
+    with np.errstate(over="ignore"):
+        floats = numbers.cast(pa.float64(), safe=False).to_numpy().astype(np.float32)
+    values = relisted(pa.chunked_array([pa.array(floats)]), lengths)
+    return StoredColumn(Feature(name, "float", "float32", shape, role), values)
+
+
+def unlisted(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]:
+    """Return the items of the lists in a column, and the length of each; None if it has no lists."""
+    if not is_list_type(column.type):
+        return column, None
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    return pc.list_flatten(column), lengths.to_numpy().astype(np.int64)
+
+
+def relisted(flat: pa.ChunkedArray, lengths: IntArray | None) -> pa.ChunkedArray:
+    """Return lists of these lengths that hold the items in order, or without lengths the items."""
+    if lengths is None:
+        return flat
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int64())
+    return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, flat.combine_chunks())])
+
+
+def plain_values(name: str, flat: pa.ChunkedArray, whole: pa.DataType) -> pa.ChunkedArray:
+    """Return values as ``TEXT`` or numbers; messages have the name and the ``whole`` type of the column."""
+    kind = flat.type.value_type if pa.types.is_dictionary(flat.type) else flat.type
+    if pa.types.is_null(kind):
+        raise InputError("column-all-missing", name=name)
+    if pa.types.is_duration(kind):
+        raise InputError(
+            f"column {name!r} holds durations, {shown(whole)}, whose unit would be lost || store them as "
+            f"integers: table[{name!r}].cast('int64'), for example in a column {name + '_' + kind.unit!r}"
+        )
+    try:
+        flat = flat.cast(kind)
+        if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+            flat = flat.cast(pa.string())
+        elif kind not in _DTYPES and not is_bytes_type(kind):
+            raise InputError("column-type", name=name, kind=shown(whole))
+        return flat if kind in _DTYPES else flat.cast(TEXT)
+    except pa.ArrowException:
+        raise InputError("column-type", name=name, kind=shown(whole)) from None
+
+
+def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.ChunkedArray:
+    """Return values of which none is missing."""
+    if not flat.null_count:
+        return flat
+    # people count rows from 1
+    first = pc.index(pc.is_null(flat), True).as_py() + 1
+    where = "in its lists" if is_list else f"the first in data row {first}"
+    raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where)
+
+
+def sampled(column: pa.ChunkedArray) -> list[bytes]:
+    """Return some values of a column of text or bytes that are neither missing nor empty; none of others."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not is_bytes_type(kind) or not len(column):
+        return []
+    rows = np.unique(np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64)).tolist()
+    # one by one, because Arrow cannot take rows of every type of text
+    values = (column[row] for row in rows)
+    buffers = [(value.value if pa.types.is_dictionary(value.type) else value).as_buffer() for value in values]
+    return [buffer.to_pybytes() for buffer in buffers if buffer]
+
+
+def row_bytes(values: pa.ChunkedArray) -> IntArray:
+    """Return the number of bytes of the values of each row, shape ``(num_rows,)`` int64.
+
+    The bytes of the values are counted, because Arrow's own sizes may change with its version.
+    """
+    flat, lengths = unlisted(values)
+    if flat.type == TEXT:
+        each: IntArray = pc.binary_length(flat).to_numpy().astype(np.int64)
+    else:
+        each = np.full(len(flat), ITEM_SIZES[_DTYPES[flat.type]], dtype=np.int64)
+    if lengths is None:
+        return each
+    sums = np.concatenate([[0], np.cumsum(each)])
+    lists: IntArray = np.diff(sums[np.concatenate([[0], np.cumsum(lengths)])]).astype(np.int64)
+    return lists
+
+
+def shown(kind: pa.DataType) -> str:
+    """Return the name of a type for a message, shortened: lists may be nested thousands deep."""
+    name = f"float{kind.bit_width}" if pa.types.is_floating(kind) else str(kind)
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+
+
+def is_list_type(kind: pa.DataType) -> bool:
+    """Return whether a type is one of the lists of Arrow."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def item_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the items of a type of lists, of any depth, or the type itself."""
+    return item_type(kind.value_type) if is_list_type(kind) else kind
+
+
+def is_bytes_type(kind: pa.DataType) -> bool:
+    """Return whether a type is text or bytes."""
+    types = pa.types
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(is_text_type(kind) or is_bytes or types.is_fixed_size_binary(kind))
+
+
+def is_text_type(kind: pa.DataType) -> bool:
+    """Return whether a type is text."""
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _raw(flat: pa.ChunkedArray, dtype: str, shape: tuple[int | None, ...]) -> pa.ChunkedArray:
+    """Return the little-endian bytes of each row of numbers."""
+    numbers = flat.to_numpy().astype(np.dtype(dtype).newbyteorder("<"), copy=False)
+    step = (shape[0] if shape else 1) or 0
+    offsets = np.arange(len(numbers) // step + 1, dtype=np.int64) * (step * numbers.itemsize)
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(numbers.tobytes())]
+    return pa.chunked_array([pa.Array.from_buffers(TEXT, len(offsets) - 1, buffers)])
+
+
+def _inner_length(name: str, inner: pa.ChunkedArray) -> int:
+    """Return the length that all inner lists of a column have."""
+    lengths = pc.unique(pc.list_value_length(inner)).to_pylist()
+    if not lengths and pa.types.is_fixed_size_list(inner.type):
+        lengths = [inner.type.list_size]
+    if len(lengths) != 1 or not lengths[0]:
+        found = listed(["missing" if each is None else str(each) for each in lengths], 3) or "unknown"
+        raise InputError("column-inner-lengths", name=name, found=found)
+    return int(lengths[0])
+
+
+def _as_float32(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
+    short = flat.cast(pa.float32())
+    lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
+    if len(lost):
+        raise InputError("column-float32", name=name, as_py=lost[0].as_py())
+    return short
+
+
+# The fields of Hugging Face's Image.
+_IMAGE_FIELDS = ({"bytes", "path"}, {"bytes"})
+# Types of Hugging Face that hold a list of "feature".
+_LISTS = ("Sequence", "List", "LargeList", "Array")
+
+
+def flattened(table: pa.Table) -> pa.Table:
+    """Return a table in which each field of a struct, or of a list of structs, is a column ``NAME/FIELD``.
+
+    A struct of the bytes and the path of an image stays one column. A missing struct is one whose fields are
+    missing; in a list of structs it has no items.
+    """
+    pairs = [
+        pair
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        for pair in _flat(name, column)
+    ]
+    return pa.table([column for _, column in pairs], [name for name, _ in pairs])
+
+
+def _flat(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    flat, lengths = unlisted(column)
+    kind = flat.type
+    if pa.types.is_struct(kind) and kind.num_fields and not is_image_struct(kind):
+        for field, values in fields_of(flat).items():
+            yield from _flat(f"{name}/{field}", relisted(values, lengths))
+    else:
+        yield name, column
+
+
+def is_image_struct(kind: pa.DataType) -> bool:
+    """Return whether a type is Hugging Face's type of images: a struct of encoded bytes and a path."""
+    if not pa.types.is_struct(kind) or {field.name for field in kind} not in _IMAGE_FIELDS:
+        return False
+    return all(is_bytes_type(field.type) or pa.types.is_null(field.type) for field in kind)
+
+
+def fields_of(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
+    """Return the fields of a column of structs, by name."""
+    return {field.name: values for field, values in zip(column.type, column.flatten(), strict=True)}
+
+
+def classes_in(metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
+    """Return the class names by column that Hugging Face's datasets wrote into the metadata of a schema."""
+    try:
+        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return dict(_classes("", features))
+
+
+def _classes(name: str, feature: object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if isinstance(feature, list) and feature:
+        feature = feature[0]
+    if not isinstance(feature, dict):
+        return
+    kind, names = feature.get("_type"), feature.get("names")
+    if kind == "ClassLabel" and isinstance(names, list) and names:
+        yield name, tuple(map(str, names))
+    elif kind in _LISTS or (kind is None and set(feature) == {"feature"}):
+        yield from _classes(name, feature.get("feature"))
+    elif kind is None:
+        for field, inner in feature.items():
+            yield from _classes(f"{name}/{field}" if name else field, inner)

@@ -1,0 +1,211 @@
+"""The images that rows name by path or URL: where they are, their sizes and their modification times."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+import stat
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from tfshards.prep.sources.boundary import Boundary, outside
+from tfshards.prep.sources.fetching import stamp_of, unreadable
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.remote_tree import RemoteTree, tree_of
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.storage.reader import in_flight
+from tfshards.schemas.storage.stores import SCHEMES
+
+_STORE_URL = re.compile(f"({'|'.join(SCHEMES)})://".encode(), re.IGNORECASE)
+# A page of a listing takes as long as so many requests, which are made at the same time.
+_LISTED_PER_IMAGE = 32
+_LEAST_LISTED = 2000
+_SHOWN, _SHOWN_CHARACTERS = 3, 100
+# Size and stamp.
+_Status: TypeAlias = "tuple[int, int]"
+_MISSING: _Status = (-1, -1)
+
+
+class ImageFiles(NamedTuple):
+    """The files of one column of images, one for each row.
+
+    Attributes:
+        given: path or URL of each, as the row has it; empty for none.
+        paths: the same as it exists: its Unicode form may be another one.
+        sizes: number of bytes of each, shape ``(num_rows,)`` int64; -1 where there is none.
+        stamps: stamp of each, see ``base.Row``; 0 for images that are in the row itself.
+        real: path with links followed, relative to the root: equal for all names of one file; empty for rows
+            without a file.
+    """
+
+    given: Sequence[bytes]
+    paths: Sequence[bytes]
+    sizes: IntArray
+    stamps: IntArray
+    real: Sequence[bytes]
+
+
+def stat_images(
+    root: bytes, paths: Sequence[bytes], embedded: Sequence[int | None], *, follow_links: bool
+) -> ImageFiles:
+    """Return the files of a column of images.
+
+    Args:
+        root: folder, or its URL, to which the paths are relative.
+        paths: path of each row; empty for none.
+        embedded: size of the image in each row, or None if the path names it.
+        follow_links: allow files outside ``root``.
+
+    Raises:
+        InputError: a path leaves ``root``, or names a web address.
+    """
+    is_far, inside = is_url(root), Boundary(root, follow_links=follow_links)
+    found: list[_Status] = []
+    names, real = [*paths], [b""] * len(paths)
+    remote: dict[int, RemotePath] = {}
+    for row, (path, size) in enumerate(zip(paths, embedded, strict=True)):
+        status = _MISSING
+        if size is not None:
+            status = (size, 0)
+        elif path and b"\0" not in path:
+            where = location_of(root, path) if is_far or b"://" in path else None
+            if where is not None:
+                if _leaves(root, path) and not follow_links:
+                    raise outside(root, to_text(path))
+                remote[row], real[row] = where, path if is_url(path) else posixpath.normpath(path)
+            else:
+                names[row], status = _local(root, path)
+                real[row] = inside.check(os.path.join(root, names[row]), to_text(path))
+        found.append(status)
+    for row, status in zip(remote, _statuses([*remote.values()]), strict=True):
+        found[row] = status
+    sizes, stamps = np.array(found, np.int64).reshape(-1, 2).T
+    return ImageFiles(paths, names, sizes, stamps, real)
+
+
+def check_found(column: str, files: ImageFiles, root: bytes) -> None:
+    """Raise InputError if no file of a column of paths exists, which is a wrong root rather than damage."""
+    first = next(filter(None, files.paths), None)
+    if first and len(files.sizes) and files.sizes.max() < 0:
+        text = to_text(first)[:_SHOWN_CHARACTERS]
+        raise InputError("column-no-image-exists", column=column, first=text, root=os.fsdecode(root))
+
+
+def unmentioned(root: bytes, paths: set[bytes], *, follow_links: bool) -> list[str]:
+    """Return a warning if image files below ``root`` are not among ``paths``."""
+    named = {os.path.normpath(path) for path in paths}
+    try:
+        found = {file.key for file in tree_of(root, follow_links=follow_links).images(Counter())}
+    except OSError:
+        # other files in the folder need not be readable
+        return []
+    left = [repr(to_text(key)) for key in sorted(found - named)]
+    line = f"image files below {os.fsdecode(root)} that are not in any row: {listed(left, _SHOWN)}"
+    return [line] if left else []
+
+
+def is_url(path: bytes) -> bool:
+    """Return whether a path is the URL of an object."""
+    return _STORE_URL.match(path) is not None
+
+
+def location_of(root: bytes, path: bytes) -> RemotePath | None:
+    """Return the object that a path, or a URL, in rows with this root names, or None if it is a file."""
+    if path.lower().startswith((b"http://", b"https://")):
+        # without the address, which may hold a password
+        raise InputError("image-on-web")
+    if is_url(path):
+        try:
+            found = any_path(to_text(path))
+        except OptionsError as error:
+            raise InputError("image-url", text=str(error)) from None
+        assert isinstance(found, RemotePath)
+        return found
+    folder = _folder(root)
+    return None if folder is None else folder.at(path)
+
+
+@lru_cache(maxsize=8)
+def _folder(root: bytes) -> RemoteTree | None:
+    folder = tree_of(root, follow_links=True)
+    return folder if isinstance(folder, RemoteTree) else None
+
+
+def _leaves(root: bytes, path: bytes) -> bool:
+    """Return whether a path, or the URL of an object, leaves the folder to which it is relative."""
+    if is_url(path):
+        folder, found = _folder(root), location_of(root, path)
+        return folder is None or found is None or folder.folder not in found.parents
+    return path.startswith(b"/") or posixpath.normpath(path).split(b"/")[0] == b".."
+
+
+def _local(root: bytes, path: bytes) -> tuple[bytes, _Status]:
+    """Return a path and its status; of a missing file, those of another Unicode form if only one exists."""
+    status = _status(os.path.join(root, path))
+    if status != _MISSING or path.isascii():
+        return path, status
+    text = to_text(path)
+    others = {to_bytes(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")} - {path}
+    found = {other: each for other in others if (each := _status(os.path.join(root, other))) != _MISSING}
+    return next(iter(found.items())) if len(found) == 1 else (path, status)
+
+
+def _status(path: bytes) -> _Status:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return _MISSING
+        raise InputError("unreadable", path=os.fsdecode(path), why=error.strerror) from None
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else _MISSING
+
+
+def _statuses(paths: Sequence[RemotePath]) -> list[_Status]:
+    """Return the size and the stamp of each object.
+
+    The folder of all of them is listed; but not much further than there are objects to find in it.
+    """
+    found: dict[tuple[str, str], dict[str, _Status]] = {}
+    for path in paths:
+        found.setdefault((path.scheme, path.bucket), {})[path.key] = _MISSING
+    for (scheme, bucket), wanted in found.items():
+        # the folder that holds all of them
+        prefix = os.path.commonprefix([min(wanted), max(wanted)])  # noqa: RUF071 -- cut at a slash
+        folder = RemotePath(scheme, bucket, prefix.rpartition("/")[0])
+        try:
+            if not _list_statuses(folder, wanted):
+                left = [key for key, status in wanted.items() if status == _MISSING]
+                objects = [RemotePath(scheme, bucket, key) for key in left]
+                wanted.update(zip(left, in_flight(_remote_status, objects), strict=True))
+        except OSError as error:
+            raise unreadable(folder, error) from None
+    return [found[path.scheme, path.bucket][path.key] for path in paths]
+
+
+def _list_statuses(folder: RemotePath, wanted: dict[str, _Status]) -> bool:
+    """Look for objects in a listing; return whether it came to its end."""
+    most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(wanted))
+    for number, (path, status) in enumerate(folder.walk([])):
+        if number == most:
+            return False
+        if path.key in wanted:
+            wanted[path.key] = (status.st_size, stamp_of(status))
+    return True
+
+
+def _remote_status(path: RemotePath) -> _Status:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return _MISSING
+    return status.st_size, stamp_of(status)

@@ -1,0 +1,320 @@
+"""Read staged rows, and the images that they hold or name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
+from tfshards.prep.sources.fetching import FetchedContent, fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.image_paths import location_of
+from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
+from tfshards.prep.sources.pictures import EncodedImage, ImageRules, convert_images, decoders_of
+from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.reasons import Reason
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage.untrusted import open_regular
+
+ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
+# Columns of rows.arrow. Prefixes keep the names of features apart from these.
+KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
+VALUE, IMAGE = "value/", "image/"
+_COPY_BYTES = 1 << 20
+
+
+class ArrayFile(NamedTuple):
+    """A ``.npy`` file of rows.
+
+    Attributes:
+        path: path of the file; one without a folder is in that of the staged rows.
+        num_rows: length of axis 0.
+        row_bytes: number of bytes of a row.
+        identity: what determines the content: a digest, or size and time of a file of the user.
+        stamp: modification time of a file of the user in nanoseconds, which must not change; 0 for copies.
+    """
+
+    path: str
+    num_rows: int
+    row_bytes: int
+    identity: str
+    stamp: int = 0
+
+
+class _Staged(NamedTuple):
+    """One row as it is staged: values by feature, and its images before they are read."""
+
+    key: bytes
+    values: dict[str, Values]
+    images: list[tuple[str, bytes, int, int, bytes | None]]
+    stated: tuple[int, int] | None
+    fault: str | None
+
+
+@dataclass(frozen=True)
+class StagedReader:
+    """The reader of staged rows.
+
+    Attributes:
+        folder: folder, or its URL, of the staged files.
+        root: folder, or its URL, to which paths of images are relative.
+        schema: schema of the dataset.
+        rules: how images are stored.
+        images: features that are images or masks.
+        wide: features of which ``wide.arrow`` has values.
+        arrays: files of arrays by feature.
+        recorded: what manifests record of the source.
+        has_remote_images: whether images may be in object stores.
+        staged: the listing; workers do not have it.
+    """
+
+    folder: str
+    root: bytes
+    schema: Schema
+    rules: ImageRules
+    images: tuple[str, ...]
+    wide: tuple[str, ...]
+    arrays: Mapping[str, tuple[ArrayFile, ...]]
+    recorded: Mapping[str, Json]
+    has_remote_images: bool
+    staged: Listing | None = field(repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state without the listing, which may be large."""
+        return {**self.__dict__, "staged": None}
+
+    def listing(self) -> Listing:
+        """Return the listing."""
+        assert self.staged is not None, "only the process that staged the rows has the listing"
+        return self.staged
+
+    def options(self) -> dict[str, Json]:
+        """Return the options that change the output."""
+        if not self.images:
+            return {**self.recorded}
+        decoders = decoders_of(self.rules.options, has_masks=bool(self.rules.masks))
+        return {**self.recorded, **self.rules.options.to_json(), **decoders}
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each row, or why it is rejected."""
+        names = [name for name in schema.names if name != "key"]
+        staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
+        if self.has_remote_images:
+            # the rows themselves are needed again with what was fetched for them
+            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _num_bytes)
+        else:
+            fetched = ((row, self._contents(row)) for row in staged)
+        for row, images in fetched:
+            if row.fault is not None:
+                yield Rejected(Reason.BOXES, row.fault)
+                continue
+            conversions = convert_images(self.rules, images, row.values, row.stated)
+            if isinstance(conversions, Rejected):
+                yield conversions
+            else:
+                yield Accepted([*(row.values[name] for name in names), row.key], conversions)
+
+    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
+        """Return rows as they are staged."""
+        table = mapped_table(_local(self.folder, ROWS_NAME))
+        keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
+        numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
+        taken = table.take(pa.array(numbers, pa.int64()))
+        places = taken[ROW].to_numpy() if ROW in table.column_names else np.array(numbers, np.int64)
+        columns: dict[str, Sequence[Any]] = {}
+        for feature in schema.features:
+            name = feature.name
+            if VALUE + name in table.column_names:
+                columns[name] = taken[VALUE + name].to_pylist()
+            elif name in self.arrays:
+                columns[name] = _array_values(self.folder, feature, self.arrays[name], places)
+        wide = _wide_values(self.folder, self.wide, places) if self.wide else {}
+        columns |= {name: values for name, values in wide.items() if name not in self.images}
+        images = {name: taken[IMAGE + name].to_pylist() for name in self.images}
+        sides = [taken[name].to_pylist() for name in (WIDTH, HEIGHT) if name in table.column_names]
+        faults = taken[FAULT].to_pylist() if FAULT in table.column_names else [None] * len(rows)
+        found = []
+        for index, row in enumerate(rows):
+            stated = tuple(side[index] for side in sides)
+            files = [
+                (name, file["path"], file["size"], file["stamp"], wide[name][index] if name in wide else None)
+                for name, file in ((name, files[index]) for name, files in images.items())
+            ]
+            values = {name: column[index] for name, column in columns.items()}
+            is_stated = len(stated) == 2 and None not in stated
+            size = (stated[0], stated[1]) if is_stated else None
+            found.append(_Staged(to_bytes(row.key), values, files, size, faults[index]))
+        return found
+
+    def _contents(self, row: _Staged) -> list[EncodedImage]:
+        """Read the images of a row."""
+        return [] if row.fault else [self._content(*image) for image in row.images]
+
+    def _content(self, name: str, path: bytes, size: int, stamp: int, held: bytes | None) -> EncodedImage:
+        most = self.rules.options.max_bytes
+        if held is not None:
+            content = FetchedContent(len(held), 0, held if len(held) <= most else None)
+            return EncodedImage(name, content, path)
+        if size < 0:
+            lacks = ["the row holds no image"] if name in self.wide else []
+            lacks += [f"there is no file {to_text(path)!r}"] if path else []
+            return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
+        where = location_of(self.root, path) or os.path.join(self.root, path)
+        return EncodedImage(name, read_as_listed(where, size, stamp, most), path)
+
+
+def _num_bytes(row: _Staged) -> int:
+    """Return the number of bytes to fetch for a row."""
+    return sum(max(size, 0) for _, _, size, _, held in row.images if held is None)
+
+
+def _array_values(
+    folder: str, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
+) -> list[Values]:
+    """Return the values of rows in files of arrays, as the encoder takes them."""
+    ends = [*accumulate(file.num_rows for file in files)]
+    arrays = [_mapped_array(folder, file) for file in files]
+    found: list[Values] = []
+    for number in numbers.tolist():
+        index = bisect_right(ends, number)
+        value = arrays[index][number - ends[index] + files[index].num_rows]
+        if feature.kind == "raw":
+            found.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+        else:
+            found.append(value.ravel().tolist() if value.shape else value.item())
+    return found
+
+
+def _mapped_array(folder: str, file: ArrayFile) -> npt.NDArray[Any]:
+    path = Path(file.path) if os.path.isabs(file.path) else _local(folder, file.path)
+    try:
+        if file.stamp and os.stat(path).st_mtime_ns != file.stamp:
+            raise InputError("changed-file", path=path)
+        return _mapped_npy(*_file_id(path))
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+@lru_cache(maxsize=256)
+def _mapped_npy(path: str, _inode: int, _stamp: int) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return found
+
+
+def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
+    """Return the values of rows in ``wide.arrow`` by feature."""
+    wide = _mapped_wide(*_file_id(_local(folder, WIDE_NAME)))
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for number in numbers.tolist():
+        batch, row = wide.find(number)
+        for name in names:
+            found[name].append(batch.column(name)[row].as_py())
+    return found
+
+
+class _Wide:
+    """A file of record batches, of which single rows are read through a memory map."""
+
+    def __init__(self, path: str) -> None:
+        self._file = pa.ipc.open_file(pa.memory_map(path))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        numbers = range(self._file.num_record_batches)
+        return [*accumulate(self._file.get_batch(number).num_rows for number in numbers)]
+
+    def find(self, number: int) -> tuple[pa.RecordBatch, int]:
+        """Return the batch that holds a row, and its index there."""
+        index = bisect_right(self._ends, number)
+        batch = self._file.get_batch(index)
+        return batch, number - self._ends[index] + batch.num_rows
+
+
+@lru_cache(maxsize=1)
+def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
+    return _Wide(path)
+
+
+def mapped_table(path: AnyPath) -> pa.Table:
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
+    return _mapped(*_file_id(path if isinstance(path, Path) else _fetched(path)))
+
+
+def _file_id(path: Path) -> tuple[str, int, int]:
+    """Return what a mapped file is cached by: another file may have the same path later."""
+    status = os.stat(path)
+    return str(path), status.st_ino, status.st_mtime_ns
+
+
+# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
+@lru_cache(maxsize=1)
+def _mapped(path: str, _inode: int, _stamp: int) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+def _local(folder: str, name: str) -> Path:
+    """Return a staged file, or a copy on this machine of one in a store."""
+    path = any_path(folder) / name
+    return path if isinstance(path, Path) else _fetched(path)
+
+
+@lru_cache(maxsize=8)
+def _fetched(path: RemotePath) -> Path:
+    """Return a copy of an object that is removed with the process."""
+    copy = Path(_copies().name) / f"{abs(hash(path))}-{path.name}"
+    with open_regular(path, buffering=0) as source, copy.open("wb") as file:
+        shutil.copyfileobj(source, file, _COPY_BYTES)
+    return copy
+
+
+@lru_cache(maxsize=1)
+def _copies() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tfshards-")
+
+
+class ArrowKeys(LazyKeys):
+    """A sorted column of keys in a staged file."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        self._column = array
+        # as_py is several times slower
+        _, offsets, data = array.buffers()
+        self._offsets = memoryview(offsets).cast("q")[array.offset :]
+        self._data = memoryview(data or b"")
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self[:])
+
+    def at(self, number: int) -> bytes:
+        """Return a key by its number."""
+        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
+
+    def some(self, numbers: slice) -> list[bytes]:
+        """Return some of the keys."""
+        keys: list[bytes] = self._column[numbers].to_pylist()
+        return keys
+
+    def find(self, key: bytes) -> int:
+        """Return the index of a key."""
+        index = bisect_left(self, key)
+        if index == len(self) or self[index] != key:
+            raise KeyError(key)
+        return index
