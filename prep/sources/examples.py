@@ -22,6 +22,7 @@ from tfshards.prep.sources.elements import (
     Encoded,
     check_same,
     encode_key,
+    flat_values,
     label_values,
 )
 from tfshards.prep.sources.features import TEXT, StoredColumn
@@ -183,15 +184,21 @@ class _Reading:
     def _begin(self, example: _Example, first: Encoded) -> None:
         self._first = first
         self._elements.check_features(first.features)
-        for role, given in (("split", example.split), ("key", example.key)):
-            if given and role in first.roles.values():
+        given = {"split": example.split or None, "key": example.key}
+        for name, role in first.roles.items():
+            if given.get(role) is not None:
+                how = "the mapping" if role == "split" else "a pair"
                 raise InputError(
-                    f"examples: the {role} is given by {'mapping' if role == 'split' else 'pair'}, but a value "
-                    f"has the role {role}, too || give it the role value or drop"
+                    f"examples: {how} gives the {role}, but the value {name!r} has this role, too || give it "
+                    "the role value or drop"
                 )
         # they have no dtype that could be kept
         lists = {name for name, value in flat_values(example.values).items() if isinstance(value, list)}
-        self._rounded = [each.name for each in first.features if each.kind == "float" and each.name in lists]
+        self._rounded = [
+            each.name
+            for each in first.features
+            if each.kind == "float" and not each.coordinates and each.name in lists
+        ]
 
     def _write(self) -> None:
         """Write the values of the examples that were read last."""
