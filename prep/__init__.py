@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.examples import Examples
-    from tfshards.prep.sources.images.folder import ImageFolder
+    from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.tables.column_roles import ColumnRoles
     from tfshards.prep.sources.tables.source import Table
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
@@ -148,7 +148,7 @@ _NAMES = {
     "prep.rewriting.reshard": "reshard",
     "prep.sources.arrays.source": "Arrays",
     "prep.sources.examples": "Examples",
-    "prep.sources.images.folder": "ImageFolder",
+    "prep.sources.folder": "ImageFolder",
     "prep.sources.tables.column_roles": "ColumnRoles",
     "prep.sources.tables.source": "Table",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",

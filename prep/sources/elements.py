@@ -253,8 +253,10 @@ def _plain(value: Any) -> object:  # noqa: ANN401 -- values of other packages, w
     if hasattr(value, "__array__"):
         # tensors, too
         value = np.asarray(value)
-        # as tables and TensorFlow hold lists and text
-        return value.tolist() if value.dtype.hasobject else value
+        # as tables and TensorFlow hold lists and text; only text has no other dtype where it is empty
+        if value.dtype.hasobject:
+            return value.tolist() if value.size else value.astype("S")
+        return value
     return [*value] if isinstance(value, tuple) else value
 
 
@@ -347,13 +349,15 @@ def encode_value(name: str, value: object, role: str, first: Feature | None = No
 def _texts(name: str, value: Any) -> list[bytes] | None:  # noqa: ANN401
     """Return the byte strings in a text, or in a list or an array of text; None for other values."""
     if isinstance(value, (str, bytes)):
-        value = [value]
+        items: list[Any] = [value]
     elif isinstance(value, np.ndarray) and value.dtype.kind in "SU":
-        value = value.ravel().tolist()
-    if not isinstance(value, list) or not any(isinstance(each, (str, bytes)) for each in value):
+        items = value.ravel().tolist()
+    elif isinstance(value, list) and any(isinstance(each, (str, bytes)) for each in value):
+        items = value
+    else:
         return None
     try:
-        return [each if isinstance(each, bytes) else to_bytes(each) for each in value]
+        return [each if isinstance(each, bytes) else to_bytes(each) for each in items]
     except AttributeError:
         raise InputError(f"the list {name!r} holds text and other values") from None
     except UnicodeEncodeError as error:

@@ -11,9 +11,23 @@ from tfshards.prep.sources.kind import SourceKind
 
 
 def _images() -> SourceKind:
-    from tfshards.prep.sources.images.kind import IMAGES
+    from tfshards.prep.imaging.options import ImageOptions
+    from tfshards.prep.sources.folder import ImageFolder
 
-    return IMAGES
+    return SourceKind(
+        name="images",
+        help="a folder of images",
+        source_help="folder that holds class folders, split folders or images",
+        group_help=(
+            "keep examples of one group in one split: 'folder' groups by folder, a regular expression by its "
+            "one (group), which is searched for in the key"
+        ),
+        records=lambda: (ImageFolder, ImageOptions),
+        make=lambda source, class_names, of_folder, of_images: ImageFolder(
+            source, ImageOptions(**of_images), class_names=class_names, **of_folder
+        ),
+        restore=ImageFolder.from_recorded,
+    )
 
 
 def _arrays() -> SourceKind:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import io
 import os
 import posixpath
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import IO, Any, TypeAlias, TypeVar
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES
 from tfshards.prep.sources.fetching import stamp_of
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.marks import Marks, note
-from tfshards.prep.sources.tree import ImageFile, LocalTree, is_hidden, starts_like_an_image, suffix_of
+from tfshards.prep.sources.marks import note
+from tfshards.prep.sources.tree import (
+    FolderNames,
+    ImageFile,
+    LocalTree,
+    is_hidden,
+    starts_like_an_image,
+    suffix_of,
+)
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import RemotePath, any_path, is_remote, read_range
-from tfshards.schemas.storage.reader import RemoteReader, in_background
+from tfshards.schemas.storage.reader import RemoteReader, in_background, in_flight
 
 # Requests for the first bytes of objects without the suffix of an image.
 _HEADS = 64
@@ -26,72 +32,59 @@ _HEADER_BYTES = 32 << 10
 Found = TypeVar("Found")
 
 
-class RemoteTree:
-    """A folder of objects; see ``LocalTree``. Before it is listed, questions are requests to the store."""
+class RemoteTree(FolderNames):
+    """A folder of objects; see ``LocalTree``."""
 
     def __init__(self, folder: RemotePath) -> None:
+        super().__init__()
         self.folder: RemotePath = folder
         self.root: bytes = to_bytes(str(folder))
-        self._folders: dict[bytes, set[bytes]] | None = None
-        self.marks: Marks = {}
+        # of any object, also hidden ones, with a slash at the end
+        self._with_objects: set[bytes] = {b""}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
         """Yield the image files in arbitrary order, by one listing of all objects; see ``LocalTree``."""
-        self._folders = {b"": set()}
-        heads: deque[tuple[ImageFile, bytes, Future[bytes]]] = deque()
         odd: list[str] = []
+        others: list[ImageFile] = []
         # objects without content and suffix, which may be the marks of folders
         marks: list[bytes] = []
         is_empty = True
+        start = len(self.folder.key) + bool(self.folder.key)
         for path, status in self.folder.walk(odd):
             is_empty = False
-            if path.key == self.folder.key:
-                # the mark of the folder itself
-                continue
-            key = to_bytes(str(path.relative_to(self.folder)))
-            above, _, name = key.rpartition(b"/")
+            key = to_bytes(path.key[start:])
+            above, slash, name = key.rpartition(b"/")
             suffix = suffix_of(name)
             if not status.st_size and not suffix:
-                marks.append(key)
+                # the mark of the folder itself has an empty key
+                marks += [key] if key else []
                 continue
-            self._add_folder(above)
-            if any(map(is_hidden, key.split(b"/"))):
+            is_visible = not any(map(is_hidden, key.split(b"/")))
+            self._add_folders(above + slash)
+            if not is_visible:
                 skipped["hidden"] += 1
-                continue
-            file = ImageFile(key, status.st_size, stamp_of(status))
-            if suffix in SUFFIXES:
-                yield file
-                continue
-            heads.append((file, suffix, in_background(read_range, path, 0, min(status.st_size, HEAD_BYTES))))
-            if len(heads) > _HEADS:
-                yield from self._with_head(*heads.popleft(), skipped)
-        while heads:
-            yield from self._with_head(*heads.popleft(), skipped)
+            elif suffix in SUFFIXES:
+                yield ImageFile(key, status.st_size, stamp_of(status))
+            else:
+                others.append(ImageFile(key, status.st_size, stamp_of(status)))
         if is_empty and not odd:
             # a bucket that does not exist cannot be listed
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
             problem = "is not a folder" if self.folder.is_file() else missing
             raise InputError("folder-problem", folder=self.folder, problem=problem)
+        for file, is_image in zip(others, in_flight(self._begins_like_an_image, others, _HEADS), strict=True):
+            if is_image:
+                yield file
+            else:
+                above, slash, name = file.key.rpartition(b"/")
+                note(self.marks, above + slash, name)
+                skipped["not an image"] += 1
         if odd:
             skipped["unusable key"] += len(odd)
         for key in marks:
-            if key not in self._folders:
+            if key + b"/" not in self._with_objects:
                 hidden = any(map(is_hidden, key.split(b"/")))
                 skipped["hidden" if hidden else "not an image"] += 1
-
-    def folders(self, name: bytes = b"") -> list[bytes]:
-        """Return the names of the visible folders in a folder, sorted."""
-        if self._folders is not None and not _is_outside(name):
-            found = self._folders.get(posixpath.normpath(name) if name else b"", set())
-        else:
-            found = {to_bytes(each.name) for each in self.at(name).iterdir() if each.is_dir()}
-        return sorted(each for each in found if not is_hidden(each))
-
-    def is_dir(self, path: bytes) -> bool:
-        """Return whether the folder holds objects."""
-        if self._folders is None or _is_outside(path):
-            return self.at(path).is_dir()
-        return path == b"" or posixpath.normpath(path) in self._folders
 
     def opened(self, path: bytes) -> IO[bytes]:
         """Return an object, of which the header is fetched, and of the rest what is read."""
@@ -101,9 +94,13 @@ class RemoteTree:
         """Return the result of ``call`` for each path; the calls run at the same time."""
         return [future.result() for future in [in_background(call, path) for path in paths]]
 
-    def holds(self, path: bytes) -> bool:
-        """Return True, since there are no links."""
-        return True
+    def at(self, path: bytes) -> RemotePath:
+        """Return the object, or the folder, with a path relative to the folder; ``..`` is resolved."""
+        if not path:
+            return self.folder
+        # a slash more than the key, so that .. does not leave the bucket
+        key = posixpath.normpath(f"/{self.folder.key}/{to_text(path)}")
+        return RemotePath(self.folder.scheme, self.folder.bucket, key.strip("/"))
 
     def below(self, path: bytes) -> RemoteTree:
         """Return a folder, which need not be in this one."""
@@ -122,38 +119,18 @@ class RemoteTree:
             raise OptionsError("url-and-local", name=name, root=to_text(self.root))
         return to_bytes(key)
 
-    def at(self, path: bytes) -> RemotePath:
-        """Return the object, or the folder, with a path relative to the folder; ``..`` is resolved."""
-        if not path:
-            return self.folder
-        # a slash more than the key, so that .. does not leave the bucket
-        key = posixpath.normpath(f"/{self.folder.key}/{to_text(path)}")
-        return RemotePath(self.folder.scheme, self.folder.bucket, key.strip("/"))
-
-    def _add_folder(self, folder: bytes) -> None:
-        assert self._folders is not None
-        if folder not in self._folders:
-            self._folders[folder] = set()
-            above, slash, name = folder.rpartition(b"/")
+    def _add_folders(self, folder: bytes) -> None:
+        """Note the folder of an object, and those above it."""
+        while folder not in self._with_objects:
+            self._with_objects.add(folder)
+            above, slash, name = folder[:-1].rpartition(b"/")
             if not any(map(is_hidden, folder.split(b"/"))):
-                note(self.marks, above + slash, name + b"/")
-            self._add_folder(above)
-            self._folders[above].add(name)
+                self.add_folder(above + slash, name)
+            folder = above + slash
 
-    def _with_head(
-        self, file: ImageFile, suffix: bytes, head: Future[bytes], skipped: Counter[str]
-    ) -> Iterator[ImageFile]:
-        """Yield a file if it begins like an image."""
-        if starts_like_an_image(head.result(), suffix):
-            yield file
-        else:
-            above, slash, name = file.key.rpartition(b"/")
-            note(self.marks, above + slash, name)
-            skipped["not an image"] += 1
-
-
-def _is_outside(path: bytes) -> bool:
-    return path.split(b"/")[0] == b".."
+    def _begins_like_an_image(self, file: ImageFile) -> bool:
+        head = read_range(self.at(file.key), 0, min(file.size, HEAD_BYTES))
+        return starts_like_an_image(head, suffix_of(file.key.rpartition(b"/")[2]))
 
 
 class _Header(RemoteReader):

@@ -16,8 +16,11 @@ from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
 from tfshards.schemas.storage.untrusted import open_regular
 
-# What archives of macOS have of each file: no images, but with their names.
-_RESOURCE_FORKS = b"__MACOSX"
+# What systems and network storages leave in folders, in lower case: copies of images, with their names.
+_OF_SYSTEMS = frozenset(
+    b"__macosx $recycle.bin recycler @eadir @recycle @recently-snapshot @sharebin @tmp #recycle #snapshot "
+    b"~snapshot lost+found thumbs.db ehthumbs.db desktop.ini".split()
+) | {b"system volume information"}
 # Sorting all names at the end needs twice their memory; they are far apart in it.
 _SORTED_TOGETHER = 1 << 18
 # Device and inode, which identify a folder independently of its path.
@@ -34,19 +37,50 @@ class ImageFile(NamedTuple):
     stamp: int
 
 
-class LocalTree:
+class FolderNames:
+    """The visible folders below a folder, and marks of other layouts, as far as a listing has seen them.
+
+    Attributes:
+        marks: the marks of other layouts; see ``note``.
+    """
+
+    def __init__(self) -> None:
+        self.marks: Marks = {}
+        # with a slash at the end
+        self._seen: set[bytes] = set()
+
+    def folders(self, name: bytes = b"") -> list[bytes]:
+        """Return the names of the folders in a folder, sorted."""
+        above = name + b"/" if name else b""
+        below = (path[len(above) : -1] for path in self._seen if path.startswith(above))
+        return sorted(path for path in below if path and b"/" not in path)
+
+    def paths(self) -> Iterator[bytes]:
+        """Return the paths of all folders, in arbitrary order."""
+        return (path[:-1] for path in self._seen)
+
+    def is_dir(self, path: bytes) -> bool:
+        """Return whether there is a folder."""
+        return path + b"/" in self._seen
+
+    def add_folder(self, above: bytes, name: bytes) -> None:
+        """Note a folder; the path of the one above it ends with a slash, unless it is empty."""
+        self._seen.add(above + name + b"/")
+        note(self.marks, above, name + b"/")
+
+
+class LocalTree(FolderNames):
     """A folder on a disk, with everything below it; paths in it are relative, with slashes.
 
     Attributes:
         root: the folder, as a real path.
         follow_links: whether to follow links to folders, and to files outside ``root``.
-        marks: the marks of other layouts in the listing; see ``note``.
     """
 
     def __init__(self, root: bytes, *, follow_links: bool) -> None:
+        super().__init__()
         self.root = root
         self.follow_links = follow_links
-        self.marks: Marks = {}
 
     def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
         """Yield the image files, and count in ``skipped`` why others are not, by reason.
@@ -72,49 +106,32 @@ class LocalTree:
                     hidden = in_hidden or is_hidden(entry.name)
                     if entry.is_dir(follow_symlinks=False):
                         # only links can form loops
-                        found = above | {_file_id(entry.stat())} if self.follow_links else above
-                        inside.append((prefix + entry.name + b"/", hidden, found))
+                        seen = above | {_file_id(entry.stat())} if self.follow_links else above
+                        inside.append((prefix + entry.name + b"/", hidden, seen))
                         if not hidden:
-                            note(self.marks, prefix, entry.name + b"/")
+                            self.add_folder(prefix, entry.name)
                         continue
                     status = None if hidden else _status(entry)
                     reason = "hidden" if hidden else self._reason(entry, status)
                     if status and reason == "link to a folder" and self.follow_links:
                         if _file_id(status) not in above:
                             inside.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
-                            note(self.marks, prefix, entry.name + b"/")
+                            self.add_folder(prefix, entry.name)
                             continue
                         reason = "link loop"
                     if reason == "not an image":
                         note(self.marks, prefix, entry.name)
                     if reason or not status:
                         skipped[reason or "broken link"] += 1
-                    else:
-                        names.append(prefix + entry.name)
-                        sizes.append(status.st_size)
-                        stamps.append(status.st_mtime_ns)
-                        if len(names) == _SORTED_TOGETHER:
-                            yield from _by_key(names, sizes, stamps)
-                            names, sizes, stamps = [], array("q"), array("q")
+                        continue
+                    names.append(prefix + entry.name)
+                    sizes.append(status.st_size)
+                    stamps.append(status.st_mtime_ns)
+                    if len(names) == _SORTED_TOGETHER:
+                        yield from _by_key(names, sizes, stamps)
+                        names, sizes, stamps = [], array("q"), array("q")
             yield from _by_key(names, sizes, stamps)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
-
-    def folders(self, name: bytes = b"") -> list[bytes]:
-        """Return the names of the visible folders in a folder, sorted, without links to what holds them."""
-        folder = self.at(name)
-        above = {_file_id(os.stat(self.root)), _file_id(os.stat(folder))}
-        with os.scandir(folder) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if (entry.is_dir(follow_symlinks=False) or (self.follow_links and _leads_to_a_folder(entry)))
-                and not is_hidden(entry.name)
-                and not (entry.is_symlink() and _file_id(entry.stat()) in above)
-            )
-
-    def is_dir(self, path: bytes) -> bool:
-        """Return whether the folder exists."""
-        return os.path.isdir(self.at(path))
 
     def opened(self, path: bytes) -> IO[bytes]:
         """Return a file, open for reading; OSError if it is not a regular one."""
@@ -128,10 +145,6 @@ class LocalTree:
         """Return the full path of a file or folder, for ``read_content``."""
         return os.path.join(self.root, path)
 
-    def holds(self, path: bytes) -> bool:
-        """Return whether a file may be read: no link out of the folder, unless links are followed."""
-        return self.follow_links or not is_link_out(self.at(path), self.root)
-
     def below(self, path: bytes) -> LocalTree:
         """Return a folder, which need not be in this one."""
         return LocalTree(os.path.realpath(self.at(path)), follow_links=self.follow_links)
@@ -139,12 +152,10 @@ class LocalTree:
     def path(self, name: str) -> bytes:
         """Return a path as a user gives it, relative to the folder, spelled in one way."""
         given = os.path.normpath(os.fsencode(name))
-        if not os.path.isabs(given) and given.split(b"/")[0] != b"..":
-            return given
+        if os.path.isabs(given):
+            return os.path.relpath(os.path.realpath(given), self.root)
         # not following a relative link, which other machines may not have
-        is_absolute = os.path.isabs(given)
-        there = os.path.realpath(given) if is_absolute else os.path.normpath(self.at(given))
-        return os.path.relpath(there, self.root)
+        return os.path.relpath(os.path.normpath(self.at(given)), self.root)
 
     def _reason(self, entry: os.DirEntry[bytes], status: os.stat_result | None) -> str | None:
         """Return why a visible entry is not an image file, or None if it is one."""
@@ -155,15 +166,13 @@ class LocalTree:
         if not stat.S_ISREG(status.st_mode):
             return "special file"
         # most entries are not links, which is known without a further look at the file
-        if not self.follow_links and entry.is_symlink() and is_link_out(entry.path, self.root):
+        if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
         suffix = suffix_of(entry.name)
-        return None if suffix in SUFFIXES or looks_like_an_image(entry.path, suffix) else "not an image"
+        return None if suffix in SUFFIXES or _begins_like_an_image(entry.path, suffix) else "not an image"
 
-
-def _leads_to_a_folder(entry: os.DirEntry[bytes]) -> bool:
-    """Return whether an entry is a link to a folder; a link to itself is not."""
-    return entry.is_symlink() and os.path.isdir(entry.path)
+    def _leads_out(self, path: bytes) -> bool:
+        return not os.path.realpath(path).startswith(os.path.join(self.root, b""))
 
 
 def _by_key(names: list[bytes], sizes: array[int], stamps: array[int]) -> Iterator[ImageFile]:
@@ -173,8 +182,8 @@ def _by_key(names: list[bytes], sizes: array[int], stamps: array[int]) -> Iterat
 
 
 def is_hidden(name: bytes) -> bool:
-    """Return whether a file or folder of this name is hidden."""
-    return name.startswith(b".") or name == _RESOURCE_FORKS
+    """Return whether a file or folder of this name is hidden, or one that systems leave in folders."""
+    return name.startswith(b".") or name.lower() in _OF_SYSTEMS
 
 
 def _file_id(status: os.stat_result) -> _FileId:
@@ -191,19 +200,12 @@ def _status(entry: os.DirEntry[bytes]) -> os.stat_result | None:
         raise
 
 
-def is_link_out(path: bytes, root: bytes) -> bool:
-    """Return whether a file is a link to one that is not below ``root``, a real path."""
-    return os.path.islink(path) and not os.path.realpath(path).startswith(os.path.join(root, b""))
-
-
-def looks_like_an_image(path: bytes, suffix: bytes) -> bool:
-    """Return whether a file begins like an image, whatever its suffix."""
+def _begins_like_an_image(path: bytes, suffix: bytes) -> bool:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        head = os.read(descriptor, HEAD_BYTES)
+        return starts_like_an_image(os.read(descriptor, HEAD_BYTES), suffix)
     finally:
         os.close(descriptor)
-    return starts_like_an_image(head, suffix)
 
 
 def starts_like_an_image(head: bytes, suffix: bytes) -> bool:

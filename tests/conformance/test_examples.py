@@ -125,7 +125,7 @@ ROWS = [
         {"image": TWICE, "b": np.array([[0, 0, 8, 4]], "f4"), "p": np.array([[2, 2, 2]], "f4")},
         {"image": TWICE, "b": np.zeros((0, 4), "f4"), "p": np.zeros((0, 3), "f4")}),
         features={"b": "float float32 ? 4 xyxy", "p": "float float32 ? 3 xyv"},
-        conversions={**KNOWN, "resized": 2, "re-encoded": 2, "boxes scaled": 1, "keypoints scaled": 1})),
+        conversions={**KNOWN, "resized": 2, "re-encoded": 2})),
     row("boxes outside of their image", {}, examples(lambda: [{"image": png(n), "b": [0, 0, 5 + 9 * n, 5]} for n
         in (0, 1)], {"b": "xyxy"}, max_rejected=0.5), stored(numbered({"image": 0, "b": np.array([0, 0, 5, 5],
         "f4")}), rejected={"box outside": 1}, conversions={"known by content": 1})),

@@ -1,5 +1,7 @@
 """The label map: taken from a file or a dataset, otherwise sorted, and never guessed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -87,7 +89,7 @@ def test_class_names_that_do_not_apply_are_refused(image_folder):
     with raises(OptionsError, "allow-missing-useless"):
         ImageFolder("photos", allow_missing_classes=True)
     with raises(InputError, "class-names-useless"):
-        ImageFolder(image_folder({"1.png": 1}), class_names=["cat"]).listing()
+        ImageFolder(image_folder({"1.png": 1}), class_names=["cat"]).stage(Path(), preview=True).listing()
 
 
 # files and options, and the split and the class of each warning

@@ -2,6 +2,7 @@
 
 from functools import partial
 from math import ceil
+from pathlib import Path
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -30,14 +31,14 @@ MAX_BYTES = 1_000_000
 
 def pipeline_of(num_shards: int, folder, *arguments: str) -> Pipeline:
     """Return the pipeline of a build with this number of shards, with a class for each thousandth one."""
-    source = ImageFolder(folder)
+    reader = ImageFolder(folder).stage(Path(), preview=True)
     area = BuildArea(folder.parent / "out", "0123abcd")
     area.open()
     progress = WorkProgress("photos", 1)
     task = ShardTask(
         area=area,
-        reader=source,
-        schema=source.listing().schema,
+        reader=reader,
+        schema=reader.listing().schema,
         phase="first",
         name="photos",
         num_shards={"train": num_shards},

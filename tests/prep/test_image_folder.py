@@ -22,7 +22,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
     os.close(os.open("2.png", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
     os.close(deep)
     try:
-        listing = ImageFolder(root, as_is=True).listing()
+        listing = ImageFolder(root, as_is=True).stage(Path(), preview=True).listing()
     finally:
         # shutil.rmtree is recursive and would fail
         subprocess.run(["rm", "-r", root], check=True)
@@ -50,8 +50,8 @@ def a_pipe(path: Path) -> None:
 @pytest.mark.parametrize("change", [longer, shorter, newer, a_pipe, Path.unlink])
 def test_a_file_that_changes_after_it_was_listed_ends_the_build(change, small_folder, tmp_path, quiet_build):
     class Changing(ImageFolder):
-        def listing(self):
-            found = super().listing()
+        def stage(self, folder, **given):
+            found = super().stage(folder, **given)
             change(small_folder / "cat" / "00.png")
             return found
 

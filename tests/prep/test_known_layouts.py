@@ -56,6 +56,11 @@ LAYOUTS = {
 }
 
 
+def listing_of(root, **given):
+    """Return the listing of a folder."""
+    return ImageFolder(root, **given).stage(Path(), preview=True).listing()
+
+
 def files_of(names):
     return {name: number if name.endswith(".png") else b"" for number, name in enumerate(names)}
 
@@ -72,10 +77,10 @@ def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken
     root = image_folder(files_of(names))
     assert section in SECTIONS
     with raises(InputError, "layout-known", section=f"{PAGE}#{section}", root=str(root)) as caught:
-        ImageFolder(root).listing()
+        listing_of(root)
     seen = caught.value.values["seen"]
     assert seen == "masks next to their images" or {*seen.split(" and ")} <= parts(names), seen
-    listing = ImageFolder(root, as_is=True).listing()
+    listing = listing_of(root, as_is=True)
     assert len(listing.keys) == sum(name.endswith(".png") for name in names)
 
 
@@ -93,11 +98,11 @@ DOUBTFUL = {
 def test_folders_that_may_be_no_classes_are_refused_unless_declared(files, section, seen, image_folder):
     root = image_folder(files_of(files))
     with raises(InputError, "layout-known", section=f"{PAGE}#{section}") as caught:
-        ImageFolder(root).listing()
+        listing_of(root)
     assert caught.value.values["seen"].endswith(seen)
     folders = {path.split("/")[0] for path in files}
     for declared in ({"as_is": True}, {"split_folders": {}}, {"class_names": sorted(folders)}):
-        assert set(ImageFolder(root, **declared).listing().schema.class_names) == folders
+        assert set(listing_of(root, **declared).schema.class_names) == folders
 
 
 @pytest.mark.parametrize(
@@ -111,8 +116,8 @@ def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, na
     root = image_folder(files_of(files))
     for given in (None, {"train": "train", "test": "test"}):
         with raises(InputError, "layout-known", section=f"{PAGE}#{section}"):
-            ImageFolder(root, split_folders=given).listing()
-    assert ImageFolder(root, as_is=True).listing().schema.class_names == (name,)
+            listing_of(root, split_folders=given)
+    assert listing_of(root, as_is=True).schema.class_names == (name,)
 
 
 NO_FALSE_ALARM = {
@@ -136,7 +141,7 @@ NO_FALSE_ALARM = {
 
 @pytest.mark.parametrize("names", NO_FALSE_ALARM.values(), ids=NO_FALSE_ALARM)
 def test_folders_that_look_alike_are_built(names, image_folder):
-    assert len(ImageFolder(image_folder(files_of(names))).listing().keys)
+    assert len(listing_of(image_folder(files_of(names))).keys)
 
 
 # files next to images of two classes -> what the warnings name
@@ -151,7 +156,7 @@ NOT_READ = {
 
 @pytest.mark.parametrize(("names", "named"), NOT_READ.values(), ids=NOT_READ)
 def test_files_of_another_source_next_to_classes_are_warned_of(names, named, image_folder):
-    listing = ImageFolder(image_folder(files_of([*CLASSES, *names]))).listing()
+    listing = listing_of(image_folder(files_of([*CLASSES, *names])))
     assert listing.schema.class_names == ("cat", "dog")
     assert listing.skipped.get("hidden", 0) == sum("__MACOSX" in name for name in names)
     assert len(listing.warnings) == bool(named)
@@ -163,7 +168,7 @@ def test_a_folder_without_images_names_the_sections_for_its_files(image_folder):
     files["annotations/instances_val2017.json"] = "coco"
     root = image_folder(dict.fromkeys(files, b""))
     with raises(InputError, "folder-no-images") as caught:
-        ImageFolder(root).listing()
+        listing_of(root)
     for line in caught.value.lines:
         (name,) = [name for name in files if name in line]
         assert line.endswith(f"{PAGE}#{files.pop(name)}")

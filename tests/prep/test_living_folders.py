@@ -4,6 +4,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -224,11 +225,16 @@ def test_an_input_that_changes_between_the_layouts_is_compared_with_the_shard_th
     class Failing(ImageFolder):
         """Fails once a shard of the final layout is finished."""
 
-        def read(self, rows, schema):
-            if any(out.glob(".build/*/final/*.plan")) and not passes.acquire(blocking=False):
-                until(lambda: any(out.glob(".build/*/final/*.done")))
-                raise InputError("stopped")
-            return super().read(rows, schema)
+        def stage(self, folder, **given):
+            reader = super().stage(folder, **given)
+
+            def read(rows, schema):
+                if any(out.glob(".build/*/final/*.plan")) and not passes.acquire(blocking=False):
+                    until(lambda: any(out.glob(".build/*/final/*.done")))
+                    raise InputError("stopped")
+                return reader.read(rows, schema)
+
+            return SimpleNamespace(listing=reader.listing, options=reader.options, read=read)
 
     whole = tmp_path / "whole" / "out"
     rebuild(whole, shards=6, options=ANY)

@@ -3,6 +3,7 @@
 import io
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def put(bucket, key, data):
 def room_is_free():
     """Return whether nothing is held that was read ahead, after the requests under way have ended."""
     for _ in range(100):
-        if not fetching.FetchRequest._held:
+        if not fetching.AHEAD.held:
             return True
         time.sleep(0.05)
     return False
@@ -131,17 +132,17 @@ def test_an_object_that_changes_during_the_build_ends_it(
     change, bucket, upload, image_folder, tmp_path, quiet_build, monkeypatch
 ):
     source = ImageFolder(upload(image_folder({f"{n}.png": n for n in range(9)})))
-    listing = ImageFolder.listing
+    stage = ImageFolder.stage
 
-    def listed(self):
-        found = listing(self)
+    def staged(self, folder, **given):
+        found = stage(self, folder, **given)
         if change == "replaced":
             put(bucket, "data/7.png", GRAY.getvalue())
         else:
             s3_client(bucket.server).delete_object(Bucket=bucket.name, Key="data/7.png")
         return found
 
-    monkeypatch.setattr(ImageFolder, "listing", listed)
+    monkeypatch.setattr(ImageFolder, "stage", staged)
     with pytest.raises(BuildError, match=CHANGES[change]):
         quiet_build(source, tmp_path / "out", shards=1)
     assert room_is_free()
@@ -162,11 +163,12 @@ WRONG = [
 def test_a_wrong_folder_is_an_error(bucket):
     # an empty bucket exists
     with raises(InputError, "folder-problem"):
-        ImageFolder(bucket.url).listing()
+        ImageFolder(bucket.url).stage(Path(), preview=True)
     put(bucket, "data/1.png", GRAY.getvalue())
     for root, mask_dir, expected in WRONG:
         with raises((InputError, OptionsError), expected):
-            ImageFolder(root.format(bucket.url), mask_dir=mask_dir and mask_dir.format(bucket.url)).listing()
+            masks = mask_dir and mask_dir.format(bucket.url)
+            ImageFolder(root.format(bucket.url), mask_dir=masks).stage(Path(), preview=True)
 
 
 GIVEN = [
@@ -226,7 +228,7 @@ def test_a_bucket_may_hold_source_class_names_and_dataset(image_folder, upload, 
 
 
 def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_path, contents, monkeypatch):
-    monkeypatch.setattr(fetching, "_MOST_AHEAD", 400)
+    monkeypatch.setattr(fetching.AHEAD, "most", 400)
     folder = image_folder({f"{n}.png": n for n in range(40)})
     check_same(ImageFolder(folder), ImageFolder(upload(folder)), tmp_path, contents)
     assert room_is_free()
@@ -235,5 +237,5 @@ def test_what_finds_no_room_is_read_when_it_is_needed(image_folder, upload, tmp_
 def test_a_known_layout_is_refused_without_a_further_request(image_folder, proxied):
     url, proxy = proxied(image_folder({"annotations/instances_val2017.json": b"", "val2017/1.png": 1}))
     with raises(InputError, "layout-known", section="docs/datasets.md#coco", root=url):
-        ImageFolder(url).listing()
+        ImageFolder(url).stage(Path(), preview=True)
     assert [request.kind for request in proxy.requests] == ["list"]

@@ -99,7 +99,7 @@ def test_other_inputs_are_refused(dataset, photos, contents, monkeypatch):
     (photos / "emu").rename(photos / "cat")
     record.write_bytes(recorded)
     # another release of what decodes images
-    monkeypatch.setattr("tfshards.prep.sources.image_file.decoder_versions", lambda: {"pillow": "99.0"})
+    monkeypatch.setattr("tfshards.prep.sources.pictures.decoder_versions", lambda: {"pillow": "99.0"})
     assert "99.0" in refused(dataset, photos, contents)
 
 

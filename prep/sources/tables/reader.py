@@ -17,9 +17,8 @@ from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.fetching import FetchedContent, fetched_ahead, read_as_listed
-from tfshards.prep.sources.image_file import checked_content
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
-from tfshards.prep.sources.pictures import decoders_of, mask_options
+from tfshards.prep.sources.pictures import EncodedImage, decoders_of, mask_options, normalized_image
 from tfshards.prep.sources.tables import staging
 from tfshards.prep.sources.tables.assigned_columns import AssignedColumns, listed_columns
 from tfshards.prep.sources.tables.features import values_of
@@ -29,7 +28,6 @@ from tfshards.prep.sources.tables.placement import Placement, Stated
 from tfshards.prep.sources.tables.staging import ArrowKeys, mapped_table
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.reasons import Reason
 
 _ROWS = "rows.arrow"
 
@@ -204,9 +202,8 @@ class TableReader:
             is_mask, file = name in self.columns.masks, files[name]
             options = mask_options(self.images) if is_mask else self.images
             content = remote.get(name) or self._content(file, options.max_bytes)
-            image = (
-                checked_content(file.path, content, options, views) if content else self._missing(name, file)
-            )
+            encoded = EncodedImage(name, content, file.path, "" if content else self._missing(name, file))
+            image = normalized_image(encoded, options, views)
             if isinstance(image, Rejected):
                 return image if len(files) == 1 else image._replace(detail=f"{name}: {image.detail}")
             values[name] = image.data
@@ -232,10 +229,10 @@ class TableReader:
         full = os.path.join(os.fsencode(self.root), file.path)
         return None if file.size < 0 else read_as_listed(full, file.size, file.stamp, most_bytes)
 
-    def _missing(self, name: str, file: _File) -> Rejected:
+    def _missing(self, name: str, file: _File) -> str:
         lacks = ["the row holds no image"] if name in self.columns.embedded else []
         lacks += [f"there is no file {to_text(file.path)!r}"] if file.path else []
-        return Rejected(Reason.MISSING, ", and ".join(lacks) or "the row names no file")
+        return ", and ".join(lacks) or "the row names no file"
 
     def _groups(self, by: str) -> Sequence[bytes]:
         """Return the group of each row: its value in the column ``by``, which need not be stored."""

@@ -1,0 +1,221 @@
+"""Splits and classes of images from the folders that hold them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfshards.prep.sources.classes import class_map
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, Marks, check_marks, refusal
+from tfshards.prep.sources.splits import usual_order, usual_split
+from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.errors import listed
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.names import name_fault
+
+# The label of files that are in no split or class, though there are some.
+OUTSIDE = -2
+_NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which folders are splits and classes.
+
+    Attributes:
+        split_of: split of each top-level folder that is one, in the order of splits; empty without splits.
+        below: class folders in each split folder, or in the root, whose name is empty.
+        class_names: class names in label order.
+        idle: folders that are neither splits nor classes with images.
+    """
+
+    split_of: Mapping[bytes, str]
+    below: Mapping[bytes, Sequence[bytes]]
+    class_names: tuple[str, ...]
+    idle: Sequence[bytes]
+
+    def parts(self, folder: bytes) -> tuple[bytes | None, list[bytes]]:
+        """Return the split folder of a folder, empty if there are no splits, and the folders below it."""
+        parts = folder.split(b"/") if folder else []
+        return b"" if not self.split_of else parts.pop(0) if parts else None, parts
+
+    def labels(self, folders: Sequence[bytes | None]) -> IntArray:
+        """Return the class number of the files in each folder; -1 in a split without class folders."""
+        numbers = {to_bytes(name): number for number, name in enumerate(self.class_names)}
+
+        def label(folder: bytes | None) -> int:
+            top, parts = (None, []) if folder is None else self.parts(folder)
+            if top is None or top not in self.below:
+                return OUTSIDE
+            if not self.below[top]:
+                return -1
+            return numbers[parts[0]] if parts else OUTSIDE
+
+        return np.array([*map(label, folders)], np.int64)
+
+    def warnings(self, num_examples: Mapping[str, int], labels: IntArray | None) -> Iterator[str]:
+        """Yield warnings about folders whose examples lack a class, or that lack examples."""
+        for top, split in sorted(self.split_of.items()):
+            if self.class_names and not self.below[top] and num_examples.get(split):
+                yield (
+                    f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label "
+                    f"of all examples of {split!r} ({num_examples[split]:,}) is -1, for no class"
+                )
+        empty = [os.fsdecode(top) for top, split in self.split_of.items() if not num_examples.get(split)]
+        if idle := sorted([*map(os.fsdecode, self.idle), *empty]):
+            yield f"skipped folders, which are neither splits nor classes with images: {_named(idle)}"
+        present = set() if labels is None else set(np.unique(labels).tolist())
+        folders = {to_text(name) for names in self.below.values() for name in names}
+        for number, name in enumerate(self.class_names):
+            if number not in present and name in folders:
+                yield f"the class folder {name!r} holds no images; it keeps its number"
+
+
+def find_layout(
+    root: bytes,
+    folders: Collection[bytes],
+    holding: Collection[bytes],
+    class_names: Sequence[str] | None,
+    split_folders: Mapping[str, str] | None,
+    *,
+    may_lack: bool,
+) -> Layout:
+    """Return which folders are splits and classes; see the fields of ``ImageFolder``.
+
+    Args:
+        root: the source, for messages.
+        folders: paths of all folders.
+        holding: paths of the folders that hold images.
+        class_names: the given names of classes, or None.
+        split_folders: the given folder of each split; empty if no folder is a split, and None if the names of
+            the folders decide.
+        may_lack: whether given classes and splits may have no folder.
+    """
+    inside: dict[bytes, list[bytes]] = {}
+    for path in sorted(folders):
+        above, _, name = path.rpartition(b"/")
+        inside.setdefault(above, []).append(name)
+    tops = inside.get(b"", [])
+    with_images = {b"/".join(path.split(b"/")[:depth]) for path in holding for depth in (1, 2)}
+    if split_folders is None:
+        split_of = _usual_splits(root, tops, with_images)
+    else:
+        split_of = _given_splits(root, tops, split_folders, may_lack=may_lack)
+    below = {top: inside.get(top, []) for top in split_of} or {b"": tops}
+    # annotations, empty folders: in no split are there images in them, and no given name is theirs
+    classes = {to_bytes(name) for name in class_names or ()} | {
+        name for top, names in below.items() for name in names if os.path.join(top, name) in with_images
+    }
+    idle = {name for names in below.values() for name in names} - classes
+    idle |= {name for name in tops if split_of and name not in split_of}
+    below = {top: [name for name in names if name in classes] for top, names in below.items()}
+    found = {to_text(name) for names in below.values() for name in names}
+    if may_lack:
+        # without class folders there are no labels, except that a split may have lacked them before
+        names = class_map(found.union(class_names or ()), class_names, "") if found or split_of else ()
+    elif class_names is not None and not found:
+        raise InputError("class-names-useless", root=os.fsdecode(root))
+    else:
+        names = class_map(found, class_names, _NO_FOLDER)
+    return Layout(split_of, below, names, sorted(idle))
+
+
+def _given_splits(
+    root: bytes, tops: Sequence[bytes], given: Mapping[str, str], *, may_lack: bool
+) -> dict[bytes, str]:
+    split_of = {to_bytes(folder): split for split, folder in given.items()}
+    missing = [os.fsdecode(name) for name in split_of if name not in tops]
+    if missing and not may_lack:
+        known = _named(tops) or "none"
+        raise InputError("split-folder-missing", root=os.fsdecode(root), missing=missing[0], folders=known)
+    return {name: split for name, split in split_of.items() if name in tops}
+
+
+def _usual_splits(root: bytes, tops: Sequence[bytes], with_images: Set[bytes]) -> dict[bytes, str]:
+    usual = {name: split for name in tops if (split := usual_split(to_text(name)))}
+    odd = [name for name in tops if name in with_images and name not in usual]
+    if odd and not with_images.isdisjoint(usual):
+        choice = {split: to_text(name) for name, split in sorted(usual.items())}
+        raise InputError(
+            "split-folders-ambiguous",
+            root=os.fsdecode(root),
+            named=_named(sorted(usual)),
+            odd=_named(odd),
+            usual=choice,
+        )
+    if odd:
+        return {}
+    for split in usual.values():
+        same = [name for name, other in usual.items() if other == split]
+        if len(same) > 1:
+            raise InputError("split-folders-same", root=os.fsdecode(root), names=_named(same), decode=split)
+    return dict(sorted(usual.items(), key=lambda item: usual_order(item[1])))
+
+
+def _named(folders: Sequence[bytes] | Sequence[str]) -> str:
+    return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
+
+
+# Names of splits with more than the name, and of folders that hold images of any class.
+_NO_CLASS = re.compile(
+    rb"(?:.*_)?(?P<split>train|val|test|unlabeled)[^a-zA-Z]*"
+    rb"|(?i:(?:data|images?|imgs?|photos?|pictures?|jpe?g|png|frames)(?:[_\d].*)?|.*_input)"
+)
+
+
+def check_layout(
+    root: str, keys: Sequence[bytes], marks: Marks, layout: Layout, holding: Collection[bytes]
+) -> None:
+    """Raise InputError if marks, or names and depths of folders, show that folders are not the classes.
+
+    ``holding`` has the folders that hold images.
+    """
+    below = layout.below
+    paths = [parts for top, parts in map(layout.parts, holding) if parts and below.get(top or b"")]
+    names = sorted({name for classes in below.values() for name in classes})
+    matches = [match for match in map(_NO_CLASS.fullmatch, names) if match]
+    are_splits = len(matches) == len(names) and any(match["split"] for match in matches)
+    seen, section = "", "other-layouts"
+    if are_splits or (len(names) == 1 and (matches or b"" in below)):
+        seen = f"no class folders but {_named(names)}"
+    elif paths and all(len(parts) > 1 for parts in paths):
+        seen, section = f"images only in folders of the class folders {_named(names)}", "nested-folders"
+    lacks = NO_CLASSES if seen or not names else ALWAYS if all(below.values()) else SPLIT_LACKS_CLASSES
+    if lacks > ALWAYS:
+        check_marks(root, keys, marks, lacks)
+    if seen:
+        raise refusal(root, seen, section)
+
+
+def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
+    folders: dict[str, str] = {}
+    for text in texts:
+        for part in filter(None, text.split(",")):
+            split, equals, folder = part.partition("=")
+            if not equals or split in folders:
+                raise OptionsError("split-folders-form", text=text)
+            folders[split] = folder.rstrip("/")
+    return folders
+
+
+def check_split_folders(given: Mapping[str, str] | None) -> None:
+    """Raise OptionsError unless ``given`` is None, or maps names of splits to different folders."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise OptionsError("split-folders-type", given=given)
+    for split, folder in given.items():
+        fault = name_fault(split)
+        if fault:
+            raise OptionsError("split-folders-name", given=dict(given), fault=fault)
+        if not folder or "/" in folder or folder.startswith("."):
+            raise OptionsError("split-folders-path", given=dict(given), folder=folder)
+    if len(set(given.values())) < len(given):
+        raise OptionsError("split-folders-repeated", given=dict(given))
