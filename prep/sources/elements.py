@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.option import check_instance
+from tfshards.schemas.option import check_choices, check_instance, option
 from tfshards.schemas.schema import ITEM_SIZES, KINDS
 from tfshards.schemas.storage.untrusted import open_regular
 
@@ -57,10 +57,11 @@ class Elements:
     roles: Mapping[str, str] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
     class_names: Sequence[str] | None = None
-    outside_boxes: Outside = "reject"
-    boxes_in: Reference | None = None
+    outside_boxes: Outside = option("reject", "", choices=get_args(Outside))
+    boxes_in: Reference | None = option(None, "", choices=get_args(Reference))
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_roles(self.roles)
         check_class_names(self.class_names)
         check_instance("images", self.images, ImageOptions)
@@ -71,21 +72,15 @@ class Elements:
         """Return how images are stored of elements with these features."""
         images = [feature.name for feature in features if feature.kind == "image"]
         masks = frozenset(feature.name for feature in features if feature.kind == "mask")
-        coordinates = coordinates_of(features)
-        if coordinates and len(images) > 1 and "image" not in images:
-            raise InputError(
-                f"{', '.join(coordinates)} could refer to each of the images {', '.join(images)} || name the "
-                "image 'image' to which boxes and keypoints refer"
-            )
-        placed_in = "image" if "image" in images else next(iter(images), None)
+        coordinates, placed_in = coordinates_of(features), next(iter(images), None)
         return ImageRules(self.images, masks, coordinates, placed_in, self.outside_boxes, self.boxes_in)
 
     def recorded(self, roles: Mapping[str, str]) -> dict[str, Json]:
         """Return what manifests record of elements whose values have these roles."""
         found: dict[str, Json] = {"columns": dict(roles)}
-        if any(role in COORDINATES for role in roles.values()):
-            found |= {"outside_boxes": self.outside_boxes, "boxes_in": self.boxes_in}
-        return found
+        if self.outside_boxes != "reject":
+            found["outside_boxes"] = self.outside_boxes
+        return found if self.boxes_in is None else {**found, "boxes_in": self.boxes_in}
 
     def check_features(self, features: Sequence[Feature]) -> None:
         """Raise an error if an option has no effect on elements with these features."""

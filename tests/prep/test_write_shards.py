@@ -319,6 +319,7 @@ def test_wrong_arguments_of_the_transform_are_refused():
         *({name: value} for name, value in wrong.items()),
         sizes,
         {"roles": {"x": "key"}},
+        {"boxes_in": "raw"},
         {"dataset": "a b"},
         {"dataset": ""},
     ):
@@ -332,7 +333,7 @@ WRONG = {
     "a key": ({}, [("a", {"key": 1, "x": 1})], "^a: .* role key"),
     "no image": ({"i": "image"}, [("a", {"i": 1.5})], "^a: .*'i'"),
     "label": ({"y": "label"}, [("a", {"y": -2})], "^a: .*'y' is -2"),
-    "split": ({"s": "split"}, [("a", {"s": "a b"}), ("b", {"s": "a"})], "^a: .*'a b'"),
+    "split": ({"s": "split"}, [("a", {"s": "a b", "x": 1})], "^a: .*'a b'"),
     "other values": ({}, [("b", {"x": 1}), ("a", {"x": 1, "z": 2})], "'z'.*'a'"),
     "other dtypes": ({}, [("b", {"x": 1}), ("a", {"x": 1.5})], "'x' is float64 in 'a' but int64 in 'b'"),
     "other roles": ({}, [("a", {"x": 1, "split": "a"}), ("b", {"x": 2})], "'split'.*'a'.*'b'"),
