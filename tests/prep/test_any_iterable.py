@@ -162,7 +162,7 @@ def test_a_killed_build_reads_the_examples_again_and_writes_the_same_bytes(tmp_p
     assert run("whole", "never").returncode == 0
     for moment in ("reading", "writing"):
         assert run(moment, moment).returncode == -9
-        assert [*tmp_path.glob(f"{moment}/out/.build/staged-*/wide.arrow")]
+        assert [*tmp_path.glob(f"{moment}/out/.build/staged-*")]
         again = run(moment, "never")
         assert again.returncode == 0, again.stderr
         assert contents(tmp_path / moment / "out") == contents(tmp_path / "whole" / "out")
