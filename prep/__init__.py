@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from tfshards.prep.sources.arrays.source import Arrays
     from tfshards.prep.sources.examples import Examples
     from tfshards.prep.sources.folder import ImageFolder
-    from tfshards.prep.sources.tables.column_roles import ColumnRoles
-    from tfshards.prep.sources.tables.source import Table
+    from tfshards.prep.sources.table import Table
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AdoptOptions",
     "Arrays",
-    "ColumnRoles",
     "Diff",
     "Examples",
     "Export",
@@ -149,8 +147,7 @@ _NAMES = {
     "prep.sources.arrays.source": "Arrays",
     "prep.sources.examples": "Examples",
     "prep.sources.folder": "ImageFolder",
-    "prep.sources.tables.column_roles": "ColumnRoles",
-    "prep.sources.tables.source": "Table",
+    "prep.sources.table": "Table",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",
     "schemas": "info",

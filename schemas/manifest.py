@@ -240,7 +240,7 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
         sizes = [shard.num_examples for shard in split.shards]
         rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
     lines = [f"{manifest.name}, build {manifest.build_id}{compression}", *table(rows)]
-    lines += [*schema_lines(manifest.schema), *role_lines(manifest.schema, manifest.options)]
+    lines += [*schema_lines(manifest.schema), *role_lines(manifest.options)]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     lines += class_lines(counts, manifest.schema, all_classes=all_classes)
     if not all_classes and len(set().union(*counts.values())) > SHOWN_CLASSES:

@@ -80,19 +80,12 @@ def schema_lines(schema: Schema) -> list[str]:
     return [f"features: {', '.join(parts)}"]
 
 
-def role_lines(schema: Schema, options: Mapping[str, Json]) -> list[str]:
-    """Return a table of the columns with a role, if a dataset was built from a table that has any."""
-    if options.get("source") != "table":
+def role_lines(options: Mapping[str, Json]) -> list[str]:
+    """Return the line that lists the columns with a role, if the source of a dataset had any."""
+    columns = options.get("columns")
+    if not isinstance(columns, Mapping) or not columns:
         return []
-    images = options.get("image_columns", {})
-    images = images if isinstance(images, Mapping) else {}
-    kinds = {feature.name: feature for feature in schema.features}
-    rows = [(str(column), kinds[name].kind, name) for name, column in images.items() if name in kinds]
-    rows += [(each.name, "label", each.name) for each in schema.features if each.kind == "label"]
-    rows += [(each.name, each.coordinates, each.name) for each in schema.features if each.coordinates]
-    rows += [(str(options["split_column"]), "split", "")] if options.get("split_column") else []
-    cells = [tuple(escaped(cell) for cell in row) for row in rows]
-    return table([("column", "role", "feature"), *cells]) if cells else []
+    return [f"columns: {', '.join(f'{escaped(name)} {role}' for name, role in columns.items())}"]
 
 
 def class_lines(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from tfshards.prep.sources.classes import usual_order
+from tfshards.prep.sources.splits import usual_order
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault

@@ -34,9 +34,8 @@ _INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
 _PARAMETERS = {
     "dropped": "drop",
-    "image_columns": "images",
+    "columns": "roles",
     "split_array": "split",
-    "split_column": "split",
 }
 # What is recorded with the options, but that no parameter gives.
 _NOT_PARAMETERS = (*VERSIONS, "quality", "source")

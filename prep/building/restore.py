@@ -14,8 +14,7 @@ from tfshards.prep.planning.options import Options
 from tfshards.prep.planning.splits import Membership, split_by_cuts
 from tfshards.prep.progress.lines import lines_to, nowhere
 from tfshards.prep.sources.base import Listing, Source
-from tfshards.prep.sources.kind import Recorded
-from tfshards.prep.sources.registry import KINDS
+from tfshards.prep.sources.kinds import KINDS, Recorded
 from tfshards.schemas import InputError, Manifest, OptionsError
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -48,7 +47,8 @@ def restored_source(manifest: Manifest, inputs: Sequence[str], *, is_grown: bool
     # Links may be followed, since the result is compared with the dataset by digest.
     recorded = Recorded(manifest.schema, manifest.options, is_grown=is_grown, follow_links=True)
     with lines_to(nowhere):
-        return KINDS[kind_of_source(manifest)]().restore(recorded, inputs)
+        found: Source = KINDS[kind_of_source(manifest)].source.from_recorded(recorded, inputs)
+        return found
 
 
 def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links: bool) -> Source:
@@ -61,7 +61,8 @@ def source_to_append(manifest: Manifest, inputs: Sequence[str], *, follow_links:
     if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
         raise OptionsError("follow-links-useless")
     recorded = Recorded(manifest.schema, options, is_grown=True, follow_links=follow_links)
-    return KINDS[str(options["source"])]().restore(recorded, inputs)
+    found: Source = KINDS[str(options["source"])].source.from_recorded(recorded, inputs)
+    return found
 
 
 # Sources that only Python gives: neither the command line nor paths name them.

@@ -10,7 +10,7 @@ from tfshards.prep.cli.verb import add_dataset
 from tfshards.prep.planning.options import Options, ShardCounts
 from tfshards.prep.sources.base import Source
 from tfshards.prep.sources.classes import class_names_of, read_class_names
-from tfshards.prep.sources.kind import SourceKind
+from tfshards.prep.sources.kinds import Kind
 from tfshards.schemas import OptionsError
 from tfshards.schemas.option import Option, Record, help_of, options_of
 
@@ -60,13 +60,13 @@ def values_of(args: argparse.Namespace, record: type[Record]) -> dict[str, Any]:
     }
 
 
-def add_build_arguments(parser: argparse.ArgumentParser, kind: SourceKind) -> None:
+def add_build_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     """Add the arguments of a build from a kind of source."""
     parser.add_argument(
         "source", nargs="+" if kind.takes_several else None, metavar="SOURCE", help=kind.source_help
     )
     of_source = parser.add_argument_group(f"options of {kind.name}")
-    for record in kind.records():
+    for record in kind.records:
         add_options(of_source, record)
     add_dataset(parser, "folder of the dataset; its last part is the default name of the dataset")
     names = parser.add_mutually_exclusive_group()
@@ -92,8 +92,8 @@ def add_build_arguments(parser: argparse.ArgumentParser, kind: SourceKind) -> No
 
 def source_of(args: argparse.Namespace) -> Source:
     """Return the source that the arguments describe."""
-    kind: SourceKind = args.kind
-    return kind.make(args.source, _class_names(args), *(values_of(args, record) for record in kind.records()))
+    kind: Kind = args.kind
+    return kind.make(args.source, _class_names(args), *(values_of(args, record) for record in kind.records))
 
 
 def settings_of(args: argparse.Namespace) -> tuple[ShardCounts, Options]:

@@ -13,7 +13,7 @@ from tfshards.prep.cli.arguments import add_build_arguments
 from tfshards.prep.cli.option_files import add_config
 from tfshards.prep.cli.verb import Verb
 from tfshards.prep.engines.table import EngineName
-from tfshards.prep.sources.registry import KINDS
+from tfshards.prep.sources.kinds import KINDS
 from tfshards.schemas import OptionsError
 
 # What argparse reports of a word that it does not know.
@@ -79,8 +79,7 @@ def _add_kinds(parser: argparse.ArgumentParser, only: str | None) -> Iterator[_P
     """Add to a verb's parser one for each kind of source, and yield those whose arguments are needed."""
     add_config(parser)
     kinds = parser.add_subparsers(required=True, metavar="KIND", parser_class=_IntermixedParser)
-    for imported in KINDS.values():
-        kind = imported()
+    for kind in KINDS.values():
         own = kinds.add_parser(
             kind.name, help=kind.help, description=f"Source: {kind.help}.", allow_abbrev=False
         )

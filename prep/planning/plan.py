@@ -112,7 +112,7 @@ def plan_text(plan: Plan, batch_size: int = 32, typed: Callable[[str], str] = st
     lines = [
         *table(splits),
         *schema_lines(plan.listing.schema),
-        *role_lines(plan.listing.schema, plan.options),
+        *role_lines(plan.options),
         *class_lines(label_counts_of(plan.listing, plan.layouts), plan.listing.schema),
         *(table(steps) if has_steps else [no_steps]),
         *(one_line(typed(note)) for note in plan.notes),

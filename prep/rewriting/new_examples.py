@@ -30,7 +30,7 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 
 # Options in which the source may differ from the build.
-_MAY_DIFFER = {"source", "follow_links", "split_column"}
+_MAY_DIFFER = {"source", "follow_links", "columns"}
 
 
 @dataclass(frozen=True)

@@ -75,10 +75,10 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
             raise OptionsError("labels-none")
         return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
     # imported late, because Arrow takes a second
-    from tfshards.prep.sources.tables.files import read_table, table_path
+    from tfshards.prep.sources.table_files import find_files, in_memory, read_files
 
-    path = table_path(labels)
-    table = read_table(path, COLUMNS).table
+    files = find_files(labels, follow_links=True)
+    path, table = files.where, in_memory(read_files(files, (), COLUMNS.__contains__).rows)
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))

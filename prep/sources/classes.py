@@ -1,4 +1,4 @@
-"""Names of classes in label order, and common names of splits."""
+"""Names of classes in label order."""
 
 from __future__ import annotations
 
@@ -16,19 +16,6 @@ from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.storage import any_path
 from tfshards.schemas.storage.untrusted import METADATA, read_whole
-
-# If all folders in a folder of images have one of these names, they are splits.
-SPLIT_FOLDERS = frozenset(
-    (b"train", b"training", b"validation", b"valid", b"val", b"dev", b"test", b"testing")
-)
-
-
-def usual_order(split: str) -> tuple[int, str]:
-    """Return a sort key for splits: train..., val..., dev, test..., and then others by name."""
-    starts = ("tr", "va", "de", "te")
-    rank = next((rank for rank, start in enumerate(starts) if split.startswith(start)), len(starts))
-    return rank, split
-
 
 # More distinct values than this are quantities or names rather than classes.
 MAX_CLASSES = 10_000

@@ -20,7 +20,7 @@ from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejec
 from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes
-from tfshards.prep.sources.kind import Recorded, check_num_inputs
+from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.layout import (
     OUTSIDE,
     check_layout,

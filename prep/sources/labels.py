@@ -172,9 +172,9 @@ def split_names(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return texts
 
 
-def first_folders(paths: pa.ChunkedArray) -> list[str]:
+def first_folders(paths: Sequence[bytes]) -> list[str]:
     """Return the first folder of each path; empty for a path without a folder."""
-    firsts = [os.path.normpath(path).partition(b"/") for path in paths.to_pylist()]
+    firsts = [os.path.normpath(path).partition(b"/") for path in paths]
     return [to_text(first) if slash else "" for first, slash, _ in firsts]
 
 

@@ -11,11 +11,10 @@ from typing import Any
 from tests.surface import command as cli
 from tfshards import prep
 from tfshards.command import VERBS
-from tfshards.prep import ColumnRoles, ImageOptions, Options
+from tfshards.prep import ImageOptions, Options
 
 OF_BUILD = {field.name for field in fields(Options)}
 OF_IMAGES = {field.name for field in fields(ImageOptions)}
-OF_COLUMNS = {"outside_boxes", "boxes_in", "label_separator", "segmentations"}
 FLAGS = {"splits": "split", "split_folders": "splits"}
 
 
@@ -26,8 +25,7 @@ class Call:
     Attributes:
         kind: of the source, as on the command line.
         source: path, or paths, or a function that returns values in memory.
-        roles: role of each column or array that its name does not determine; the name ``""`` is none of
-            this role.
+        roles: role of each column or array that its name does not determine.
         given: options by name, of the source, of images and of the build.
     """
 
@@ -50,9 +48,9 @@ class Call:
 
     def run(self, *more: str) -> int:
         """Build with a command line in this process, and return the exit status."""
-        words = ["build", *(["table"] if self.kind in ("coco", "yolo") else [self.kind])]
+        words = ["build", self.kind]
         words += [*self.source] if isinstance(self.source, tuple) else [self.source]
-        words += ["out", *(["--from", self.kind] if self.kind in ("coco", "yolo") else [])]
+        words.append("out")
         for name, role in self.roles.items():
             words += _role_flag(self.kind, name, role)
         given = {"shards": 2, **self.given}
@@ -79,8 +77,6 @@ def _role_flag(kind: str, name: str, role: str) -> list[str]:
     if kind == "arrays":
         flag = {"label": "label", "split": "split-array", "list": "list", "image": "image-array"}[role]
         return [f"--{flag}={name}"]
-    if not name:
-        return ["--label=" if role == "label" else "--split-column="]
     return [f"--column={name}={role}"]
 
 
@@ -92,11 +88,13 @@ def _image_folder(source: Any, roles: dict[str, str], given: dict[str, Any]) -> 
     return prep.ImageFolder(source, ImageOptions(**_taken(given, OF_IMAGES)), **given)
 
 
-def _table(source: Any, roles: dict[str, str], given: dict[str, Any], form: str = "table") -> Any:
-    of_columns: dict[str, Any] = _taken(given, OF_COLUMNS)
-    of_columns |= {role: "" for name, role in roles.items() if not name}
-    columns = ColumnRoles(column={name: role for name, role in roles.items() if name}, **of_columns)
-    return prep.Table(source, ImageOptions(**_taken(given, OF_IMAGES)), columns, form=form, **given)
+def _table(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
+    source = source() if callable(source) else source
+    return prep.Table(source, roles, ImageOptions(**_taken(given, OF_IMAGES)), **given)
+
+
+def _annotated(kind: Any, source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
+    return kind(source, roles, ImageOptions(**_taken(given, OF_IMAGES)), **given)
 
 
 def _arrays(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
@@ -120,8 +118,8 @@ SOURCES: dict[str, Callable[..., Any]] = {
     "table": _table,
     "arrays": _arrays,
     "examples": _examples,
-    "coco": lambda *args: _table(*args, form="coco"),
-    "yolo": lambda *args: _table(*args, form="yolo"),
+    "coco": lambda source, roles, given: _annotated(prep.Coco, source, roles, given),
+    "yolo": lambda source, roles, given: _annotated(prep.Yolo, source, roles, given),
 }
 
 
@@ -130,8 +128,10 @@ def images(source: str = "in", **given: Any) -> Call:
     return Call("images", source, {}, given)
 
 
-def table(source: str = "in.csv", roles: dict[str, str] | None = None, **given: Any) -> Call:
-    """Declare the rows of a file, and the images that they name."""
+def table(
+    source: str | Callable[[], Any] = "in.csv", roles: dict[str, str] | None = None, **given: Any
+) -> Call:
+    """Declare the rows of a file, or of what a function returns, and the images that they name."""
     return Call("table", source, roles or {}, given)
 
 

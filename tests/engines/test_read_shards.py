@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.prep.sources.elements.stored import Element
+from tfshards.prep.sources.stored_elements import Element
 
 from .builds import contents
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.surface.command import main
 from tfshards.prep.sources.base import Accepted, Listing, Outcome
-from tfshards.prep.sources.kind import SourceKind
-from tfshards.prep.sources.registry import KINDS
+from tfshards.prep.sources.kinds import KINDS, Kind
 from tfshards.schemas import Feature, OptionsError, Schema, read_manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import option
@@ -23,7 +22,12 @@ class Lines:
     """The lines of a text file, each an example; the key is the line number."""
 
     path: str
+    class_names: None = None
     upper: bool = option(False, "store capital letters")
+
+    @classmethod
+    def from_recorded(cls, recorded, inputs) -> Lines:
+        return cls(inputs[0], upper=recorded.options["upper"])
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> Lines:
         if group_by is not None:
@@ -57,14 +61,12 @@ class Lines:
         return (data.upper() if self.upper else data).splitlines()
 
 
-LINES = SourceKind(
+LINES = Kind(
     name="lines",
+    where=f"{__name__}:Lines",
     help="lines of a text file",
     group_help="lines have no groups",
     source_help="text file",
-    records=lambda: (Lines,),
-    make=lambda source, _, options: Lines(source, **options),
-    restore=lambda recorded, inputs: Lines(inputs[0], bool(recorded.options["upper"])),
     can_reject=False,
 )
 
@@ -72,7 +74,7 @@ LINES = SourceKind(
 @pytest.fixture
 def text(tmp_path, monkeypatch) -> Path:
     """A file of 12 lines, with the kind in the table."""
-    monkeypatch.setitem(KINDS, LINES.name, lambda: LINES)
+    monkeypatch.setitem(KINDS, LINES.name, LINES)
     path = tmp_path / "text.txt"
     path.write_text("".join(f"line {number}\n" for number in range(12)))
     return path

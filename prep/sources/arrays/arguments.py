@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 from tfshards.prep.sources.arrays.mapped import Layout, MappedArray, MappedFile
 from tfshards.prep.sources.arrays.npz import Member, list_members
-from tfshards.prep.sources.classes import SPLIT_FOLDERS, usual_order
+from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.schemas import InputError, OptionsError
-
-_SPLITS = frozenset(name.decode() for name in SPLIT_FOLDERS)
 
 
 class JoinedSplits(NamedTuple):
@@ -75,7 +73,7 @@ def _split_arrays(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the split and the array that each name means; empty if names give no splits."""
     for name in names:
         split, colon, array = name.partition(":")
-        if colon and split.lower() in _SPLITS:
+        if colon and usual_split(split):
             raise OptionsError("array-split-name", name=name, wanted=f"{array or 'x'}_{split}")
     usual = {name: parts for name in names if (parts := _usual(name))}
     return usual if len(usual) == len(names) and len({split for split, _ in usual.values()}) > 1 else {}
@@ -84,8 +82,8 @@ def _split_arrays(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 def _usual(name: str) -> tuple[str, str] | None:
     """Return split and array in a name such as ``x_train`` or ``train_images``; None for others."""
     for array, _, split in (name.rpartition("_"), name.partition("_")[::-1]):
-        if array and split.lower() in _SPLITS:
-            return split.lower(), array
+        if array and (found := usual_split(split)):
+            return found, array
     return None
 
 

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from tfshards.prep.imaging.options import parse_resize
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.arrays.mapped import AnyArray, Layout, MappedArray
-from tfshards.prep.sources.classes import MAX_CLASSES, unused_numbers, usual_order
+from tfshards.prep.sources.classes import MAX_CLASSES, unused_numbers
 from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.splits import usual_order
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.declared import RAW_PIXELS
 from tfshards.schemas.index import IntArray

@@ -32,6 +32,7 @@ from tfshards.prep.sources.arrays.mapped import AnyArray, MappedArray
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Row, pieces_of
 from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, require_values
+from tfshards.prep.sources.kinds import Recorded
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -145,6 +146,20 @@ class Arrays:
             InputError: an .npz file cannot be read.
         """
         return cls(open_arguments(arguments), lists, class_names, label, split, image_arrays, resize)
+
+    @classmethod
+    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
+        """Return the source of a build from its record, and the arguments that describe its arrays."""
+        options = recorded.options
+        return cls.open(
+            inputs,
+            class_names=recorded.class_names,
+            lists=tuple(options.get("lists", ())),
+            label=recorded.label or "",
+            split=options.get("split_array", ""),
+            image_arrays=tuple(options.get("image_arrays", ())),
+            resize=options.get("resize"),
+        )
 
     def location(self) -> None:
         """Return None, because the dataset may be in the folder of the array files."""
