@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.repair import repair
     from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays.source import Arrays
+    from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.examples import Examples
     from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
+    from tfshards.prep.sources.yolo import Yolo
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdoptOptions",
     "Arrays",
+    "Coco",
     "Diff",
     "Examples",
     "Export",
@@ -64,6 +67,7 @@ __all__ = [
     "VerificationReport",
     "WriteShards",
     "WriteShardsResult",
+    "Yolo",
     "adopt",
     "append",
     "audit",
@@ -146,8 +150,10 @@ _NAMES = {
     "prep.rewriting.reshard": "reshard",
     "prep.sources.arrays.source": "Arrays",
     "prep.sources.examples": "Examples",
+    "prep.sources.coco": "Coco",
     "prep.sources.folder": "ImageFolder",
     "prep.sources.table": "Table",
+    "prep.sources.yolo": "Yolo",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",
     "schemas": "info",

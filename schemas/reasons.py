@@ -49,6 +49,10 @@ class Reason(str, Enum):
         "the stated size is another one than the image has, or nothing shows whether its boxes "
         "refer to the upright image",
     )
+    ANNOTATION = (
+        "invalid annotation",
+        "COCO or YOLO annotates it with an unknown class, a box of three numbers or the like",
+    )
     OUTSIDE = (
         "box outside",
         "a box or keypoint has NaN, an infinite number or a negative width or height, or is outside of its "

@@ -120,7 +120,7 @@ class StagedReader:
             fetched = ((row, self._contents(row)) for row in staged)
         for row, images in fetched:
             if row.fault is not None:
-                yield Rejected(Reason.BOXES, row.fault)
+                yield Rejected(Reason.ANNOTATION, row.fault)
                 continue
             conversions = convert_images(self.rules, images, row.values, row.stated)
             if isinstance(conversions, Rejected):

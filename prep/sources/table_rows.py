@@ -102,8 +102,8 @@ class TableRows:
         sizes: names of two columns of integers, the width and height in pixels of the image to which the
             coordinates of the row refer; null where the source does not state them. They are not stored, and
             need no role.
-        faults: name of a column of text: why the row is rejected with the reason "boxes do not fit", or null.
-            It is not stored. The other columns of a rejected row hold valid values, such as empty lists.
+        faults: name of a column of text: why the row is rejected as an "invalid annotation", or null. It is
+            not stored. The other columns of a rejected row hold valid values, such as empty lists.
         boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
         warnings: warnings for the user.
         skipped: number of entries of the source that are no rows, by reason.
