@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +14,15 @@ import pyarrow as pa
 from tfshards.prep.records.example import Values, as_encoded
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.classes import twins
-from tfshards.prep.sources.elements import Elements, check_same, label_values
+from tfshards.prep.sources.elements import Elements, Form, check_same, warnings_of
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
-from tfshards.prep.sources.labels import label_column, splits_of
+from tfshards.prep.sources.labels import splits_of
 from tfshards.prep.sources.pictures import EncodedImage, convert_images, decoders_of
-from tfshards.prep.sources.spill import Description, data_digest, read_features, read_spilled
+from tfshards.prep.sources.spill import Description, data_digest, read_form, read_spilled
 from tfshards.prep.sources.staged_reader import KEY, SPLIT, ArrowKeys, mapped_table
-from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas import InputError, Schema
 from tfshards.schemas.errors import listed
 from tfshards.schemas.example import decode_example
 from tfshards.schemas.files import write_atomically
@@ -38,13 +37,6 @@ _STAGED = b"staged"
 _SHOWN = 5
 
 
-class _Described(NamedTuple):
-    """The features and roles of elements, as ``check_same`` compares them."""
-
-    features: tuple[Feature, ...]
-    roles: Mapping[str, str]
-
-
 def stage_elements(elements: Elements, descriptions: Iterable[Description], folder: AnyPath) -> None:
     """Write the table of all elements into their folder, sorted by key, after checking them together."""
     # equal keys stay in the order of their digests, so that messages do not depend on the runner
@@ -54,12 +46,11 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
         names = listed(list(dict.fromkeys(twice)), _SHOWN)
         raise InputError(f"several elements have the same key: {names} || give each element its own key")
     first = rows[0]
-    described = _Described(*read_features(folder, first.features))
+    form = read_form(folder, first.form)
     for row in rows:
-        if row.features != first.features:
-            other = _Described(*read_features(folder, row.features))
-            check_same(described, other, to_text(first.key), to_text(row.key))
-    elements.check_features(described.features)
+        if row.form != first.form:
+            check_same(form, read_form(folder, row.form), to_text(first.key), to_text(row.key))
+    elements.check(form)
     columns = {
         KEY: pa.array([row.key for row in rows], TEXT),
         _SIZE: pa.array([row.size for row in rows], pa.int64()),
@@ -67,12 +58,11 @@ def stage_elements(elements: Elements, descriptions: Iterable[Description], fold
         _DIGEST: pa.array([row.digest for row in rows], TEXT),
         _ORIGIN: pa.array([row.origin for row in rows], TEXT),
     }
-    staged: dict[str, Json] = {"features": first.features.hex(), "class_names": [], "warnings": []}
-    label = next((feature.name for feature in described.features if feature.kind == "label"), None)
-    if label is not None:
-        labels = label_column(label, label_values([row.label for row in rows]), elements.class_names)
+    staged: dict[str, Json] = {"form": first.form.hex(), "class_names": [], "warnings": [*warnings_of(form)]}
+    if labels := elements.labels(form, [row.label for row in rows]):
         columns[_LABEL] = labels.values
-        staged |= {"class_names": [*labels.class_names], "warnings": [labels.warning] * bool(labels.warning)}
+        staged["class_names"] = [*labels.class_names]
+        staged["warnings"] = [*warnings_of(form), *filter(None, [labels.warning])]
     table = pa.table(columns).replace_schema_metadata({_STAGED: json.dumps(staged)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
@@ -88,8 +78,7 @@ class ElementsReader:
     Attributes:
         elements: how the values of the elements are stored.
         folder: the folder in which they were staged.
-        features: features, without the key.
-        roles: roles of the values that have one.
+        form: roles and features of the elements.
         class_names: class names in label order; empty if there are none.
         warnings: warnings for the user.
         group_by: regular expression that groups elements by key, see ``Source.stage``.
@@ -97,8 +86,7 @@ class ElementsReader:
 
     elements: Elements
     folder: AnyPath
-    features: tuple[Feature, ...]
-    roles: Mapping[str, str]
+    form: Form
     class_names: tuple[str, ...]
     warnings: tuple[str, ...]
     group_by: str | None
@@ -107,34 +95,31 @@ class ElementsReader:
     def open(cls, elements: Elements, folder: AnyPath, group_by: str | None = None) -> ElementsReader:
         """Return the reader of a staged table."""
         staged = json.loads(mapped_table(folder / TABLE_NAME).schema.metadata[_STAGED])
-        features, roles = read_features(folder, bytes.fromhex(staged["features"]))
-        names, warnings = tuple(staged["class_names"]), tuple(staged["warnings"])
-        return cls(elements, folder, features, roles, names, warnings, group_by)
+        form = read_form(folder, bytes.fromhex(staged["form"]))
+        return cls(elements, folder, form, tuple(staged["class_names"]), tuple(staged["warnings"]), group_by)
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
-        options: dict[str, Json] = {"source": "WriteShards", **self.elements.recorded(self.roles)}
-        if any(feature.is_encoded for feature in self.features):
-            has_masks = any(feature.kind == "mask" for feature in self.features)
+        options: dict[str, Json] = {"source": "WriteShards", **self.elements.recorded(self.form)}
+        if any(feature.is_encoded for feature in self.form.features):
             images = self.elements.images
-            options |= {**images.to_json(), **decoders_of(images, has_masks=has_masks)}
+            options |= {**images.to_json(), **decoders_of(images, has_masks=self.form.has_role("mask"))}
         return options
 
     def listing(self) -> Listing:
         """Return the listing."""
         table = mapped_table(self.folder / TABLE_NAME)
-        splits = splits_of(table[SPLIT]) if "split" in self.roles.values() else None
+        splits = splits_of(table[SPLIT]) if self.form.has_role("split") else None
         keys, by = ArrowKeys(table[KEY]), self.group_by
-        digest = hashlib.sha256(b"".join(table[_DIGEST].to_pylist()))
         return Listing(
-            schema=Schema((*self.features, KEY_FEATURE), self.class_names),
+            schema=Schema((*self.form.features, KEY_FEATURE), self.class_names),
             keys=keys,
             sizes=table[_SIZE].to_numpy(),
-            # the identity covers the values of a pipeline
+            # the identity covers the values
             stamps=np.zeros(len(keys), np.int64),
             labels=table[_LABEL].to_numpy() if _LABEL in table.column_names else None,
             splits=splits,
-            identity=digest.hexdigest(),
+            identity=hashlib.sha256(b"".join(table[_DIGEST].to_pylist())).hexdigest(),
             warnings=(*self.warnings, *twins(self.class_names), *twins(splits or (), "splits")),
             groups=None if by is None else groups_of_keys(by, keys, "a regular expression with one (group)"),
         )
@@ -145,9 +130,8 @@ class ElementsReader:
             table = mapped_table(self.folder / TABLE_NAME)
             keys = ArrowKeys(table[KEY])
             staged = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in piece])
-            origins = staged[_ORIGIN].to_pylist()
-            found = read_spilled(self.folder, origins)
-            for row, data, digest in zip(piece, found, staged[_DIGEST].to_pylist(), strict=True):
+            spilled = read_spilled(self.folder, staged[_ORIGIN].to_pylist())
+            for row, data, digest in zip(piece, spilled, staged[_DIGEST].to_pylist(), strict=True):
                 if data_digest(data) != digest:
                     raise InputError(
                         f"{row.key}: its values were damaged after they were listed || run the pipeline again"
@@ -155,21 +139,18 @@ class ElementsReader:
                 yield self._outcome(row, data, schema)
 
     def _outcome(self, row: Row, data: bytes, schema: Schema) -> Outcome:
-        key, rules = to_bytes(row.key), self.elements.rules(self.features)
-        decoded = decode_example(data)
+        key, rules = to_bytes(row.key), self.elements.rules(self.form)
+        decoded, most = decode_example(data), rules.options.max_bytes
         values: dict[str, Values] = {KEY_FEATURE.name: key}
         images = []
-        for feature in self.features:
+        for feature in self.form.features:
             if feature.kind == "label":
                 values[feature.name] = row.label
                 continue
-            value = as_encoded(feature, decoded[feature.name])
-            values[feature.name] = value
+            value = values[feature.name] = as_encoded(feature, decoded[feature.name])
             if feature.is_encoded:
                 assert isinstance(value, bytes)
-                content = FetchedContent(
-                    len(value), 0, value if len(value) <= rules.options.max_bytes else None
-                )
+                content = FetchedContent(len(value), 0, value if len(value) <= most else None)
                 images.append(EncodedImage(feature.name, content, key))
         conversions = convert_images(rules, images, values)
         if isinstance(conversions, Rejected):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +16,11 @@ from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.progress.bars import Display
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.elements import (
-    ElementEncoder,
-    Elements,
-    Encoded,
-    check_same,
-    encode_key,
-    flat_values,
-    label_values,
-)
-from tfshards.prep.sources.features import TEXT, StoredColumn
+from tfshards.prep.sources.elements import Elements, Form, check_same, encode_key, warnings_of
+from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.image_paths import ImageFiles
 from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
-from tfshards.prep.sources.labels import key_column, label_column
+from tfshards.prep.sources.labels import key_column
 from tfshards.prep.sources.staged import Rows, WideWriter, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
@@ -115,7 +107,7 @@ class Examples:
         started = time.monotonic()
         with Display("reading examples", _length_of(self.examples), "examples") as display:
             for example in _read(self.examples):
-                reading.add(example)
+                reading.add(*example)
                 display.advance(1, size(reading.num_bytes))
                 if display.is_due:
                     rate = len(reading.keys) / (time.monotonic() - started)
@@ -125,133 +117,111 @@ class Examples:
         return replace(reader, staged=replace(reader.listing(), is_numbered=reading.is_numbered))
 
 
-class _Example(NamedTuple):
-    """One example as it is given.
-
-    Attributes:
-        number: its number in its iterable.
-        split: name of its iterable in a mapping of them; otherwise empty.
-        key: the key of the pair; None without one.
-        values: values by name.
-    """
-
-    number: int
-    split: str
-    key: object
-    values: Mapping[str, object]
-
-
 class _Reading:
     """Reads examples: their values into a file, and into memory what the staged form needs of all of them."""
 
     def __init__(self, elements: Elements, writer: WideWriter) -> None:
         self._elements, self._writer = elements, writer
-        self._encoder = ElementEncoder(elements)
-        self._first: Encoded | None = None
-        self._rounded: list[str] = []
+        self._form: Form | None = None
         self._batch: list[Sequence[Values | None]] = []
         self._batch_bytes = self.num_bytes = 0
-        self.keys: list[bytes] = []
-        self.is_numbered = False
         self._labels: list[int | str | None] = []
         self._splits: list[bytes] = []
+        self.keys: list[bytes] = []
+        self.is_numbered = False
 
-    def add(self, example: _Example) -> None:
-        """Read an example; errors name its key, or its number."""
-        given = number_key(example.number) if example.key is None else example.key
-        shown = given if isinstance(given, str) else repr(given)
+    def add(self, number: int, split: str, key: object, values: Mapping[str, object]) -> None:
+        """Read an example; errors name its key, or its number.
+
+        Args:
+            number: its number in its iterable.
+            split: name of its iterable in a mapping of them; otherwise empty.
+            key: the key of the pair; None without one.
+            values: values by name.
+        """
+        shown = number_key(number) if key is None else key if isinstance(key, str) else repr(key)
         try:
-            encoded = self._encoder.encode(example.values, self._first.features if self._first else ())
+            encoded = self._elements.encode(values, self._form.features if self._form else ())
         except InputError as error:
             raise InputError(f"{shown}: {error}") from None
-        if self._first is None:
-            self._begin(example, encoded)
-        elif (encoded.features, encoded.roles) != (self._first.features, self._first.roles):
-            check_same(self._first, encoded, to_text(self.keys[0]), shown)
-        has_key = "key" in encoded.roles.values()
-        self.is_numbered |= example.key is None and not has_key
-        key = encode_key(encoded.key if has_key else given)
-        self.keys.append(to_bytes(f"{example.split}/") + key if example.split else key)
+        form = encoded.form
+        if self._form is None:
+            self._form = form
+            self._elements.check(form)
+            for role, given in (("split", split or None), ("key", key)):
+                if given is not None and form.has_role(role):
+                    raise InputError(
+                        f"{shown}: the {role} is given, and a value has the role {role}, too || give the "
+                        "value the role value or drop"
+                    )
+        elif form != self._form:
+            check_same(self._form, form, to_text(self.keys[0]), shown)
+        if form.has_role("key"):
+            key = encoded.key
+        elif key is None:
+            self.is_numbered, key = True, shown
+        self.keys.append((to_bytes(f"{split}/") if split else b"") + encode_key(key))
         self._labels.append(encoded.label)
-        self._splits.append(to_bytes(example.split or encoded.split))
+        self._splits.append(to_bytes(split or encoded.split))
         self._batch.append(encoded.values)
         num_bytes = sum(map(_memory, encoded.values))
         self.num_bytes += num_bytes
         self._batch_bytes += num_bytes
         if self._batch_bytes >= _BATCH_BYTES or len(self._batch) == _BATCH_ROWS:
-            self._write()
+            self._write(form)
 
-    def _begin(self, example: _Example, first: Encoded) -> None:
-        self._first = first
-        self._elements.check_features(first.features)
-        given = {"split": example.split or None, "key": example.key}
-        for name, role in first.roles.items():
-            if given.get(role) is not None:
-                how = "the mapping" if role == "split" else "a pair"
-                raise InputError(
-                    f"examples: {how} gives the {role}, but the value {name!r} has this role, too || give it "
-                    "the role value or drop"
-                )
-        # they have no dtype that could be kept
-        lists = {name for name, value in flat_values(example.values).items() if isinstance(value, list)}
-        self._rounded = [
-            each.name
-            for each in first.features
-            if each.kind == "float" and not each.coordinates and each.name in lists
-        ]
-
-    def _write(self) -> None:
+    def _write(self, form: Form) -> None:
         """Write the values of the examples that were read last."""
-        assert self._first is not None
-        columns = {
+        columns = zip(form.features, zip(*self._batch, strict=True), strict=True)
+        stored = {
             feature.name: pa.array(values, _arrow_type(feature))
-            for feature, values in zip(self._first.features, zip(*self._batch, strict=True), strict=True)
+            for feature, values in columns
             if feature.kind != "label"
         }
-        if columns:
-            self._writer.write(columns)
+        if stored:
+            self._writer.write(stored)
         self._batch, self._batch_bytes = [], 0
 
     def rows(self, splits: Sequence[str], group_by: str | None) -> Rows:
         """Return all examples as the staged form takes them, if they are in a mapping with these splits."""
-        if self._first is None:
+        form, num_rows = self._form, len(self.keys)
+        if form is None:
             raise InputError(
                 "there are no examples || an iterator can be read only once: give a function that returns a "
                 "new one, or a list"
             )
-        self._write()
-        wide, num_rows = self._writer.close(), len(self.keys)
-        features = {feature.name: feature for feature in self._first.features}
-        warnings = [f"{name!r}: lists of numbers are stored as float32" for name in self._rounded]
+        if self._batch:
+            self._write(form)
+        wide = self._writer.close()
+        nothing, zeros = [b""] * num_rows, np.zeros(num_rows, np.int64)
+        labels = self._elements.labels(form, self._labels)
         of_splits = pa.chunked_array([pa.array(self._splits, TEXT)])
         left = {*splits} - {to_text(split) for split in of_splits.unique().to_pylist()}
-        warnings += [f"the split {split!r} has no examples; it is left out" for split in sorted(left)]
-        labels: StoredColumn | None = None
-        for name in [feature.name for feature in self._first.features if feature.kind == "label"]:
-            labels = label_column(name, label_values(self._labels), self._elements.class_names)
-            warnings += [labels.warning] if labels.warning else []
-        nothing, zeros = [b""] * num_rows, np.zeros(num_rows, np.int64)
-        images = {
-            name: ImageFiles(nothing, nothing, wide.sizes[name], zeros, nothing)
-            for name, feature in features.items()
-            if wide is not None and feature.is_encoded
-        }
+        warnings = [f"the split {split!r} has no examples; it is left out" for split in sorted(left)]
         groups = None
         if group_by is not None:
             groups = groups_of_keys(group_by, self.keys, "a regular expression with one (group)")
         return Rows(
             num_rows=num_rows,
-            features=self._first.features,
-            rules=self._elements.rules(self._first.features),
-            recorded={"source": "examples", **self._elements.recorded(self._first.roles)},
+            features=form.features,
+            rules=self._elements.rules(form),
+            recorded={"source": "examples", **self._elements.recorded(form)},
             values={labels.feature.name: labels.values} if labels else {},
-            images=images,
+            images={
+                feature.name: ImageFiles(nothing, nothing, wide.sizes[feature.name], zeros, nothing)
+                for feature in form.features
+                if wide is not None and feature.is_encoded
+            },
             wide=wide,
             keys=key_column("key", pa.chunked_array([pa.array(self.keys, TEXT)])),
-            splits=of_splits if splits or "split" in self._first.roles.values() else None,
+            splits=of_splits if splits or form.has_role("split") else None,
             groups=groups,
             class_names=labels.class_names if labels else (),
-            warnings=warnings,
+            warnings=[
+                *warnings_of(form),
+                *([labels.warning] if labels and labels.warning else []),
+                *warnings,
+            ],
         )
 
 
@@ -264,6 +234,10 @@ def _arrow_type(feature: Feature) -> pa.DataType:
     kind = _ARROW[feature.wire]
     is_list = feature.shape != () and not feature.is_encoded and feature.kind != "raw"
     return pa.large_list(kind) if is_list else kind
+
+
+# What ``_Reading.add`` takes.
+_Example: TypeAlias = "tuple[int, str, object, Mapping[str, object]]"
 
 
 def _read(given: object) -> Iterator[_Example]:
@@ -290,7 +264,7 @@ def _read_split(given: object, split: str) -> Iterator[_Example]:
                 f"example {number}{where} is of type {type(item).__name__} || give dicts of values by name, "
                 "or pairs of a key and a dict; Table(frame) takes a table"
             )
-        yield _Example(number, split, key, values)
+        yield number, split, key, values
 
 
 def _items(given: object) -> Iterable[object]:

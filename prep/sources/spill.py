@@ -7,13 +7,13 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import NamedTuple
 
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.prep.sources.elements import ElementEncoder, Elements, encode_key
+from tfshards.prep.sources.elements import Elements, Form, encode_key
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.build_area import create, is_owned
@@ -21,7 +21,7 @@ from tfshards.schemas.files import write_atomically
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
 
 _NAME_BYTES = 8
-_FEATURES_BYTES = 8
+_FORM_BYTES = 8
 DIGEST_BYTES = 16
 # offset and length; origins in a file sort by offset
 _NUMBERS = struct.Struct(">QQ")
@@ -34,7 +34,7 @@ class Description(NamedTuple):
         size: number of bytes of its values.
         label: number or name of its class; None for no class.
         split: name of its split; empty if there are none.
-        features: digest of its features and roles, which names their file.
+        form: digest of its roles and features, which names their file.
         digest: digest of its values.
         origin: file name, offset and length of its values.
     """
@@ -43,7 +43,7 @@ class Description(NamedTuple):
     size: int
     label: int | str | None
     split: str
-    features: bytes
+    form: bytes
     digest: bytes
     origin: bytes
 
@@ -53,7 +53,7 @@ class Spill:
 
     def __init__(self, elements: Elements, folder: AnyPath) -> None:
         """Create nothing yet, since a bundle may be empty."""
-        self._encoder = ElementEncoder(elements)
+        self._elements = elements
         self._folder = folder
         self._name = secrets.token_bytes(_NAME_BYTES)
         self._path = _spill_path(folder, self._name)
@@ -69,25 +69,24 @@ class Spill:
             raise InputError(f"an element is of type {type(element).__name__}; each must be (key, features)")
         key = encode_key(element[0])
         try:
-            encoded = self._encoder.encode(element[1])
+            encoded = self._elements.encode(element[1])
         except InputError as error:
             raise InputError(f"{to_text(key)}: {error}") from None
-        if "key" in encoded.roles.values():
+        form = encoded.form
+        if form.has_role("key"):
             raise InputError(
                 f"{to_text(key)}: a value has the role key, but the key of an element is the first of the "
                 "pair || rename the value, or give it the role drop"
             )
-        known = encoded.features, tuple(encoded.roles.items())
-        features = self._known.get(known)
-        if features is None:
-            features = self._write_features(encoded.features, encoded.roles)
-        pairs = zip(encoded.features, encoded.values, strict=True)
-        stored = [(feature, value) for feature, value in pairs if value is not None]
-        encode = _encoder(tuple(feature for feature, _ in stored))
-        data = b"".join(encode([value for _, value in stored]))
-        origin = self._append(data)
-        digest = data_digest(data)
-        return tuple(Description(key, len(data), encoded.label, encoded.split, features, digest, origin))
+        known = form.features, tuple(form.roles.items())
+        if known not in self._known:
+            self._known[known] = self._write_form(form)
+        encode = _encoder(tuple(feature for feature in form.features if feature.kind != "label"))
+        data = b"".join(encode([value for value in encoded.values if value is not None]))
+        origin, digest = self._append(data), data_digest(data)
+        return tuple(
+            Description(key, len(data), encoded.label, encoded.split, self._known[known], digest, origin)
+        )
 
     def close(self) -> None:
         """Finish the file, which other machines may not see before."""
@@ -106,14 +105,14 @@ class Spill:
         self._offset += len(data)
         return origin
 
-    def _write_features(self, features: tuple[Feature, ...], roles: Mapping[str, str]) -> bytes:
+    def _write_form(self, form: Form) -> bytes:
+        """Write roles and features into a file, and return the digest that names it."""
         if not self._known:
             create(self._folder)
-        found = {"features": [feature.to_json() for feature in features], "roles": roles}
+        found = {"features": [feature.to_json() for feature in form.features], "roles": dict(form.roles)}
         text = json.dumps(found, sort_keys=True).encode("ascii")
-        digest = hashlib.blake2b(text, digest_size=_FEATURES_BYTES).digest()
-        write_atomically(_features_path(self._folder, digest), text)
-        self._known[features, tuple(roles.items())] = digest
+        digest = hashlib.blake2b(text, digest_size=_FORM_BYTES).digest()
+        write_atomically(_form_path(self._folder, digest), text)
         return digest
 
 
@@ -160,9 +159,9 @@ def _unreadable(path: AnyPath, error: OSError) -> InputError:
     return InputError(f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset")
 
 
-def read_features(folder: AnyPath, digest: bytes) -> tuple[tuple[Feature, ...], dict[str, str]]:
-    """Return the features that elements with this digest have, and the roles of their values."""
-    path = _features_path(folder, digest)
+def read_form(folder: AnyPath, digest: bytes) -> Form:
+    """Return the roles and features of the elements with this digest of them."""
+    path = _form_path(folder, digest)
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -171,12 +170,12 @@ def read_features(folder: AnyPath, digest: bytes) -> tuple[tuple[Feature, ...], 
             "its folder on every worker under the same path"
         ) from None
     features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
-    return tuple(features), found["roles"]
+    return Form(found["roles"], tuple(features))
 
 
 def _spill_path(folder: AnyPath, name: bytes) -> AnyPath:
     return folder / f"{name.hex()}.spill"
 
 
-def _features_path(folder: AnyPath, digest: bytes) -> AnyPath:
-    return folder / f"{digest.hex()}.features"
+def _form_path(folder: AnyPath, digest: bytes) -> AnyPath:
+    return folder / f"{digest.hex()}.form"

@@ -365,7 +365,7 @@ def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
     spilled.unlink()
     with pytest.raises(InputError, match=f"{spilled}: cannot be read"):
         write_all(steps, tasks, 1)
-    (features,) = tmp_path.glob("out/.build/*/*.features")
-    features.unlink()
-    with pytest.raises(InputError, match=f"{features} is missing"):
+    (form,) = tmp_path.glob("out/.build/*/*.form")
+    form.unlink()
+    with pytest.raises(InputError, match=f"{form} is missing"):
         write_all(steps, tasks, 1)
