@@ -92,14 +92,13 @@ def build(
     """
     options = Options() if options is None else options
     check_types(source, seed, options)
-    counts = ShardCounts.of(shards)
+    counts = ShardCounts.of(shards, options.shard_size)
     run = find_run(engine, beam_args)
     folder = output_folder(dataset, source.location())
     with claimed(folder) as state, staged(source, folder, options.group_by) as reader:
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         report_warning(*plan.warnings)
-        report_line(*plan.notes)
         area = BuildArea(folder, plan.plan_id, plan.options)
         wanted = wanted_of(plan)
         if overwrite:

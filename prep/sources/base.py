@@ -60,7 +60,7 @@ class Columns(NamedTuple):
 
 
 # What a thread reads at a time: about this many bytes, and at most this many rows.
-_PIECE_BYTES, _PIECE_ROWS = 1 << 20, 1024
+_PIECE_BYTES, _PIECE_ROWS = 1 << 20, 512
 
 
 def pieces_of(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
 from tfshards.prep.records.example import Values
@@ -41,10 +42,10 @@ def plain_value(value: Any) -> object:  # noqa: ANN401 -- values of other packag
     return [*value] if isinstance(value, tuple) else value
 
 
-def image_value(name: str, value: object, most: int) -> bytes:
+def image_value(name: str, value: object) -> bytes:
     """Return an image, in any of the forms that ``plain_value`` leaves, as the bytes of a file.
 
-    A file that exceeds the limit ``most`` is cut one byte later, so that it is rejected.
+    A file that exceeds the limit is cut one byte later, so that it is rejected.
     """
     if isinstance(value, Mapping):
         value = value["path"] if value["bytes"] is None else bytes(value["bytes"])
@@ -53,7 +54,7 @@ def image_value(name: str, value: object, most: int) -> bytes:
     if isinstance(value, (str, PurePath)):
         try:
             with open_regular(os.fspath(value)) as file:
-                return file.read(most + 1)
+                return file.read(MAX_BYTES + 1)
         except (OSError, ValueError) as error:
             fault = error if isinstance(error, OSError) else OSError(None, str(error))
             raise unreadable(os.fspath(value), fault) from None

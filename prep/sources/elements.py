@@ -123,7 +123,7 @@ class Elements:
             if role in ("image", "mask"):
                 of_role = image_feature if role == "image" else mask_feature
                 feature = of_role(feature_name, self.images)
-                stored: Values | None = image_value(name, value, self.images.max_bytes)
+                stored: Values | None = image_value(name, value)
             elif role == "label":
                 feature, stored = Feature(feature_name, "label", "int64"), None
                 label = label_value(name, value)

@@ -16,10 +16,9 @@ from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row
 from tfshards.prep.sources.classes import twins
 from tfshards.prep.sources.elements import Elements, Form, check_same, warnings_of
 from tfshards.prep.sources.features import TEXT
-from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.labels import splits_of
-from tfshards.prep.sources.pictures import EncodedImage, convert_images, decoders_of
+from tfshards.prep.sources.pictures import EncodedImage, content_of, convert_images, decoders_of
 from tfshards.prep.sources.spill import Description, data_digest, read_form, read_spilled
 from tfshards.prep.sources.staged_reader import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import InputError, Schema
@@ -102,8 +101,7 @@ class ElementsReader:
         """Return the options that change the output."""
         options: dict[str, Json] = {"source": "WriteShards", **self.elements.recorded(self.form)}
         if any(feature.is_encoded for feature in self.form.features):
-            images = self.elements.images
-            options |= {**images.to_json(), **decoders_of(images, has_masks=self.form.has_role("mask"))}
+            options |= {**self.elements.images.to_json(), **decoders_of()}
         return options
 
     def listing(self) -> Listing:
@@ -140,7 +138,7 @@ class ElementsReader:
 
     def _outcome(self, row: Row, data: bytes, schema: Schema) -> Outcome:
         key, rules = to_bytes(row.key), self.elements.rules(self.form)
-        decoded, most = decode_example(data), rules.options.max_bytes
+        decoded = decode_example(data)
         values: dict[str, Values] = {KEY_FEATURE.name: key}
         images = []
         for feature in self.form.features:
@@ -150,8 +148,7 @@ class ElementsReader:
             value = values[feature.name] = as_encoded(feature, decoded[feature.name])
             if feature.is_encoded:
                 assert isinstance(value, bytes)
-                content = FetchedContent(len(value), 0, value if len(value) <= most else None)
-                images.append(EncodedImage(feature.name, content, key))
+                images.append(EncodedImage(feature.name, content_of(value), key))
         conversions = convert_images(rules, images, values)
         if isinstance(conversions, Rejected):
             return conversions

@@ -197,7 +197,8 @@ class _Reading:
         labels = self._elements.labels(form, self._labels)
         of_splits = pa.chunked_array([pa.array(self._splits, TEXT)])
         left = {*splits} - {to_text(split) for split in of_splits.unique().to_pylist()}
-        warnings = [f"the split {split!r} has no examples; it is left out" for split in sorted(left)]
+        warnings = warnings_of(form) + ([labels.warning] if labels and labels.warning else [])
+        warnings += [f"the split {split!r} has no examples; it is left out" for split in sorted(left)]
         groups = None
         if group_by is not None:
             groups = groups_of_keys(group_by, self.keys, "a regular expression with one (group)")
@@ -217,11 +218,7 @@ class _Reading:
             splits=of_splits if splits or form.has_role("split") else None,
             groups=groups,
             class_names=labels.class_names if labels else (),
-            warnings=[
-                *warnings_of(form),
-                *([labels.warning] if labels and labels.warning else []),
-                *warnings,
-            ],
+            warnings=warnings,
         )
 
 

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import FetchedContent, fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
-from tfshards.prep.sources.pictures import EncodedImage, ImageRules, convert_images, decoders_of
+from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -106,8 +107,7 @@ class StagedReader:
         """Return the options that change the output."""
         if not self.images:
             return {**self.recorded}
-        decoders = decoders_of(self.rules.options, has_masks=bool(self.rules.masks))
-        return {**self.recorded, **self.rules.options.to_json(), **decoders}
+        return {**self.recorded, **self.rules.options.to_json(), **decoders_of()}
 
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""
@@ -165,16 +165,14 @@ class StagedReader:
         return [] if row.fault else [self._content(*image) for image in row.images]
 
     def _content(self, name: str, path: bytes, size: int, stamp: int, held: bytes | None) -> EncodedImage:
-        most = self.rules.options.max_bytes
         if held is not None:
-            content = FetchedContent(len(held), 0, held if len(held) <= most else None)
-            return EncodedImage(name, content, path)
+            return EncodedImage(name, content_of(held), path)
         if size < 0:
             lacks = ["the row holds no image"] if name in self.wide else []
             lacks += [f"there is no file {to_text(path)!r}"] if path else []
             return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
         where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_as_listed(where, size, stamp, most), path)
+        return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
 
 
 def _num_bytes(row: _Staged) -> int:

@@ -332,10 +332,9 @@ COCO_FAULTS = [
 COCO_REFUSALS = [
     *(row(f"COCO with {name}", of_coco("in/any.json", "in", text), coco("in/any.json"), refused(InputError,
         None, where)) for name, (text, where) in WRONG_COCO.items()),
-    *(row(f"captions of COCO {name}", of_coco("in/any.json", "in", {**document(), "annotations": found, **more}),
-        coco("in/any.json"), refused(InputError, None, "captions", "file_name")) for name, found, more in (("of an "
-        "image", [{"image_id": 0, "caption": "a"}], {"categories": None}), ("with categories", [{"image_id": 0,
-        "caption": "a"}] * 2, {}))),
+    *(row(f"captions of COCO {name}", of_coco("in/any.json", "in", document(annotations=[{"image_id": 0,
+        "caption": "a"}], **more)), coco("in/any.json"), refused(InputError, None, "captions", "file_name"))
+        for name, more in (("without categories", {"categories": None}), ("with categories", {}))),
     row("a fault of COCO that is not of captions", of_coco("in/any.json", "in", document(images=[{}])),
         coco("in/any.json"), refused(InputError, None, "images[0].id")),
     row("COCO that is no JSON", of_coco("in/any.json", "in", "{"), coco("in/any.json"), refused(InputError,
@@ -506,8 +505,8 @@ def of_lines(text):
 
 
 def without_a():
-    return stored({"train": {name: value for name, value in boxed("", NAMES).items() if name != "a.png"}}, *NAMES,
-                  rejected={"invalid annotation": 1})  # fmt: skip
+    kept = {name: value for name, value in boxed("", NAMES).items() if name != "a.png"}
+    return stored({"train": kept}, *NAMES, rejected={"invalid annotation": 1})
 
 
 YOLO_FAULTS = [
@@ -700,68 +699,84 @@ BACKSLASHES = [
     row("COCO of Windows that is missing", {n: c for n, c in named(lambda name, n: f"images\\{name}").items()
         if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
         v in objects("images/").items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
-    *(row(f"COCO of accents {name}", {"in/any.json": named(lambda name, n, prefix=found: f"{prefix}{name}")["in/any.json"],
-        **{f"in/{there}{name}": n for n, name in enumerate(OBJECTS)}}, coco("in/any.json"),
+    *(row(f"COCO of accents {name}", named(lambda name, n, prefix=found: f"{prefix}{name}", "none") | {
+        f"in/{there}{name}": n for n, name in enumerate(OBJECTS)}, coco("in/any.json"),
         stored({"train": objects(found)}, *NAMES)) for name, found, there in (("composed", "caf\xe9",
         "cafe\u0301"), ("apart", "cafe\u0301", "caf\xe9"))),
 ]  # fmt: skip
 ONE = {"splits": {"a": 1}}
 SPLITS_OF_FILES = [
     *(row(f"COCO of {name} is divided", of_coco(f"in/{file}", f"in/{folder}"), coco(**ONE),
-        stored({"a": objects(f"{folder}/" if folder != "." else "")}, *NAMES)) for name, file, folder in (("CVAT",
-        "annotations/instances_default.json", "images/default"), ("CVAT without folders",
-        "annotations/instances_default.json", "images"), ("a year", "annotations/instances_2017.json",
-        "images"), ("train alone", "annotations/instances_train2017.json", "train2017"), ("Roboflow's train",
-        "train/_annotations.coco.json", "train"))),
-    row("COCO of val alone", of_coco(INSTANCES.format("Val"), "in/Val"), coco(), stored(split_of("val", "Val"),
-        *NAMES)),
+        stored({"a": objects(f"{folder}/")}, *NAMES)) for name, file, folder in (
+        ("CVAT", "annotations/instances_default.json", "images/default"),
+        ("CVAT without folders", "annotations/instances_default.json", "images"),
+        ("a year", "annotations/instances_2017.json", "images"),
+        ("train alone", "annotations/instances_train2017.json", "train2017"),
+        ("Roboflow's train", "train/_annotations.coco.json", "train"))),
+    row("COCO of val alone", of_coco(INSTANCES.format("Val"), "in/Val"), coco(),
+        stored({"val": objects("Val/")}, *NAMES)),
     row("COCO of a split that is not usual", of_coco(INSTANCES.format("default"), "in/default")
         | of_coco(INSTANCES.format("train"), "in/train"), coco(), refused(InputError, None,
         "instances_default.json", "tfshards merge")),
-    row("YOLO of folders with capitals", both("images/{}", "labels/{}") | of_yolo("images/Test", "labels/Test"),
-        yolo(), stored({**two("images/{}"), "test": boxed("images/Test")})),
+    row("YOLO of folders with capitals", both("images/{}", "labels/{}")
+        | of_yolo("images/Test", "labels/Test"), yolo(),
+        stored({**two("images/{}"), "test": boxed("images/Test")})),
     row("YOLO of valid and Train in data.yaml", of_yolo("a", "a", data_yaml="Train: a\nvalid: b\n")
         | of_yolo("b", "b"), yolo(), stored({"train": boxed("a"), "valid": boxed("b")})),
-    row("YOLO of folders that are not all splits", both("images/{}", "labels/{}") | {"in/images/more/a.png": 1},
-        yolo(), refused(InputError, None, "in/images/more", "data.yaml")),
+    row("YOLO of folders that are not all splits", both("images/{}", "labels/{}")
+        | {"in/images/more/a.png": 1}, yolo(), refused(InputError, None, "in/images/more", "data.yaml")),
 ]  # fmt: skip
 
 
 def twins_row(name, first, second, text="labels/b.txt", **others):
-    """Return rows of two images that have one text file, next to others."""
-    files = {"in/images/ok.png": 0, "in/labels/ok.txt": LINES["a.png"], f"in/{first}": 1, f"in/{second}": 2,
-             f"in/{text}": LINES["a.png"], **{f"in/{n.replace('_', '.')}": each for n, each in others.items()}}  # fmt: skip
-    kept = {"images/ok.png": {**boxed("images", lines={"a.png": LINES["a.png"]})["images/a.png"]}}
+    """Return rows of two images that have one text file, next to another image."""
+    files = {"in/images/ok.png": 0, "in/labels/ok.txt": LINES["a.png"], f"in/{text}": LINES["a.png"]}
+    files |= {f"in/{first}": 1, f"in/{second}": 2}
+    files |= {f"in/{file.replace('_', '.')}": content for file, content in others.items()}
+    kept = {"images/ok.png": boxed("images")["images/a.png"]}
     return [
         row(f"YOLO of {name}", files, yolo(), refused(BuildError, None, "same text file")),
-        row(f"YOLO of {name} that is allowed", files, yolo(max_rejected="70%"), stored({"train": kept},
-            rejected={"invalid annotation": 2})),
-    ]  # fmt: skip
+        row(
+            f"YOLO of {name} that is allowed",
+            files,
+            yolo(max_rejected="70%"),
+            stored({"train": kept}, rejected={"invalid annotation": 2}),
+        ),
+    ]
 
 
 BOM = "\ufeff"
 LIST_YAML = "train: list.txt\nnames: [person, car, dog]"
 LISTED = stored({"train": boxed("images", NAMES)}, *NAMES)
 PATHS = [f"./images/{name}" for name in LINES]
+NONE = {"objects/bbox": np.zeros((0, 4), F32), "objects/category": np.array([], int)}
+TWIN_LIST = "images/ok.png\nimages/b.jpg\nimages/b.png"
+LISTS = {
+    "a byte order mark": BOM + "\n".join(PATHS),
+    "CRLF": "\r\n".join(PATHS),
+    "a byte order mark and CRLF": BOM + "\r\n".join(PATHS),
+    "empty lines": "\n\n".join(["", *PATHS, ""]),
+    "backslashes": "\n".join(PATHS).replace("/", "\\"),
+}
+WITH_NAMES = "\n".join(NAMES)
 TEXTS = [
     *twins_row("two suffixes", "images/b.jpg", "images/b.png"),
     *twins_row("two cases of a suffix", "images/b.png", "images/b.PNG"),
     *twins_row("two suffixes next to their text", "images/b.bmp", "images/b.png", "images/b.txt"),
-    *twins_row("two suffixes in a list", "images/b.jpg", "images/b.png", list_txt="images/ok.png\nimages/b.jpg\n"
-        "images/b.png", data_yaml="train: list.txt"),
-    row("YOLO of two suffixes without text", of_yolo("images", "labels") | {"in/images/z.png": 8,
-        "in/images/z.PNG": 9}, yolo(), stored({"train": boxed("images") | {f"images/{name}": {"image": n,
-        "objects/bbox": np.zeros((0, 4), F32), "objects/category": np.array([], int)} for name, n in (("z.png",
-        8), ("z.PNG", 9))}}, warns=("2 images without",))),
+    *twins_row("two suffixes in a list", "images/b.jpg", "images/b.png", list_txt=TWIN_LIST,
+        data_yaml="train: list.txt"),
+    row("YOLO of two suffixes without text",
+        of_yolo("images", "labels") | {"in/images/z.png": 8, "in/images/z.PNG": 9}, yolo(),
+        stored({"train": boxed("images") | {"images/z.png": {"image": 8, **NONE},
+        "images/z.PNG": {"image": 9, **NONE}}}, warns=("2 images without",))),
     *(row(f"a list of YOLO with {name}", of_yolo("images", "labels", list_txt=text, data_yaml=LIST_YAML),
-        yolo(), LISTED) for name, text in {"a byte order mark": BOM + "\n".join(PATHS), "CRLF": "\r\n".join(PATHS),
-        "a byte order mark and CRLF": BOM + "\r\n".join(PATHS), "empty lines": "\n\n".join(["", *PATHS, ""]),
-        "backslashes": "\n".join(PATHS).replace("/", "\\")}.items()),
+        yolo(), LISTED) for name, text in LISTS.items()),
     row("a list of YOLO in UTF-16", of_yolo("images", "labels", list_txt="\n".join(PATHS).encode("utf-16"),
         data_yaml=LIST_YAML), yolo(), refused(InputError, None, "list.txt", "UTF-16")),
-    *(row(f"YOLO with a byte order mark in {name}", of_yolo("images", "labels", classes_txt=BOM * (name ==
-        "names") + "\n".join(NAMES)) | ({"in/labels/a.txt": BOM + LINES["a.png"]} if name == "boxes" else {}),
-        yolo(), LISTED) for name in ("names", "boxes")),
+    row("YOLO with a byte order mark in names", of_yolo("images", "labels", classes_txt=BOM + WITH_NAMES),
+        yolo(), LISTED),
+    row("YOLO with a byte order mark in boxes", of_yolo("images", "labels", classes_txt=WITH_NAMES)
+        | {"in/labels/a.txt": BOM + LINES["a.png"]}, yolo(), LISTED),
     row("YOLO with a byte order mark in data.yaml", of_yolo("images", "labels", data_yaml=BOM +
         "train: images\nnames: [person, car, dog]"), yolo(), LISTED),
 ]  # fmt: skip

@@ -638,11 +638,6 @@ RARE = [
         rejected={"missing": 2})),
     row("bytes that are paths", pictures("a.png", "b.png", **{"in/in.parquet": {"x": [b"b.png", b"a.png"]}}),
         table("in/in.parquet", {"x": "image"}), stored(named("a.png", "b.png", feature="x"))),
-    *(row(f"an image that is too large {name}", {"in/a.png": PHOTO, "in/b.png": bytes(len(PHOTO) + 1),
-        "in/in.parquet": {"image": [PHOTO, PHOTO + bytes(1)] if "inside" in name else ["a.png", "b.png"]}},
-        table("in/in.parquet", max_rejected="50%", max_bytes=len(PHOTO)), stored({"train":
-        {"0" if "inside" in name else "a.png": {"image": 1}}}, rejected={"too large": 1},
-        conversions=BY_CONTENT if "inside" in name else {})) for name in ("inside", "by path")),
     row("an image in two splits", listed("a.png,train", "./a.png,val", "b.png,train", head="file_name,split"),
         table("in"), stored({"train": {"a.png": {"image": 0}, "b.png": {"image": 1}},
         "val": {"./a.png": {"image": 0}}}, warns=("'a.png' in train and val",))),

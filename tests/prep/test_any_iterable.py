@@ -160,11 +160,12 @@ def test_a_killed_build_reads_the_examples_again_and_writes_the_same_bytes(tmp_p
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run("whole", "never").returncode == 0
-    for moment in ("reading", "writing"):
+    for moment, line in (("reading", ""), ("writing", "resuming the build")):
         assert run(moment, moment).returncode == -9
         assert [*tmp_path.glob(f"{moment}/out/.build/staged-*")]
         again = run(moment, "never")
         assert again.returncode == 0, again.stderr
+        assert line in again.stderr
         assert contents(tmp_path / moment / "out") == contents(tmp_path / "whole" / "out")
 
 

@@ -30,7 +30,7 @@ REFUSALS = [
     (
         f"{IMAGES} --shards 6 {SPLITS}",
         1,
-        "shards-too-many-of-splits",
+        "shards-too-many",
         ["6", "4", "--shards a=4 --shards b=4"],
     ),
     (f"{IMAGES} --split a=0.5", 2, "ratios-sum", "0.5"),
