@@ -29,7 +29,7 @@ from tfshards.prep.building.rejects import (
     loss_warnings,
     repeated_inputs,
 )
-from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -95,7 +95,11 @@ def build(
     counts = ShardCounts.of(shards, options.shard_size)
     run = find_run(engine, beam_args)
     folder = output_folder(dataset, source.location())
-    with claimed(folder) as state, staged(source, folder, options.group_by) as reader:
+    is_far = is_distributed(engine, beam_args)
+    with (
+        claimed(folder) as state,
+        staged(source, folder, options.group_by, is_distributed=is_far) as reader,
+    ):
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         report_warning(*plan.warnings)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from tfshards.prep.building.output_state import (
     OutputState,
@@ -25,14 +28,14 @@ from tfshards.prep.sources.base import Reader, Source
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.build_area import AREA_NAME, staged_folder, staged_folders
+from tfshards.schemas.build_area import AREA_NAME, create, staged_folder, staged_folders
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.names import GENERATIONS_NAME, MANIFEST_NAME, name_fault
 from tfshards.schemas.option import check_path
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path, copy_file
 
 # the time that a command needs to look at the lock, and more
 _LOOK_SECONDS = 0.05
@@ -182,14 +185,21 @@ def read_damage(state: OutputState, wanted: Wanted) -> OutputState:
 
 
 @contextmanager
-def staged(source: Source, folder: AnyPath, group_by: str | None) -> Iterator[Reader]:
+def staged(
+    source: Source, folder: AnyPath, group_by: str | None, *, is_distributed: bool
+) -> Iterator[Reader]:
     """Yield a reader of the source; its files in the build area are removed at the end.
 
-    If the output is in an object store, they are on a disk of this machine, since they are read in place.
+    If the output is in an object store, they are on a disk of this machine, and also in the store if workers
+    may be on other machines.
     """
     if isinstance(folder, RemotePath):
         with tempfile.TemporaryDirectory(prefix="tfshards-") as local:
             reader = source.stage(Path(local), group_by=group_by)
+            if is_distributed and any(Path(local).iterdir()):
+                with _uploaded(reader, Path(local), folder) as there:
+                    yield there
+                return
             # of images nothing is copied, and a build that is killed cannot remove the folder
             with suppress(OSError):
                 Path(local).rmdir()
@@ -199,6 +209,25 @@ def staged(source: Source, folder: AnyPath, group_by: str | None) -> Iterator[Re
     remove_staged(folder)
     with staged_folder(folder) as staging:
         yield source.stage(staging, group_by=group_by)
+
+
+@contextmanager
+def _uploaded(reader: Reader, local: Path, folder: RemotePath) -> Iterator[Reader]:
+    """Yield a reader of the same files in the output, from which each worker fetches them once."""
+    if not hasattr(reader, "folder"):
+        raise InputError(
+            f"{folder}: workers on other machines cannot read the copies of this source || engine='local' "
+            "writes from this machine"
+        )
+    area = BuildArea(folder, f"staged-{secrets.token_hex(4)}")
+    there = folder / AREA_NAME / area.plan_id
+    create(there)
+    try:
+        for path in sorted(local.iterdir()):
+            copy_file(path, there / path.name)
+        yield replace(cast("Any", reader), folder=there)
+    finally:
+        area.remove()
 
 
 def remove_staged(folder: AnyPath, but: str = "") -> None:
