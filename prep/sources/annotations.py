@@ -255,8 +255,13 @@ def existing_path(folder: Path, name: str) -> str | None:
     ``images\1.png``, as Windows writes paths, is ``images/1.png`` if only this exists. Whether a letter and
     its accent are one character makes no difference.
     """
-    for path in (name, name.replace("\\", "/")):
+    for path in dict.fromkeys((name, name.replace("\\", "/"))):
         forms = {path, *(unicodedata.normalize(form, path) for form in ("NFC", "NFD"))}
         if any((folder / form).is_file() for form in forms):
             return path
     return None
+
+
+def with_slashes(folder: Path, name: str) -> str:
+    """Return a path in a folder, in which backslashes are slashes if only this file exists."""
+    return (existing_path(folder, name) if "\\" in name else None) or name

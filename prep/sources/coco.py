@@ -20,6 +20,7 @@ from tfshards.prep.sources.annotations import (
     existing_path,
     is_text,
     read_annotation,
+    with_slashes,
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.splits import usual_split
@@ -63,101 +64,72 @@ class Coco(Annotations):
     kind = "coco"
 
     def read(self, path: Path, root: Path | None) -> TableRows:
-        """Return the rows of the annotation files."""
-        return read_coco(
-            path,
-            root,
-            segmentations=self.segmentations,
-            follow_links=self.follow_links,
-            dropped=[name for name, role in self.roles.items() if role == "drop"],
+        """Return the rows of the annotation files.
+
+        Raises:
+            InputError: a file is not JSON or has no images, no image is found, or a path leaves the folder.
+        """
+        files, warnings = _annotation_files(path)
+        bases = [path if path.is_dir() else path.parent]
+        if files == [path] and path.parent.name == "annotations":
+            # this folder is next to those of images
+            bases.append(path.parent.parent)
+        in_source = Boundary(bases[-1], follow_links=self.follow_links)
+        inside = in_source if root is None else Boundary(root, follow_links=self.follow_links)
+        dropped = {name for name, role in self.roles.items() if role == "drop"}
+        stored = [name for name in _VALUES if dropped.isdisjoint(("objects", f"objects/{name}"))]
+        stored = [name for name in stored if self.segmentations or name != "polygons"]
+        # paths are relative to the folder of all splits, or to that of the images of the only file
+        folder = root or (path if path.is_dir() else None)
+        images: list[AnnotatedImage] = []
+        split_of: dict[bytes, str] = {}
+        class_names: dict[tuple[str, ...], Path] = {}
+        left_out = Counter[str]()
+        for file, split in zip(files, _splits(path, files), strict=True):
+            if file != path:
+                in_source.check(file)
+            found, categories = _read(file, stored, left_out)
+            class_names.setdefault(categories, file)
+            own = _image_folder(file, found, [root] if root else bases)
+            inside.check(own)
+            folder = folder or own
+            for image in found:
+                name = with_slashes(own, os.fsdecode(image.path))
+                image.path, image.split = os.fsencode(os.path.relpath(own / name, folder)), split
+                # a folder of one split would serve the others if their images have the same names
+                if split_of.setdefault(image.path, split) != split:
+                    raise InputError(
+                        f"{file}: {name!r} in {own} is an image of another split, too || name the folder "
+                        "that holds the images of all splits with root="
+                    )
+            images += found
+        if len(class_names) > 1:
+            first, other, *_ = class_names.values()
+            raise InputError(f"{other}: its categories differ from those of {first} || build two datasets")
+        names, formats = ["bbox", "category", "area", "iscrowd"], {"objects/bbox": "xywh"}
+        if "keypoints" not in stored or _complete_keypoints(images):
+            names, formats["objects/keypoints"] = [*names, "keypoints"], "xyv"
+        if self.segmentations:
+            formats["polygons/points"] = "xy"
+            objects = [each for image in images for each in image.objects]
+            left_out["objects without polygons"] = sum(not each["polygons"] for each in objects)
+        table, roles = annotation_table(images, names, formats)
+        return TableRows(
+            table,
+            roles,
+            os.path.realpath(os.fsencode(str(folder))),
+            str(path),
+            {"objects/category": next(iter(class_names))} if "category" in stored else {},
+            sizes=_SIZES,
+            faults=FAULT,
+            warnings=(*warnings, *_not_stored(left_out)),
         )
 
 
-def read_coco(
-    path: Path,
-    root: Path | None = None,
-    *,
-    segmentations: bool = False,
-    follow_links: bool = False,
-    dropped: Collection[str] = (),
-) -> TableRows:
-    """Return the images and boxes of an annotation file, or of those in a folder as splits.
-
-    Boxes are ``[left, top, width, height]`` in pixels; classes are numbered in the order of their ids. An
-    annotation that is not valid rejects its image.
-
-    Args:
-        path: a file; or a folder with ``annotations/instances_*.json``, or ``person_keypoints_*.json``, or
-            with ``*/_annotations.coco.json``.
-        root: folder of the images; without it, they are searched for as ``_image_folder`` describes.
-        segmentations: keep polygons.
-        follow_links: follow links out of the folder.
-        dropped: columns that are not stored, so that their values are not checked.
-
-    Raises:
-        InputError: a file is not JSON or has no images, no image is found, or a path leaves the folder.
-    """
-    is_folder = path.is_dir()
-    files, warnings = _annotation_files(path) if is_folder else ([path], [])
-    # annotations/ is next to the folders of images
-    bases = (
-        [path] if is_folder else [path.parent, *[path.parent.parent] * (path.parent.name == "annotations")]
-    )
-    in_source = Boundary(bases[-1], follow_links=follow_links)
-    inside = in_source if root is None else Boundary(root, follow_links=follow_links)
-    stored = [name for name in _VALUES if {"objects", f"objects/{name}"}.isdisjoint(dropped)]
-    stored = [name for name in stored if segmentations or name != "polygons"]
-    # paths are relative to the folder of all splits, or to that of the images of the only file
-    folder = root or (path if is_folder else None)
-    images: list[AnnotatedImage] = []
-    split_of: dict[bytes, str] = {}
-    class_names: dict[tuple[str, ...], Path] = {}
-    left_out = Counter[str]()
-    for file, split in zip(files, _splits(path, files), strict=True):
-        if is_folder:
-            in_source.check(file)
-        found, categories = _read(file, stored, left_out)
-        class_names.setdefault(categories, file)
-        own = _image_folder(file, found, [root] if root else bases)
-        inside.check(own)
-        folder = folder or own
-        for image in found:
-            name = os.fsdecode(image.path)
-            image.path = os.fsencode(os.path.relpath(own / (existing_path(own, name) or name), folder))
-            image.split = split
-            # a folder of one split would serve the others if their images have the same names
-            if split_of.setdefault(image.path, split) != split:
-                raise InputError(
-                    f"{file}: {os.fsdecode(image.path)!r} in {folder} is an image of another split, too || "
-                    "name the folder that holds the images of all splits with root="
-                )
-        images += found
-    if len(class_names) > 1:
-        first, other, *_ = class_names.values()
-        raise InputError(f"{other}: its categories differ from those of {first} || build two datasets")
-    assert folder is not None
-    names, formats = ["bbox", "category", "area", "iscrowd"], {"objects/bbox": "xywh"}
-    if "keypoints" not in stored or _complete_keypoints(images):
-        names, formats["objects/keypoints"] = [*names, "keypoints"], "xyv"
-    if segmentations:
-        formats["polygons/points"] = "xy"
-        objects = [each for image in images for each in image.objects]
-        left_out["objects without polygons"] = sum(not each["polygons"] for each in objects)
-    table, roles = annotation_table(images, names, formats)
-    return TableRows(
-        table,
-        roles,
-        os.path.realpath(os.fsencode(folder)),
-        str(path),
-        {"objects/category": next(iter(class_names))} if "category" in stored else {},
-        sizes=_SIZES,
-        faults=FAULT,
-        warnings=(*warnings, *_not_stored(left_out)),
-    )
-
-
 def _annotation_files(path: Path) -> tuple[list[Path], list[str]]:
-    """Return the annotation files of a folder, and a warning about those that are not read."""
+    """Return an annotation file, or those of a folder, and a warning about those that are not read."""
+    if not path.is_dir():
+        return [path], []
     named = {file: _NAME.fullmatch(file.name) for file in sorted(path.glob("annotations/*.json"))}
     kinds = [match["kind"] for match in named.values() if match]
     files = [file for file, match in named.items() if match and match["kind"] == kinds[0]]

@@ -232,7 +232,7 @@ def row_stamps(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     else:
         numbers = flat.to_numpy()
         values = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.int64)
-    found = _mixed(values.view(np.uint64))
+    found = _mixed(values.astype(np.int64, copy=False).view(np.uint64))
     if lengths is None:
         return found
     ends = np.cumsum(lengths)
@@ -240,13 +240,15 @@ def row_stamps(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     places = np.arange(len(found)) - np.repeat(ends - lengths, lengths)
     found = _mixed(found + places.view(np.uint64))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(found, dtype=np.uint64)])
-    return _mixed(sums[ends] - sums[ends - lengths] + lengths.view(np.uint64))
+    found = sums[ends] - sums[ends - lengths] + lengths.view(np.uint64)
+    return _mixed(found)
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return numbers of which each bit depends on all bits of the given one: a step of SplitMix64."""
-    numbers = numbers * _MIX
-    return numbers ^ (numbers >> np.uint64(29))
+    mixed: npt.NDArray[np.uint64] = numbers * _MIX
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 def _labels(rows: Rows, table: pa.Table, label: Feature | None) -> IntArray | None:

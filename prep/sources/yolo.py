@@ -16,10 +16,10 @@ from tfshards.prep.sources.annotations import (
     AnnotatedImage,
     Annotations,
     annotation_table,
-    existing_path,
     is_text,
     lines_of,
     read_annotation,
+    with_slashes,
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names, repeated
@@ -44,17 +44,91 @@ class Yolo(Annotations):
     """The images of a folder, and their objects in text files of YOLO.
 
     ``path`` is a ``data.yaml`` of Ultralytics, or a folder with this file, with ``images`` and ``labels``, or
-    with text files next to the images. ``objects/bbox`` is ``cxcywh-normalized``; boxes refer to the upright
-    image unless ``boxes_in`` is "file". If ``kpt_shape`` in ``data.yaml`` declares keypoints, they are
-    ``objects/keypoints``. With ``segmentations``, lines may be polygons, whose boxes enclose them. Other
-    attributes are those of ``Annotations``.
+    with text files next to the images. The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of
+    ``images`` or next to it; an image without this file has no boxes. ``root`` is the folder to which the
+    paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its own folder. ``objects/bbox`` is
+    ``cxcywh-normalized``; boxes refer to the upright image unless ``boxes_in`` is "file". If ``kpt_shape`` in
+    ``data.yaml`` declares keypoints, they are ``objects/keypoints``. With ``segmentations``, lines may be
+    polygons, whose boxes enclose them. Other attributes are those of ``Annotations``.
     """
 
     kind = "yolo"
 
     def read(self, path: Path, root: Path | None) -> TableRows:
-        """Return the rows of the text files."""
-        return read_yolo(path, root, segmentations=self.segmentations, follow_links=self.follow_links)
+        """Return the rows of the text files.
+
+        Raises:
+            InputError: ``data.yaml`` is not valid, there are no images or no text files, or a path leaves the
+                folder.
+        """
+        if not path.exists():
+            raise InputError("path-missing", path=path)
+        in_source = Boundary(path if path.is_dir() else path.parent, follow_links=self.follow_links)
+        inside = in_source if root is None else Boundary(root, follow_links=self.follow_links)
+        config = path if path.suffix.lower() in _YAML else path / "data.yaml"
+        warnings: list[str] = []
+        if config.is_file():
+            in_source.check(config)
+            layout = _described(config, root, inside, warnings)
+        elif not path.is_dir():
+            raise InputError(f"{path} must be a folder or a data.yaml")
+        elif root is not None:
+            raise OptionsError(f"root= has no effect, since {path} has no data.yaml || leave it out")
+        else:
+            layout = _Layout(path, _split_folders(path), _names_in(path, inside))
+        count, width = layout.points
+        if count and self.segmentations:
+            raise InputError(
+                f"segmentations=True has no effect, since {config} has kpt_shape (keypoints) || leave it out"
+            )
+        layout = layout._replace(has_polygons=self.segmentations)
+        images: list[AnnotatedImage] = []
+        images_of: dict[Path, list[AnnotatedImage]] = {}
+        for split, file in self._files(layout.splits, inside):
+            image = AnnotatedImage(os.fsencode(os.path.relpath(file, layout.root)), split)
+            images.append(image)
+            text = _text_of(image.path, layout.root)
+            if text is not None:
+                inside.check(text)
+                images_of.setdefault(text, []).append(image)
+        if not images:
+            raise InputError(f"{path} has no images || name the folder that has them")
+        if not images_of:
+            raise InputError(
+                f"{path}: no image has a text file of boxes, such as {os.fsdecode(images[0].path)!r} || the "
+                "files must be next to the images, or in labels/ where these are in images/"
+            )
+        for text, own in images_of.items():
+            _add_objects(own, text, layout)
+        names, formats = ["bbox", "category"], {"objects/bbox": f"cxcywh{NORMALIZED}"}
+        if count:
+            names.append("keypoints")
+            formats["objects/keypoints"] = ("xyv" if width == 3 else "xy") + NORMALIZED
+        if self.segmentations:
+            formats["polygons/points"] = f"xy{NORMALIZED}"
+        table, roles = annotation_table(images, names, formats)
+        return TableRows(
+            table,
+            roles,
+            os.path.realpath(os.fsencode(layout.root)),
+            str(path),
+            {"objects/category": layout.class_names} if layout.class_names else {},
+            faults=FAULT,
+            # Ultralytics reads images with OpenCV, which turns them upright
+            boxes_in="upright",
+            warnings=(*warnings, *_unpaired(images, images_of)),
+        )
+
+    def _files(self, splits: Mapping[str, Sequence[Path]], inside: Boundary) -> Iterator[tuple[str, str]]:
+        """Yield the split and the path of each image."""
+        for split, places in splits.items():
+            for where in places:
+                if where.is_file():
+                    yield from ((split, file) for file in _listed(where, inside))
+                    continue
+                tree = tree_of(where, follow_links=self.follow_links)
+                for file in sorted(tree.images(Counter())):
+                    yield split, os.path.join(where, os.fsdecode(file.key))
 
 
 class _Layout(NamedTuple):
@@ -73,88 +147,6 @@ class _Layout(NamedTuple):
     class_names: tuple[str, ...]
     points: tuple[int, int] = (0, 0)
     has_polygons: bool = False
-
-
-def read_yolo(
-    path: Path, root: Path | None = None, *, segmentations: bool = False, follow_links: bool = False
-) -> TableRows:
-    """Return the images and boxes of a folder, or of those that a ``data.yaml`` names.
-
-    Boxes are ``[center x, center y, width, height]`` as fractions of the image. The boxes of ``x.jpg`` are in
-    ``x.txt``, in ``labels/`` instead of ``images/`` or next to it; an image without this file has no boxes. A
-    text file that is not valid rejects its image.
-
-    Args:
-        path: a folder, or a ``data.yaml`` of Ultralytics; that of the folder is used if there is one.
-        root: folder to which the paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its
-            own folder.
-        segmentations: lines may be polygons, whose boxes are the enclosing ones.
-        follow_links: follow links to folders and out of the folder.
-
-    Raises:
-        InputError: ``data.yaml`` is not valid, there are no images or no text files, or a path leaves the
-            folder.
-    """
-    if not path.exists():
-        raise InputError("path-missing", path=path)
-    in_source = Boundary(path if path.is_dir() else path.parent, follow_links=follow_links)
-    inside = in_source if root is None else Boundary(root, follow_links=follow_links)
-    config = path if path.suffix.lower() in _YAML else path / "data.yaml"
-    warnings: list[str] = []
-    if config.is_file():
-        in_source.check(config)
-        layout = _described(config, root, inside, warnings)
-    elif not path.is_dir():
-        raise InputError(f"{path} must be a folder or a data.yaml")
-    elif root is not None:
-        raise OptionsError(f"root= has no effect, since {path} has no data.yaml || leave it out")
-    else:
-        layout = _Layout(path, _split_folders(path), _names_in(path, inside))
-    if layout.points[0] and segmentations:
-        raise InputError(
-            f"segmentations=True has no effect, since kpt_shape in {config} declares keypoints || leave it "
-            "out"
-        )
-    layout = layout._replace(has_polygons=segmentations)
-    images: list[AnnotatedImage] = []
-    images_of: dict[Path, list[AnnotatedImage]] = {}
-    for split, places in layout.splits.items():
-        for where in places:
-            files = _listed(where, inside) if where.is_file() else _images(where, follow_links=follow_links)
-            for file in files:
-                image = AnnotatedImage(os.fsencode(os.path.relpath(file, layout.root)), split)
-                images.append(image)
-                text = _text_of(image.path, layout.root)
-                if text is not None:
-                    inside.check(text)
-                    images_of.setdefault(text, []).append(image)
-    if not images:
-        raise InputError(f"{path} has no images || name the folder that has them")
-    if not images_of:
-        raise InputError(
-            f"{path}: no image has a text file of boxes, such as {os.fsdecode(images[0].path)!r} || the "
-            "files must be next to the images, or in labels/ where these are in images/"
-        )
-    for text, own in images_of.items():
-        _add_objects(own, text, layout)
-    formats = {"objects/bbox": f"cxcywh{NORMALIZED}"}
-    if layout.points[0]:
-        formats["objects/keypoints"] = ("xyv" if layout.points[1] == 3 else "xy") + NORMALIZED
-    if segmentations:
-        formats["polygons/points"] = f"xy{NORMALIZED}"
-    names = ["bbox", "category", *(["keypoints"] if layout.points[0] else [])]
-    table, roles = annotation_table(images, names, formats)
-    return TableRows(
-        table,
-        roles,
-        os.path.realpath(os.fsencode(layout.root)),
-        str(path),
-        {"objects/category": layout.class_names} if layout.class_names else {},
-        faults=FAULT,
-        # Ultralytics reads images with OpenCV, which turns them upright
-        boxes_in="upright",
-        warnings=(*warnings, *_unpaired(images, images_of)),
-    )
 
 
 def _described(config: Path, root: Path | None, inside: Boundary, warnings: list[str]) -> _Layout:
@@ -273,11 +265,6 @@ def _names_in(folder: Path, inside: Boundary) -> tuple[str, ...]:
     return ()
 
 
-def _images(folder: Path, *, follow_links: bool) -> Iterator[str]:
-    for file in sorted(tree_of(folder, follow_links=follow_links).images(Counter())):
-        yield os.path.join(folder, os.fsdecode(file.key))
-
-
 def _listed(path: Path, inside: Boundary) -> Iterator[str]:
     """Yield the images that a text file lists, one per line, relative to the folder of the file."""
     try:
@@ -285,7 +272,7 @@ def _listed(path: Path, inside: Boundary) -> Iterator[str]:
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
     for line in filter(None, map(str.strip, lines)):
-        file = os.path.join(path.parent, os.path.normpath(existing_path(path.parent, line) or line))
+        file = os.path.join(path.parent, os.path.normpath(with_slashes(path.parent, line)))
         inside.check(file, line)
         yield file
 

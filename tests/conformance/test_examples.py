@@ -133,10 +133,10 @@ ROWS = [
         examples(lambda: [{"image": png(n), "b": [0, 0, 5 + 9 * n, 5]} for n in (0, 1)], {"b": "xyxy"},
         max_rejected=0.5), stored(numbered({"image": 0, "b": np.array([0, 0, 5, 5],
         "f4")}), rejected={"box outside": 1}, conversions={"known by content": 1})),
-    row("boxes of turned images", {},
-        examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1))), "b": [0, 0, 1, 2]}], {"b": "xyxy", **IMAGE}, boxes_in="file"), stored(numbered({"x": np.rot90(pixels(1), -1), "b":
-        np.array([4, 0, 6, 1], "f4")}), conversions={**ONE_KNOWN, "boxes turned": 1, "orientation applied": 1,
-        "re-encoded": 1})),
+    row("boxes of turned images", {}, examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1))),
+        "b": [0, 0, 1, 2]}], {"b": "xyxy", **IMAGE}, boxes_in="file"),
+        stored(numbered({"x": np.rot90(pixels(1), -1), "b": np.array([4, 0, 6, 1], "f4")}),
+        conversions={**ONE_KNOWN, "boxes turned": 1, "orientation applied": 1, "re-encoded": 1})),
 ]  # fmt: skip
 
 
