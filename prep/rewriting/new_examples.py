@@ -121,7 +121,7 @@ def _changed(
 ) -> IntArray:
     """Return the known inputs whose label, split or content differs from their example.
 
-    The content is compared of inputs whose size or time is not the recorded one, or is not recorded. In a
+    The content is compared of inputs whose size or time is not the recorded one, or not recorded. In a
     relabeled dataset, another label is not a change of the input.
     """
     numbers = np.flatnonzero(examples >= 0)
@@ -146,8 +146,7 @@ def _changed(
         recorded = recorded_inputs(known.origin)
         now = zip(listing.sizes[numbers].tolist(), listing.stamps[numbers].tolist(), strict=True)
         keys = (listing.keys[number] for number in numbers.tolist())
-        # a stamp of 0 states nothing about the content
-        differ = (recorded.get(key) != each or not each[1] for key, each in zip(keys, now, strict=True))
+        differ = (recorded.get(key) != each for key, each in zip(keys, now, strict=True))
         may_differ = np.fromiter(differ, np.bool_, len(numbers))
     suspects = np.flatnonzero(~is_changed & may_differ)
     if len(suspects):

@@ -85,6 +85,8 @@ ROWS = [
         examples(lambda: [{"label": each, "x": 1} for each in ("b", "", None)]),
         stored(numbered({"label": "b", "x": 1}, {"label": None, "x": 1}, {"label": None, "x": 1}), "b",
         warns=("without a class (-1): 2",))),
+    row("the class -1", {}, examples(lambda: [{"label": n, "x": 1} for n in (-1, 3)]),
+        stored(numbered({"label": -1, "x": 1}, {"label": 3, "x": 1}), warns=("without a class (-1): 1",))),
     row("a value is dropped", {}, examples(lambda: [{"x": 1, "y": object(), "z": {"a": 1}}],
         {"y": "drop", "z": "drop"}), stored(numbered({"x": 1}))),
     row("nested values", {}, examples(lambda: [{"a": {"b": {"c": "é"}, "d": (1, 2)}}]),

@@ -336,7 +336,7 @@ WRONG = {
     "split": ({"s": "split"}, [("a", {"s": "a b", "x": 1})], "^a: .*'a b'"),
     "other values": ({}, [("b", {"x": 1}), ("a", {"x": 1, "z": 2})], "'z'.*'a'"),
     "other dtypes": ({}, [("b", {"x": 1}), ("a", {"x": 1.5})], "'x' is float64 in 'a' but int64 in 'b'"),
-    "other roles": ({}, [("a", {"x": 1, "split": "a"}), ("b", {"x": 2})], "'split'.*'a'.*'b'"),
+    "other roles": ({}, [("a", {"x": 1, "split": "a"}), ("c", {"x": 1}), ("b", {"x": 2})], "'split'.*'b'"),
     "nothing": ({}, [("a", {"split": "train"})], "no column is left"),
     "an empty list": ({}, [("a", {"x": []})], "^a: .*'x' is empty"),
     "keys": ({}, [("a", {"x": 1}), ("a", {"x": 2})], "'a'"),
