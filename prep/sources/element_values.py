@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -21,6 +22,9 @@ from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.schema import ITEM_SIZES, KINDS
 from tfshards.schemas.storage.untrusted import open_regular
+
+# features check themselves, and elements have one set of them
+feature_of = lru_cache(maxsize=256)(Feature)
 
 
 def plain_value(value: Any) -> object:  # noqa: ANN401 -- values of other packages, which are not imported
@@ -117,7 +121,7 @@ def stored_value(name: str, value: object, role: str, first: Feature | None = No
             shape = np.shape(cast("Any", value))
             if is_list and len(shape) != 1:
                 raise InputError(f"{name!r} has the shape {shape}; a list of text has one dimension")
-            feature = Feature(name, "bytes", "bytes", (None,) if is_list else shape)
+            feature = feature_of(name, "bytes", "bytes", (None,) if is_list else shape)
             return feature, texts if shape else texts[0]
         return _numbers(name, value, first, is_list=is_list)
     except (OverflowError, TypeError, ValueError) as error:
@@ -154,7 +158,7 @@ def _numbers(name: str, value: Any, first: Feature | None, *, is_list: bool) -> 
         raise InputError(f"the value {name!r} is {_shown(array)}, a single value; the role list needs lists")
     if isinstance(value, list):
         array = _as_list(name, array, first)
-    elif type(value) is int and first == Feature(name, "raw", "float64") and int(float(value)) == value:
+    elif type(value) is int and first == feature_of(name, "raw", "float64") and int(float(value)) == value:
         array = np.asarray(float(value))
     dtype = array.dtype.name
     if is_list:
@@ -165,11 +169,11 @@ def _numbers(name: str, value: Any, first: Feature | None, *, is_list: bool) -> 
                 "such as with astype('float32')"
             )
         wide = array.astype(np.float32 if kind == "float" else np.int64)
-        return Feature(name, kind, dtype, (None, *array.shape[1:])), wide.ravel().tolist()
+        return feature_of(name, kind, dtype, (None, *array.shape[1:])), wide.ravel().tolist()
     if not array.shape and dtype in KINDS["int"].dtypes - {"bool"}:
-        return Feature(name, "int", dtype), int(array)
+        return feature_of(name, "int", dtype), int(array)
     data = np.ascontiguousarray(array).view(np.uint16) if dtype == "bfloat16" else array
-    return Feature(name, "raw", dtype, array.shape), data.astype(data.dtype.newbyteorder("<")).tobytes()
+    return feature_of(name, "raw", dtype, array.shape), data.astype(data.dtype.newbyteorder("<")).tobytes()
 
 
 def _as_list(name: str, array: Any, first: Feature | None) -> Any:  # noqa: ANN401 -- arrays of any dtype
@@ -204,7 +208,7 @@ def _coordinates(name: str, value: object, role: str) -> tuple[Feature, Values]:
     with np.errstate(over="ignore"):
         numbers = array.astype(np.float32)
     shape = array.shape if array.ndim == 1 else (None, array.shape[1])
-    return Feature(name, "float", "float32", shape, role), numbers.ravel().tolist()
+    return feature_of(name, "float", "float32", shape, role), numbers.ravel().tolist()
 
 
 def _shown(array: Any) -> str:  # noqa: ANN401

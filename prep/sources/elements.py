@@ -15,6 +15,7 @@ from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.element_values import (
+    feature_of,
     image_value,
     label_value,
     plain_value,
@@ -24,7 +25,7 @@ from tfshards.prep.sources.element_values import (
 from tfshards.prep.sources.features import StoredColumn
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.labels import label_column
-from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
+from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, mask_options
 from tfshards.prep.sources.roles import check_roles, check_undeclared, features_of, is_template, resolve_roles
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
@@ -121,11 +122,11 @@ class Elements:
         for name, feature_name in names.items():
             value, role = values[name], roles.get(name, "value")
             if role in ("image", "mask"):
-                of_role = image_feature if role == "image" else mask_feature
-                feature = of_role(feature_name, self.images)
+                options = self.images if role == "image" else mask_options(self.images)
+                feature = feature_of(feature_name, role, options.dtype, options.shape)
                 stored: Values | None = image_value(name, value)
             elif role == "label":
-                feature, stored = Feature(feature_name, "label", "int64"), None
+                feature, stored = feature_of(feature_name, "label", "int64"), None
                 label = label_value(name, value)
             else:
                 if name not in roles:
