@@ -94,11 +94,11 @@ def build(
     check_types(source, seed, options)
     counts = ShardCounts.of(shards, options.shard_size)
     run = find_run(engine, beam_args)
+    on_workers = is_distributed(engine, beam_args)
     folder = output_folder(dataset, source.location())
-    is_far = is_distributed(engine, beam_args)
     with (
         claimed(folder) as state,
-        staged(source, folder, options.group_by, is_distributed=is_far) as reader,
+        staged(source, folder, options.group_by, on_workers=on_workers) as reader,
     ):
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)

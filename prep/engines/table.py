@@ -86,7 +86,7 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     Raises:
         OptionsError: no engine has this name, or it does not know one of the arguments.
     """
-    chosen = _chosen(name, arguments)
+    chosen = name or ("beam" if arguments else "local")
     if chosen not in _MODULES:
         known = " or ".join(map(repr, get_args(EngineName)))
         raise OptionsError("engine-unknown", name=name, known=known)
@@ -102,13 +102,9 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     return engine
 
 
-def _chosen(name: EngineName | None, arguments: Sequence[str]) -> str:
-    return name or ("beam" if arguments else "local")
-
-
 def is_distributed(name: EngineName | None, arguments: Sequence[str]) -> bool:
-    """Return whether workers of this engine may be on other machines."""
-    return _chosen(name, arguments) == "beam"
+    """Return whether the workers of an engine may be on other machines."""
+    return (name or ("beam" if arguments else "local")) != "local"
 
 
 def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -111,8 +111,8 @@ def append(
         added = new_class_names(inputs, names) if new_classes else []
         named = inputs.with_class_names((*names, *added)) if names else inputs
         output_folder(folder, named.location())
-        by, is_far = group_by_of(origin.manifest), is_distributed(engine, beam_args)
-        return _append(find, named, folder, options, run, by, is_distributed=is_far)
+        by, on_workers = group_by_of(origin.manifest), is_distributed(engine, beam_args)
+        return _append(find, named, folder, options, run, staged(named, folder, by, on_workers=on_workers))
     except InputError:
         new: list[str] = []
         with suppress(TfshardsError):
@@ -160,15 +160,10 @@ def _append(
     folder: AnyPath,
     options: Options,
     run: Callable[[Work], None],
-    group_by: str | None,
-    *,
-    is_distributed: bool,
+    copied: AbstractContextManager[Reader],
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
-    with (
-        claimed(folder) as state,
-        staged(source, folder, group_by, is_distributed=is_distributed) as reader,
-    ):
+    with claimed(folder) as state, copied as reader:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         old = origin.manifest

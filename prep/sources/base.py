@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -168,6 +168,14 @@ class Reader(Protocol):
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output, for the build id and the manifest."""
+
+
+@runtime_checkable
+class MovableReader(Reader, Protocol):
+    """A reader whose staged files may be copied to where other machines read them."""
+
+    def moved(self, folder: AnyPath) -> Reader:
+        """Return the reader of the same files in another folder."""
 
 
 class Source(Protocol):

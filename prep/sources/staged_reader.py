@@ -7,7 +7,8 @@ import shutil
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -98,6 +99,10 @@ class StagedReader:
         """Return the state without the listing, which may be large."""
         return {**self.__dict__, "staged": None}
 
+    def moved(self, folder: AnyPath) -> StagedReader:
+        """Return the reader of the same files in another folder."""
+        return replace(self, folder=str(folder))
+
     def listing(self) -> Listing:
         """Return the listing."""
         assert self.staged is not None, "only the process that staged the rows has the listing"
@@ -130,7 +135,7 @@ class StagedReader:
 
     def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
         """Return rows as they are staged."""
-        table = mapped_table(_local(self.folder, ROWS_NAME))
+        table = mapped_table(any_path(self.folder) / ROWS_NAME)
         keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
         taken = table.take(pa.array(numbers, pa.int64()))
@@ -198,24 +203,18 @@ def _array_values(
 
 
 def _mapped_array(folder: str, file: ArrayFile) -> npt.NDArray[Any]:
-    path = Path(file.path) if os.path.isabs(file.path) else _local(folder, file.path)
+    path = Path(file.path) if os.path.isabs(file.path) else any_path(folder) / file.path
     try:
-        if file.stamp and os.stat(path).st_mtime_ns != file.stamp:
+        if file.stamp and os.stat(str(path)).st_mtime_ns != file.stamp:
             raise InputError("changed-file", path=path)
         return _mapped_npy(*_file_id(path))
     except OSError as error:
         raise unreadable(path, error) from None
 
 
-@lru_cache(maxsize=256)
-def _mapped_npy(path: str, _inode: int, _stamp: int) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
-
-
 def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
     """Return the values of rows in ``wide.arrow`` by feature."""
-    wide = _mapped_wide(*_file_id(_local(folder, WIDE_NAME)))
+    wide = _mapped_wide(*_file_id(any_path(folder) / WIDE_NAME))
     found: dict[str, list[Any]] = {name: [] for name in names}
     for number in numbers.tolist():
         batch, row = wide.find(number)
@@ -242,46 +241,52 @@ class _Wide:
         return batch, number - self._ends[index] + batch.num_rows
 
 
-@lru_cache(maxsize=1)
-def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
-    return _Wide(path)
-
-
 def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
-    return _mapped(*_file_id(path if isinstance(path, Path) else _fetched(path)))
+    """Return a staged table, mapped into memory rather than read."""
+    return _mapped_table(*_file_id(path))
 
 
-def _file_id(path: Path) -> tuple[str, int, int]:
-    """Return what a mapped file is cached by: another file may have the same path later."""
+def _file_id(path: AnyPath) -> tuple[str, int, int]:
+    """Return what a mapped file is cached by: its path may be that of another one later."""
+    if isinstance(path, RemotePath):
+        # of an object, every process has a copy
+        return str(path), os.getpid(), 0
     status = os.stat(path)
     return str(path), status.st_ino, status.st_mtime_ns
 
 
 # Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
 @lru_cache(maxsize=1)
-def _mapped(path: str, _inode: int, _stamp: int) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()
-
-
-def _local(folder: str, name: str) -> Path:
-    """Return a staged file, or a copy on this machine of one in a store."""
-    path = any_path(folder) / name
-    return path if isinstance(path, Path) else _fetched(path)
-
-
-@lru_cache(maxsize=8)
-def _fetched(path: RemotePath) -> Path:
-    """Return a copy of an object that is removed with the process."""
-    copy = Path(_copies().name) / f"{abs(hash(path))}-{path.name}"
-    with open_regular(path, buffering=0) as source, copy.open("wb") as file:
-        shutil.copyfileobj(source, file, _COPY_BYTES)
-    return copy
+def _mapped_table(path: str, _inode: int, _stamp: int) -> pa.Table:
+    with _on_disk(path) as local:
+        return pa.ipc.open_file(pa.memory_map(local)).read_all()
 
 
 @lru_cache(maxsize=1)
-def _copies() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="tfshards-")
+def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
+    with _on_disk(path) as local:
+        return _Wide(local)
+
+
+@lru_cache(maxsize=256)
+def _mapped_npy(path: str, _inode: int, _stamp: int) -> npt.NDArray[Any]:
+    with _on_disk(path) as local:
+        found: npt.NDArray[Any] = np.load(local, mmap_mode="r", allow_pickle=False)
+        return found
+
+
+@contextmanager
+def _on_disk(path: str) -> Iterator[str]:
+    """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
+    found = any_path(path)
+    if isinstance(found, Path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
+        with open_regular(found, buffering=0) as source:
+            shutil.copyfileobj(source, copy, _COPY_BYTES)
+        copy.flush()
+        yield copy.name
 
 
 class ArrowKeys(LazyKeys):
