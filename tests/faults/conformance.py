@@ -10,6 +10,9 @@ IMAGES = "tests/conformance/test_images.py::test_images_and_masks_become_what_th
 ANNOTATIONS = "tests/conformance/test_annotations.py::test_annotations_move_with_their_image_or_are_refused"
 OPTIONS = "tests/conformance/test_options.py::test_options_have_their_effect_or_are_refused"
 ARRAYS = "tests/conformance/test_arrays.py::test_arrays_become_what_they_hold_or_are_refused"
+EXAMPLES = "tests/conformance/test_examples.py::test_examples_become_what_they_hold_or_are_refused"
+ITERABLES = "tests/prep/test_any_iterable.py::test"
+ELEMENTS = "tests/prep/test_write_shards.py::test"
 SPLITS = "tests/prep/test_splits.py"
 
 FAULTS = [
@@ -386,4 +389,48 @@ FAULTS = [
      "counts = label_counts_of(plan.listing, written.layouts)",
      "counts = label_counts_of(plan.listing, plan.layouts)",
      f"{FOLDERS}[damaged_files_are_counted]"),
+    ("an integer among floating point numbers is another kind", "prep/sources/element_values.py",
+     "elif type(value) is int and first",
+     "elif type(value) is bool and first",
+     f"{EXAMPLES}[whole_and_other_numbers]"),
+    ("a large number in a list is infinite", "prep/sources/element_values.py",
+     "if np.isfinite(array).all() and not np.isfinite(short).all():",
+     "if np.isfinite(short).all() and not np.isfinite(array).all():",
+     f"{EXAMPLES}[a_large_number_in_a_list]"),
+    ("masked numbers are stored", "prep/sources/element_values.py",
+     "isinstance(value, np.ma.MaskedArray)",
+     "isinstance(value, np.ma.core.MaskedConstant)",
+     f"{EXAMPLES}[a_masked_array]"),
+    ("the class -1 is refused", "prep/sources/element_values.py",
+     "-1 <= int(array)",
+     "0 <= int(array)",
+     f"{EXAMPLES}[the_class_-1]"),
+    ("a list of images is text", "prep/sources/elements.py",
+     "value[:_LOOKED_AT] if isinstance(value, list) else [value]",
+     "[value]",
+     f"{EXAMPLES}[a_list_of_images]"),
+    ("boxes refer to the turned image", "prep/sources/elements.py",
+     "self.outside_boxes, self.boxes_in)",
+     "self.outside_boxes, \"upright\")",
+     f"{EXAMPLES}[boxes_of_turned_images]"),
+    ("keys of splits have no prefix", "prep/sources/examples.py",
+     "(to_bytes(f\"{split}/\") if split else b\"\")",
+     "b\"\"",
+     f"{EXAMPLES}[splits_by_name]"),
+    ("numbers of examples are taken for keys", "prep/sources/examples.py",
+     "self.is_numbered, key = True, shown",
+     "key = shown",
+     f"{ITERABLES}_repair_and_append_take_the_examples_again"),
+    ("equal sizes are equal content", "prep/sources/staged.py",
+     "self._stamps.setdefault(name, []).append(row_stamps(chunks))",
+     "self._stamps.setdefault(name, []).append(np.ones(len(column), np.uint64))",
+     f"{ITERABLES}_an_appended_example_with_other_content_is_reported"),
+    ("a damaged value of an element is stored", "prep/sources/elements_reader.py",
+     "if data_digest(data) != digest:",
+     "if not data:",
+     f"{ELEMENTS}_damaged_or_missing_copies_are_reported"),
+    ("elements of other roles are stored", "prep/sources/spill.py",
+     "known = form.features, tuple(form.roles.items())",
+     "known = form.features, ()",
+     f"{ELEMENTS}_wrong_elements_are_named"),
 ]  # fmt: skip
