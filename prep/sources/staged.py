@@ -228,7 +228,9 @@ def row_stamps(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """Return a number of each row that changes with its values, so that ``append`` finds changed rows."""
     flat, lengths = unlisted(column)
     if flat.type == TEXT:
-        values = np.array([-1 if text is None else crc32(text) for text in flat.to_pylist()], np.int64)
+        # sizes, which are -1 for none, tell none from an empty one
+        texts = pc.fill_null(flat, b"").to_pylist()
+        values = np.fromiter(map(crc32, texts), np.int64, len(texts))
     else:
         numbers = flat.to_numpy()
         values = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.int64)
