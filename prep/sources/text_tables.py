@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
@@ -265,17 +266,11 @@ def _depth(value: Any) -> int:  # noqa: ANN401 -- what JSON holds
     return 1 + max((_depth(item) for item in items if isinstance(item, (dict, list))), default=0)
 
 
-def _integer(text: str) -> int:
-    number = int(text)
-    if number not in _INTEGERS:
-        raise ValueError(f"the number {text[:_SHOWN]} is beyond int64; save it as text")
+def _exact(kind: type[int] | type[float], text: str) -> int | float:
+    number = kind(text)
+    if math.isinf(number) if kind is float else number not in _INTEGERS:
+        raise ValueError(f"the number {text[:_SHOWN]} is beyond {kind.__name__}64; save it as text")
     return number
-
-
-def _real(text: str) -> float:
-    if math.isinf(float(text)):
-        raise ValueError(f"the number {text[:_SHOWN]} is beyond float64; save it as text")
-    return float(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -288,7 +283,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
 # also raises ValueError for each number that is not in int64 or float64, which takes longer
 _decode_exactly = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_int=_integer, parse_float=_real
+    object_pairs_hook=_unique, parse_int=partial(_exact, int), parse_float=partial(_exact, float)
 ).raw_decode
 
 
