@@ -232,8 +232,13 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
     rows = _json_rows(path, _decode)
     while batch := [*islice(rows, _BATCH_ROWS)]:
-        names = dict.fromkeys(chain.from_iterable(batch))
-        yield len(batch), {name: [row.get(name) for row in batch] for name in names}
+        names = {*map(tuple, batch)}
+        if len(names) == 1:
+            # mostly, and much faster
+            yield len(batch), dict(zip(names.pop(), zip(*map(dict.values, batch), strict=True), strict=True))
+        else:
+            every = dict.fromkeys(chain.from_iterable(batch))
+            yield len(batch), {name: [row.get(name) for row in batch] for name in every}
 
 
 def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
