@@ -86,7 +86,10 @@ def read_text(
         if not is_json and columns[name].type == pa.large_string():
             columns[name], lines = typed(name, columns[name].combine_chunks())
             warnings += lines
-    table = flattened(pa.table(columns).combine_chunks())
+    try:
+        table = flattened(pa.table(columns).combine_chunks())
+    except UnicodeEncodeError as error:
+        raise InputError("column-not-utf8", path=paths[0], name=error.object) from None
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
@@ -122,8 +125,8 @@ def arrow_values(
         raise InputError("column-not-utf8", path=paths[0], name=name) from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if kind is not None:
-            types = (type(value).__name__ for value in values if not isinstance(value, (str, type(None))))
-            raise InputError("column-paths-type", name=name, kind=f"{next(types)} in {paths[0]}") from None
+            # of JSON; whoever needs paths refuses the type that the column has
+            return arrow_values(name, values, None, paths)
         _check_numbers(paths)
         where, fault = " and ".join(map(str, paths[:2])), str(error).splitlines()[0]
         raise InputError(f"{where}: the values of column {name!r} have no exact type: {fault}") from None
