@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.remove import remove
     from tfshards.prep.rewriting.repair import repair
     from tfshards.prep.rewriting.reshard import reshard
-    from tfshards.prep.sources.arrays.source import Arrays
+    from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.examples.source import Examples
     from tfshards.prep.sources.folder import ImageFolder
@@ -146,7 +146,7 @@ _NAMES = {
     "prep.rewriting.remove": "remove",
     "prep.rewriting.repair": "repair",
     "prep.rewriting.reshard": "reshard",
-    "prep.sources.arrays.source": "Arrays",
+    "prep.sources.arrays": "Arrays",
     "prep.sources.elements.source": "Elements",
     "prep.sources.examples.source": "Examples",
     "prep.sources.folder": "ImageFolder",

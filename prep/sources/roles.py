@@ -71,7 +71,11 @@ def flag(name: str, role: str) -> str:
 
 
 def resolve_roles(
-    names: Sequence[str], declared: Mapping[str, str], where: str, known: Mapping[str, str] | None = None
+    names: Sequence[str],
+    declared: Mapping[str, str],
+    where: str,
+    known: Mapping[str, str] | None = None,
+    usual: Mapping[str, str] = USUAL,
 ) -> dict[str, str]:
     """Return the roles of the columns that have one; the others are stored as they are.
 
@@ -80,6 +84,7 @@ def resolve_roles(
         declared: roles that the user gives; the name of a struct stands for all of its fields.
         where: the source, for messages.
         known: roles that a file format gives, which those of the user replace.
+        usual: roles that columns have by their exact names.
 
     Returns:
         The declared roles, and those by name, in the order of the columns; templates of paths are last.
@@ -99,16 +104,16 @@ def resolve_roles(
             raise unknown_column(name, names, where)
     taken = {role for name, role in given.items() if role in _SINGLE}
     for name in names:
-        role = USUAL.get(name)
+        role = usual.get(name)
         if name in given:
             continue
         if role is not None and role not in taken:
             given[name] = role
-        like = next((each for each in USUAL if each == name.strip().casefold()), None)
-        if like and role is None and USUAL[like] not in taken:
+        like = next((each for each in usual if each == name.strip().casefold()), None)
+        if like and role is None and usual[like] not in taken:
             raise InputError(
                 f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
-                f"{USUAL[like]}s || {flag(name, USUAL[like])} takes it as that, {flag(name, 'value')} stores "
+                f"{usual[like]}s || {flag(name, usual[like])} takes it as that, {flag(name, 'value')} stores "
                 "it as it is"
             )
     order = {name: number for number, name in enumerate(names)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -11,19 +12,20 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tfshards.prep.imaging.pixels import resized_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import FetchedContent, fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import FetchedContent, changed, fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.pictures import EncodedImage, ImageRules, convert_images, decoders_of
-from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
@@ -35,24 +37,51 @@ ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
 VALUE, IMAGE = "value/", "image/"
 _COPY_BYTES = 1 << 20
+AnyArray: TypeAlias = npt.NDArray[np.generic]
 
 
 class ArrayFile(NamedTuple):
-    """A ``.npy`` file of rows.
+    """The elements of an array in a file; axis 0 counts the rows.
 
     Attributes:
         path: path of the file; one without a folder is in that of the staged rows.
-        num_rows: length of axis 0.
-        row_bytes: number of bytes of a row.
-        identity: what determines the content: a digest, or size and time of a file of the user.
-        stamp: modification time of a file of the user in nanoseconds, which must not change; 0 for copies.
+        dtype: NumPy's string of the dtype.
+        shape: shape of the array.
+        offset: offset of the first element.
+        order: "C", or "F" if the first axis varies fastest.
+        stamp: of a file of the user, its modification time in nanoseconds, which must not change, or the
+            stamp of an object.
+        content: what identifies the content of a copy.
     """
 
     path: str
-    num_rows: int
-    row_bytes: int
-    identity: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int = 0
+    order: Literal["C", "F"] = "C"
     stamp: int = 0
+    content: str = ""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """The number of bytes of a row."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def identity(self) -> str:
+        """What determines the content, except for changes of a file of the user."""
+        return repr((self.dtype, self.shape, self.order, self.content))
+
+    def mapped(self, path: Path) -> AnyArray:
+        """Return the array, mapped read-only from where the file is; it needs no memory without elements."""
+        if not math.prod(self.shape) * np.dtype(self.dtype).itemsize:
+            return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+        return np.memmap(path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 class _Staged(NamedTuple):
@@ -112,6 +141,12 @@ class StagedReader:
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""
         names = [name for name in schema.names if name != "key"]
+        if not (self.images or self.rules.coordinates):
+            for piece in pieces_of(rows):
+                _, columns = self._columns(piece, schema)
+                keys = [row.key.encode("utf-8", "surrogateescape") for row in piece]
+                yield from map(Accepted, zip(*(columns[name] for name in names), keys, strict=True))
+            return
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
         if self.has_remote_images:
             # the rows themselves are needed again with what was fetched for them
@@ -128,8 +163,8 @@ class StagedReader:
             else:
                 yield Accepted([*(row.values[name] for name in names), row.key], conversions)
 
-    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
-        """Return rows as they are staged."""
+    def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[pa.Table, dict[str, Sequence[Any]]]:
+        """Return rows as they are staged, and their values by feature; of embedded images the bytes."""
         table = mapped_table(_local(self.folder, ROWS_NAME))
         keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
@@ -142,11 +177,17 @@ class StagedReader:
                 columns[name] = taken[VALUE + name].to_pylist()
             elif name in self.arrays:
                 columns[name] = _array_values(self.folder, feature, self.arrays[name], places)
-        wide = _wide_values(self.folder, self.wide, places) if self.wide else {}
-        columns |= {name: values for name, values in wide.items() if name not in self.images}
+        if self.wide:
+            columns |= _wide_values(self.folder, self.wide, places)
+        return taken, columns
+
+    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
+        """Return rows as they are staged, one by one."""
+        taken, columns = self._columns(rows, schema)
+        wide = {name: columns.pop(name) for name in self.images if name in columns}
         images = {name: taken[IMAGE + name].to_pylist() for name in self.images}
-        sides = [taken[name].to_pylist() for name in (WIDTH, HEIGHT) if name in table.column_names]
-        faults = taken[FAULT].to_pylist() if FAULT in table.column_names else [None] * len(rows)
+        sides = [taken[name].to_pylist() for name in (WIDTH, HEIGHT) if name in taken.column_names]
+        faults = taken[FAULT].to_pylist() if FAULT in taken.column_names else [None] * len(rows)
         found = []
         for index, row in enumerate(rows):
             stated = tuple(side[index] for side in sides)
@@ -184,35 +225,49 @@ def _num_bytes(row: _Staged) -> int:
 
 def _array_values(
     folder: str, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
-) -> list[Values]:
+) -> Sequence[Values]:
     """Return the values of rows in files of arrays, as the encoder takes them."""
-    ends = [*accumulate(file.num_rows for file in files)]
-    arrays = [_mapped_array(folder, file) for file in files]
-    found: list[Values] = []
-    for number in numbers.tolist():
-        index = bisect_right(ends, number)
-        value = arrays[index][number - ends[index] + files[index].num_rows]
-        if feature.kind == "raw":
-            found.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
-        else:
-            found.append(value.ravel().tolist() if value.shape else value.item())
-    return found
+    rows = _array_rows(folder, files[0], numbers) if len(files) == 1 else _joined_rows(folder, files, numbers)
+    if feature.kind == "raw":
+        if rows.shape[1:] != feature.shape:
+            height, width = (side or 0 for side in feature.shape[:2])
+            rows = np.stack([resized_pixels(each, (width, height)) for each in rows])
+        data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+        step = feature.num_bytes
+        return [data[row * step : (row + 1) * step] for row in range(len(rows))]
+    if feature.dtype == "bfloat16":
+        # its bits are the upper half of a float32
+        rows = (rows.astype(np.uint32) << 16).view(np.float32)
+    values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
+    return values
 
 
-def _mapped_array(folder: str, file: ArrayFile) -> npt.NDArray[Any]:
-    path = Path(file.path) if os.path.isabs(file.path) else _local(folder, file.path)
+def _joined_rows(folder: str, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
+    """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
+    ends = np.cumsum([file.num_rows for file in files])
+    places = np.searchsorted(ends, numbers, side="right")
+    rows: AnyArray = np.empty((len(numbers), *files[0].shape[1:]), np.dtype(files[0].dtype).newbyteorder("="))
+    for index in np.unique(places).tolist():
+        chosen, before = places == index, ends[index] - files[index].num_rows
+        rows[chosen] = _array_rows(folder, files[index], numbers[chosen] - before)
+    return rows
+
+
+def _array_rows(folder: str, file: ArrayFile, numbers: IntArray) -> AnyArray:
+    """Return a copy of rows of an array, or raise InputError if the file has changed since it was listed."""
+    is_given = os.path.isabs(file.path)
+    path = Path(file.path) if is_given else _local(folder, file.path)
     try:
-        if file.stamp and os.stat(path).st_mtime_ns != file.stamp:
-            raise InputError("changed-file", path=path)
-        return _mapped_npy(*_file_id(path))
+        rows: AnyArray = np.asarray(file.mapped(path)[numbers])
+        # afterwards, because the rows must not have changed before they were read
+        if is_given and os.stat(path).st_mtime_ns != file.stamp:
+            raise changed(path)
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-@lru_cache(maxsize=256)
-def _mapped_npy(path: str, _inode: int, _stamp: int) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
+    except ValueError:
+        # the file is too short to be mapped
+        raise changed(path) from None
+    return rows
 
 
 def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
