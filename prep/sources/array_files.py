@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -149,7 +150,10 @@ def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
 def members(path: str) -> list[str]:
     """Return the names of the arrays in an .npz file."""
     with _archive(path) as archive:
-        return sorted(name.removesuffix(".npy") for name in archive.namelist())
+        names = sorted(name.removesuffix(".npy") for name in archive.namelist())
+    if repeated := [name for name, after in pairwise(names) if name == after]:
+        raise InputError(f"{path}: has several members {repeated[0]!r}")
+    return names
 
 
 @contextmanager
@@ -205,9 +209,9 @@ def _in_memory(where: str, array: object) -> AnyArray:
         isinstance(each, (str, bytes, os.PathLike)) for each in array
     ):
         raise InputError(
-            f"{where}: is a list of paths, text or bytes, but must be an array or one .npy file || give parts "
-            "of an array as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), "
-            "text as numpy.array(...), and encoded images to prep.Examples(...)"
+            f"{where}: is a list of paths, text or bytes, but must be an array or one .npy file || give its "
+            "parts as chunks, prep.Arrays({'NAME': numpy.load(path, mmap_mode='r')} for path in paths), text "
+            "as numpy.array(...), and encoded images to prep.Examples(...)"
         )
     found: AnyArray = np.asarray(array)
     _check_type(where, found.dtype, found.shape)

@@ -240,7 +240,7 @@ def _row_counts(arrays: Mapping[str, Sequence[OpenArray]], splits: Sequence[str]
         part.file.row_bytes for parts in arrays.values() for part in parts
     ):
         # without values, the size of a file does not limit the number of rows
-        raise InputError("the arrays hold no values; there is nothing to build")
+        raise InputError("the rows of the arrays hold no values; there is nothing to build")
     return counts
 
 
@@ -316,6 +316,8 @@ def _rows(
 
 def _feature(name: str, array: OpenArray, role: str) -> Feature:
     """Return the feature that an array is stored as."""
+    if name == "key":
+        raise InputError("an array cannot be stored as 'key', which is the key of the example; rename it")
     shape, dtype = array.values.shape[1:], array.dtype
     kind = "float" if role == "list" and dtype in KINDS["float"].dtypes else "int"
     if array.is_text:
