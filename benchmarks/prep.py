@@ -110,7 +110,7 @@ def run(name: str, source: Path, work: Path, shards: int, size: int, with_pss: b
 def _command(name: str, source: Path, out: Path, shards: int) -> list[str]:
     if name == "tfshards":
         build = [sys.executable, "-m", "tfshards", "build", "images", str(source), str(out)]
-        return [*build, "--shards", str(shards), "--check", "none"]
+        return [*build, "--shards", str(shards)]
     return [sys.executable, str(CONTESTANTS), name, str(source), str(out), str(shards)]
 
 

@@ -57,7 +57,7 @@ def build_photos(photos: Path, work: Path, copies: int) -> Path:
     from prep import make_photos
 
     source = make_photos(photos, work / "source", copies)
-    return tfshards_build(["images", str(source), str(work / "photos"), "--check", "none"])
+    return tfshards_build(["images", str(source), str(work / "photos")])
 
 
 def build_arrays(work: Path, count: int) -> Path:

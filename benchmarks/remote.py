@@ -81,7 +81,7 @@ def build(in_flight: int) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        source = prep.ImageFolder(f"s3://{BUCKET}/photos", prep.ImageOptions(check="none"))
+        source = prep.ImageFolder(f"s3://{BUCKET}/photos")
         prep.build(source, Path(folder) / "out", shards=4, log=lambda line: None)
         seconds = time.perf_counter() - started
     return {"seconds": seconds, "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

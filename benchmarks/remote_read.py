@@ -118,7 +118,7 @@ def build_photos(work: Path, count: int) -> Path:
         path = work / "source" / f"{number % 10}" / f"{number:06}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(images[number % DISTINCT])
-    return build(["images", str(work / "source"), str(work / "photos"), "--check", "none"], work / "photos")
+    return build(["images", str(work / "source"), str(work / "photos")], work / "photos")
 
 
 def build_arrays(work: Path, count: int) -> Path:

@@ -57,7 +57,7 @@ def build(dataset: Path, count: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tfshards.prep import ImageOptions, Options, Table
+    from tfshards.prep import Options, Table
     from tfshards.prep import build as build_dataset
 
     pictures = [encoded(number) for number in range(PICTURES)]
@@ -71,7 +71,7 @@ def build(dataset: Path, count: int) -> None:
             labels = [f"class{number * 31 % CLASSES:04d}" for number in numbers]
             writer.write_table(pa.table([images, labels], schema=schema))
     splits = Options(splits={"train": 0.9, "val": 0.1})
-    build_dataset(Table(path, ImageOptions(check="none")), dataset, shards=128, options=splits)
+    build_dataset(Table(path), dataset, shards=128, options=splits)
     path.unlink()
 
 

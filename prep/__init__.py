@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.repair import repair
     from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays import Arrays
+    from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.elements.source import Elements
     from tfshards.prep.sources.examples.source import Examples
     from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
+    from tfshards.prep.sources.yolo import Yolo
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdoptOptions",
     "Arrays",
+    "Coco",
     "Diff",
     "Elements",
     "Examples",
@@ -66,6 +69,7 @@ __all__ = [
     "VerificationReport",
     "WriteShards",
     "WriteShardsResult",
+    "Yolo",
     "adopt",
     "append",
     "audit",
@@ -149,8 +153,10 @@ _NAMES = {
     "prep.sources.arrays": "Arrays",
     "prep.sources.elements.source": "Elements",
     "prep.sources.examples.source": "Examples",
+    "prep.sources.coco": "Coco",
     "prep.sources.folder": "ImageFolder",
     "prep.sources.table": "Table",
+    "prep.sources.yolo": "Yolo",
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",
     "schemas": "info",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tfshards.schemas.declared import BOX_ORDERS, COORDINATES, NORMALIZED
@@ -33,16 +32,6 @@ class Coordinates(NamedTuple):
 
 BOX_FORMATS = tuple(each for each in COORDINATES if Coordinates.parse(each).are_boxes)
 POINT_FORMATS = tuple(each for each in COORDINATES if each not in BOX_FORMATS)
-# Usual names of four columns that are a box, which may have a common prefix.
-_FOUR: Mapping[tuple[str, ...], str] = {
-    ("xmin", "ymin", "xmax", "ymax"): "xyxy",
-    ("x1", "y1", "x2", "y2"): "xyxy",
-    ("left", "top", "right", "bottom"): "xyxy",
-    ("left", "top", "width", "height"): "xywh",
-    ("x", "y", "w", "h"): "xywh",
-    ("x", "y", "width", "height"): "xywh",
-    ("x1", "y1", "width", "height"): "xywh",
-}
 
 
 def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:
@@ -56,21 +45,3 @@ def may_be_boxes(feature: Feature) -> bool:
         ("int", "uint", "float")
     )
     return has_numbers and feature.shape in ((4,), (None, 4))
-
-
-def undeclared_boxes(features: Iterable[Feature]) -> dict[str, str]:
-    """Return the features that may be boxes, or four names with commas, and the format that is likely.
-
-    Four features of one number each, or of lists, may be a box if they have usual names, such as ``Roi.X1``.
-    """
-    features = [each for each in features if not each.coordinates]
-    numbers = [
-        each.name for each in features if each.kind in ("int", "float") and each.shape in ((), (None,))
-    ]
-    plain = {re.sub(r"[\W_]", "", name.lower()): name for name in numbers}
-    found = {each.name: "xywh" for each in features if may_be_boxes(each)}
-    for parts, order in _FOUR.items():
-        for prefix in [name.removesuffix(parts[0]) for name in plain if name.endswith(parts[0])]:
-            if {prefix + part for part in parts} <= {*plain}:
-                found[",".join(plain[prefix + part] for part in parts)] = order
-    return found

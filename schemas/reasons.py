@@ -32,13 +32,14 @@ class Reason(str, Enum):
     DAMAGED = "damaged", "truncated, broken, or with more or fewer pixels than its header says"
     TOO_LARGE = (
         "too large",
-        "above `--max-pixels` (89,000,000), `--max-bytes` (1GiB), 10,000 frames, 100 scans of a progressive "
+        "above `--max-pixels` (89,000,000), 1 GiB, 10,000 frames, 100 scans of a progressive "
         "JPEG, or a side above 1,000,000",
     )
-    ANIMATED = "animated", "several frames, without `--animation first`"
+    ANIMATED = "animated", "several frames or pages, without `--animation first`"
     UNSUPPORTED = (
         "unsupported",
-        "no rule says what its values mean, or the package that reads it is not installed",
+        "no rule says what its values mean, an image has no place for them (bands, bits, signs), or the "
+        "package that reads it is not installed",
     )
     MISMATCH = (
         "mismatch",
@@ -48,6 +49,10 @@ class Reason(str, Enum):
         "boxes do not fit",
         "the stated size is another one than the image has, or nothing shows whether its boxes "
         "refer to the upright image",
+    )
+    ANNOTATION = (
+        "invalid annotation",
+        "COCO or YOLO annotates it with an unknown class, a box of three numbers or the like",
     )
     OUTSIDE = (
         "box outside",

@@ -28,7 +28,7 @@ LOSSES = (
     Loss(
         "16 bits of color to 8",
         "'tfshards build arrays' stores arrays of them as they are",
-        "with more than 8 bits per sample in color: reduced to the upper 8",
+        "with more than 8 bits per sample in color: reduced to 8",
     ),
     Loss(
         "32 bits to 8",
@@ -42,10 +42,9 @@ LOSSES = (
     ),
     Loss(
         "alpha over white",
-        "alpha='keep' and channels=4 store it, alpha='drop' leaves the colors as they are",
+        "alpha='keep' and channels=4 store it",
         "with transparency: drawn over white",
     ),
-    Loss("alpha dropped", "alpha='keep' and channels=4 store it"),
     Loss("first frame", "no option stores the others: extract them before the build"),
     Loss(
         "color profile ignored",

@@ -95,7 +95,7 @@ def cub():
         tables["labels"].append(f"{number} {number % 2 + 1}")
         tables["split"].append(f"{number} {is_training:d}")
         tables["boxes"].append(" ".join(map(str, [number, *box])))
-        values = {"image_id": number, "label": name, "boxes": box}
+        values = {"image_id": number, "label": name, "bbox": box}
         found[f"{is_training:d}"][key] = values | {"path": picture(f"{root}/images/{key}", number)}
     text(f"{root}/images.txt", *tables["images"])
     text(f"{root}/image_class_labels.txt", *tables["labels"])
@@ -351,7 +351,7 @@ def open_images():
             found[split][key] = {
                 "image": picture(f"openimages/{key}", number + len(split)),
                 "ImageID": image_id.encode(),
-                "boxes": boxes,
+                "bbox": boxes,
                 "label": [names[label] for label in labels],
                 "LabelName": [label.encode() for label in labels],
                 "Source": [b"xclick"] * len(boxes),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import struct
 from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeAlias, cast
 
-from tfshards.prep.imaging.formats import HeaderShape, common_shape, has_deep_header, image_shape
+from tfshards.prep.imaging import formats, jpeg, png
 from tfshards.prep.sources.keys import hash_key
-from tfshards.schemas import OptionsError, Problem
+from tfshards.schemas import OptionsError, Problem, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample, fields
 from tfshards.schemas.option import check_strings, option
 
+# Height, width and channels; None where the header does not state it.
+_Shape: TypeAlias = "tuple[int | None, int | None, int]"
+_GRAY_PNG = 0
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 
 
@@ -106,7 +110,7 @@ class Seen:
     missing_at: str = ""
     num_images: int = 0
     no_image_at: str = ""
-    image_shape: HeaderShape | None = None
+    image_shape: _Shape | None = None
     has_deep_images: bool = False
     deep_color_at: str = ""
     labels: array[int] | None = None
@@ -164,21 +168,21 @@ class Seen:
         self.has_deep_images = self.has_deep_images or other.has_deep_images
         self.deep_color_at = self.deep_color_at or other.deep_color_at
         shapes = [shape for shape in (self.image_shape, other.image_shape) if shape]
-        self.image_shape = common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
+        self.image_shape = _common_shape(*shapes) if len(shapes) == 2 else next(iter(shapes), None)
         if self.labels is not None:
             self.labels.extend(other.labels or ())
 
     def _add_bytes(self, elements: list[bytes], at: str) -> None:
         for data in elements:
-            shape = image_shape(data)
+            shape = _image_shape(data)
             if shape is None:
                 self.no_image_at = self.no_image_at or at
                 return
-            if has_deep_header(data):
+            if _has_deep_header(data):
                 self.has_deep_images = True
                 self.deep_color_at = self.deep_color_at or (at if shape[2] > 1 else "")
             if shape != self.image_shape:
-                self.image_shape = common_shape(self.image_shape, shape) if self.image_shape else shape
+                self.image_shape = _common_shape(self.image_shape, shape) if self.image_shape else shape
         self.num_images += 1
 
 
@@ -272,3 +276,36 @@ class Findings:
 
     def _missing(self, name: str, at: str) -> None:
         self.features[name].missing_at = self.features[name].missing_at or at
+
+
+def _image_shape(data: bytes) -> _Shape | None:
+    """Return the shape of the pixels of an encoded image, as the loader decodes it.
+
+    Gray JPEG, PNG and pixel files have 1 channel, all others 3.
+
+    Returns:
+        None if ``data`` does not begin like a format that the loader decodes.
+    """
+    found = formats.format_of(data[: formats.HEAD_BYTES])
+    if found is None or not found.is_decoded_by_loader:
+        return pixel_files.sides_of(data)
+    if found.name == "PNG" and data[12:16] == b"IHDR" and len(data) >= 26:
+        width, height = struct.unpack_from(">II", data, 16)
+        return height, width, 1 if data[25] == _GRAY_PNG else 3
+    frame = jpeg.structure(data).frame if found.name == "JPEG" else None
+    if frame is None or len(data) < frame + 8:
+        return None, None, 3
+    height, width, num_components = struct.unpack_from(">HHB", data, frame + 3)
+    return height, width, 1 if num_components == 1 else 3
+
+
+def _has_deep_header(data: bytes) -> bool:
+    """Return whether an encoded image is a PNG with 16 bits per sample."""
+    return data.startswith(png.SIGNATURE) and data[12:16] == b"IHDR" and data[24:25] == b"\x10"
+
+
+def _common_shape(one: _Shape, other: _Shape) -> _Shape:
+    """Return the shape that describes images of both shapes; gray and color together are color."""
+    height = one[0] if one[0] == other[0] else None
+    width = one[1] if one[1] == other[1] else None
+    return height, width, max(one[2], other[2])

@@ -29,7 +29,7 @@ from tfshards.prep.building.rejects import (
     loss_warnings,
     repeated_inputs,
 )
-from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.engines.table import EngineName, find_run, is_distributed
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
@@ -92,14 +92,17 @@ def build(
     """
     options = Options() if options is None else options
     check_types(source, seed, options)
-    counts = ShardCounts.of(shards)
+    counts = ShardCounts.of(shards, options.shard_size)
     run = find_run(engine, beam_args)
+    on_workers = is_distributed(engine, beam_args)
     folder = output_folder(dataset, source.location())
-    with claimed(folder) as state, staged(source, folder, options.group_by) as reader:
+    with (
+        claimed(folder) as state,
+        staged(source, folder, options.group_by, on_workers=on_workers) as reader,
+    ):
         name = dataset_name(folder, options)
         plan = make_plan(reader, name, counts, seed, options)
         report_warning(*plan.warnings)
-        report_line(*plan.notes)
         area = BuildArea(folder, plan.plan_id, plan.options)
         wanted = wanted_of(plan)
         if overwrite:

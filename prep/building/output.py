@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from tfshards.prep.building.output_state import (
@@ -21,19 +23,20 @@ from tfshards.prep.building.output_state import (
 )
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.base import Reader, Source
+from tfshards.prep.sources.base import MovableReader, Reader, Source
 from tfshards.prep.views.tfds import PARTS_NAME
 from tfshards.prep.writing.area import BuildArea
 from tfshards.schemas import BuildError, InputError, OptionsError
-from tfshards.schemas.build_area import AREA_NAME, staged_folder, staged_folders
+from tfshards.schemas.build_area import AREA_NAME, create, staged_folder, staged_folders
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import sync_directory, system_fault
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.locks import lock
 from tfshards.schemas.names import GENERATIONS_NAME, MANIFEST_NAME, name_fault
 from tfshards.schemas.option import check_path
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path, write_new
 
+_COPY_BYTES = 8 << 20
 # the time that a command needs to look at the lock, and more
 _LOOK_SECONDS = 0.05
 # What a dataset consists of in addition to its shards.
@@ -182,10 +185,16 @@ def read_damage(state: OutputState, wanted: Wanted) -> OutputState:
 
 
 @contextmanager
-def staged(source: Source, folder: AnyPath, group_by: str | None) -> Iterator[Reader]:
+def staged(
+    source: Source, folder: AnyPath, group_by: str | None, *, on_workers: bool = False
+) -> Iterator[Reader]:
     """Yield a reader of the source; its files in the build area are removed at the end.
 
-    If the output is in an object store, they are on a disk of this machine, since they are read in place.
+    If the output is in an object store, they are on a disk of this machine, since they are read in place;
+    ``on_workers``, which may be other machines, they are copied into the build area.
+
+    Raises:
+        InputError: workers cannot read what was copied from this source.
     """
     if isinstance(folder, RemotePath):
         with tempfile.TemporaryDirectory(prefix="tfshards-") as local:
@@ -193,12 +202,30 @@ def staged(source: Source, folder: AnyPath, group_by: str | None) -> Iterator[Re
             # of images nothing is copied, and a build that is killed cannot remove the folder
             with suppress(OSError):
                 Path(local).rmdir()
+            if on_workers and os.path.exists(local):
+                remove_staged(folder)
+                reader = _uploaded(reader, Path(local), folder / AREA_NAME / f"staged-{secrets.token_hex(4)}")
             yield reader
+        remove_staged(folder)
         return
     assert isinstance(folder, Path)
     remove_staged(folder)
     with staged_folder(folder) as staging:
         yield source.stage(staging, group_by=group_by)
+
+
+def _uploaded(reader: Reader, local: Path, area: RemotePath) -> Reader:
+    """Return a reader of staged files, after copying them from this machine into a folder of a store."""
+    if not isinstance(reader, MovableReader):
+        raise InputError(
+            f"workers on other machines cannot read the copies of this source in {local} || build into a "
+            "folder that all of them mount, or with engine='local'"
+        )
+    create(area)
+    for path in sorted(local.iterdir()):
+        with path.open("rb") as file:
+            write_new(area / path.name, iter(partial(file.read, _COPY_BYTES), b""))
+    return reader.moved(area)
 
 
 def remove_staged(folder: AnyPath, but: str = "") -> None:

@@ -44,7 +44,7 @@ def plan(
     """
     options = Options() if options is None else options
     check_types(source, seed, options)
-    counts = ShardCounts.of(shards)
+    counts = ShardCounts.of(shards, options.shard_size)
     folder = output_folder(dataset, source.location())
     check_usable(inspect_output(folder))
     with tempfile.TemporaryDirectory() as staging:

@@ -33,7 +33,7 @@ from tfshards.prep.engines.transform import Collection, Transform, run_steps
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, plan_id_of
-from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_line, report_warning
+from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements.reader import TABLE_NAME, ElementsReader, stage_elements
 from tfshards.prep.sources.elements.source import Elements
@@ -109,8 +109,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         options = Options() if options is None else options
         check_instance("elements", elements, Elements)
         check_option_types(seed, options)
-        counts = ShardCounts.of(shards)
-        counts.check_shard_size(options.shard_size)
+        counts = ShardCounts.of(shards, options.shard_size)
         # workers may run in other folders
         folder = output_folder(dataset).absolute()
         name = dataset_name(folder, options)
@@ -197,7 +196,6 @@ class WriteSteps:
             build = self._planned()
             plan = build.plan
             report_warning(*plan.warnings)
-            report_line(*plan.notes)
             wanted = wanted_of(plan)
             if self.overwrite:
                 state = read_damage(state, wanted)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from dataclasses import replace
 
 from tfshards.prep.cli.arguments import settings_of, source_of
 from tfshards.prep.cli.flags import with_flags
 from tfshards.prep.cli.verb import Result, Verb
 from tfshards.prep.progress.lines import report_line, report_warning
-from tfshards.schemas import OptionsError
 from tfshards.schemas.storage import any_path
 
 
@@ -57,38 +56,22 @@ BUILD = Verb(
 )
 
 
-def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=32,
-        metavar="N",
-        help="number of examples per batch of one worker, for the steps per epoch (default: 32)",
-    )
-
-
 def _run_plan(args: argparse.Namespace) -> Result:
     from tfshards.prep.building.output_state import inspect_output, outlook, wanted_of
     from tfshards.prep.building.preview import plan
-    from tfshards.prep.planning.plan import plan_json, plan_text
 
-    if args.batch_size < 1:
-        raise OptionsError("batch-size-range", batch_size=args.batch_size)
     source = source_of(args)
     shards, options = settings_of(args)
     found = plan(source, args.dataset, shards=shards, seed=args.seed, options=options)
     report_warning(*found.warnings)
     report_line(*outlook(inspect_output(any_path(args.dataset)), wanted_of(found)))
-    typed = partial(with_flags, parser=args.parser)
-    return Result(
-        lambda: plan_text(found, args.batch_size, typed), lambda: plan_json(found, args.batch_size, typed)
-    )
+    return Result.of(replace(found, warnings=tuple(with_flags(line, args.parser) for line in found.warnings)))
 
 
 PLAN = Verb(
     "plan",
     "show what build would produce, without decoding images",
-    _add_plan_arguments,
+    lambda _: None,
     _run_plan,
     has_kinds=True,
 )

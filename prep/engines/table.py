@@ -102,6 +102,11 @@ def find_engine(name: EngineName | None, arguments: Sequence[str]) -> Engine:
     return engine
 
 
+def is_distributed(name: EngineName | None, arguments: Sequence[str]) -> bool:
+    """Return whether the workers of an engine may be on other machines."""
+    return (name or ("beam" if arguments else "local")) != "local"
+
+
 def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
     """Return the function of an engine that does work with these arguments; it raises as ``find_engine``."""
     return partial(find_engine(name, arguments).run, arguments=tuple(arguments))

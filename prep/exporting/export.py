@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -125,8 +126,8 @@ def export(
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
     request = make_request(any_path(dataset), read_manifest(dataset), select)
     for name, found in coordinates_of(request.schema.features).items():
-        flag = "boxes" if found.are_boxes else "keypoints"
-        report_line(f"{name!r} refers to the exported image: --{flag} {name}={found} builds it again")
+        typed = shlex.quote(f"{name}={found}")
+        report_line(f"{name!r} refers to the exported image: --column {typed} builds it again")
     return _export(request, local_path(directory), FORMATS[to], run)
 
 

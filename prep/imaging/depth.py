@@ -1,4 +1,4 @@
-"""Images with more than 8 bits per sample: recognize them, and read and resize their exact samples.
+"""Gray images with more than 8 bits per sample: read, reduce and resize their exact samples.
 
 Pillow has no pictures of several channels of 16 bits: it drops the lower byte of each sample. So only gray
 ones are stored with 16 bits.
@@ -6,101 +6,64 @@ ones are stored with 16 bits.
 
 from __future__ import annotations
 
-from typing import IO, Literal, TypeAlias, cast
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.imaging.pillow import Image, ImageFile, opened
+from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
 Samples: TypeAlias = "npt.NDArray[np.uint16]"
 
 WHITE = 0xFFFF
-_WHITE_OF_12 = 0xFFF
-_BITS_PER_SAMPLE = 258
-_CODESTREAM = b"\xff\x4f\xff\x51"
 
 
-def is_deep(image: Image.Image) -> bool:
-    """Return whether an image, whose pixels are not loaded yet, has more than 8 bits per sample."""
-    return is_deep_gray(image) or has_deep_colors(image)
-
-
-def is_deep_gray(image: Image.Image) -> bool:
-    """Return whether an image is gray, with more than 8 bits per sample, or of floats."""
-    return image.mode.startswith("I") or image.mode == "F"
-
-
-def file_depth(file: IO[bytes]) -> Literal["8", "gray", "color", "float"]:
-    """Return whether an image file has 8 bits per sample, more in gray or color, or floats.
-
-    Only the header is read; "8" if it is damaged.
-    """
-    try:
-        with opened(file) as image:
-            if image.mode == "F":
-                return "float"
-            if is_deep_gray(image):
-                return "gray"
-            return "color" if has_deep_colors(image) else "8"
-    except Exception:  # the build reports what is wrong with the file
-        return "8"
-
-
-def has_deep_colors(image: Image.Image) -> bool:
-    """Return whether Pillow would drop the lower bits of an image, whose pixels are not loaded yet."""
-    if is_deep_gray(image):
-        return False
-    if image.format == "JPEG2000":
-        return _jpeg2000_bits(cast("IO[bytes]", cast("ImageFile.ImageFile", image).fp)) > 8
-    tags: dict[int, tuple[int, ...]] = getattr(image, "tag_v2", {})
-    if max(tags.get(_BITS_PER_SAMPLE, (8,))) > 8:
-        return True
-    return any(_is_deep_tile(tile, image.format) for tile in cast("ImageFile.ImageFile", image).tile)
-
-
-def _is_deep_tile(tile: ImageFile._Tile, name: str | None) -> bool:
-    """Return whether the arguments of Pillow's decoder of a PNG or PPM file state more than 8 bits."""
-    args = tile[3]
-    if name == "PPM":
-        # the layout of the samples, and the value of white
-        return isinstance(args, tuple) and len(args) == 2 and int(str(args[1])) > 0xFF
-    return name == "PNG" and ";16" in str(args[0] if isinstance(args, tuple) else args)
-
-
-def _jpeg2000_bits(file: IO[bytes]) -> int:
-    """Return the bits per sample of the first channel of a JPEG 2000 file; 8 if they are not found."""
-    offset = file.tell()
-    file.seek(0)
-    head = file.read(1 << 12)
-    file.seek(offset)
-    start = head.find(_CODESTREAM)
-    # the marker of the image's size, and 36 bytes on, the number of channels: ISO 15444-1, A.5.1
-    bits = head[start + 42 : start + 43] if start >= 0 else b""
-    return (bits[0] & 0x7F) + 1 if bits else 8
-
-
-def gray_samples(image: Image.Image) -> Samples:
+def gray_samples(image: Image.Image, header: Header, *, is_mask: bool = False) -> Samples:
     """Return the exact samples of a loaded gray image with more than 8 bits, shape (height, width).
+
+    White is 65,535 in an image; the numbers of a mask are those in the file, if ``header.white`` is None.
 
     Raises:
         ImageError: they do not fit 16 bits.
     """
     if image.mode == "F":
-        raise ImageError(
-            Reason.UNSUPPORTED,
-            "mode F: floats do not fit 16 bits; 'tfshards build arrays' stores them as float32",
-        )
+        detail = "floats do not fit 16 bits; 'tfshards build arrays' stores arrays of them as float32"
+        raise ImageError(Reason.UNSUPPORTED, detail)
     values = np.asarray(image)
     if not ((values >= 0) & (values <= WHITE)).all():
         raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: has values outside of 0 to {WHITE}")
-    tags: dict[int, tuple[int, ...]] = getattr(image, "tag_v2", {})
-    if image.mode == "I;16" and tags.get(_BITS_PER_SAMPLE) == (12,):
-        # as for PGM, whose header states the value of white, and as for files of 8 bits
-        values = (values.astype(np.uint32) * WHITE + _WHITE_OF_12 // 2) // _WHITE_OF_12
-    return values.astype(np.uint16)
+    if header.format == "TIFF" and header.white:
+        # Pillow puts 12 bits into the lower ones; scaled as those of PGM, whose header states white
+        values = (values.astype(np.uint32) * WHITE + header.white // 2) // header.white
+    return (WHITE - values if header.is_inverted and not is_mask else values).astype(np.uint16)
+
+
+def with_eight_bits(image: Image.Image, header: Header, note: Callable[[str], None]) -> Image.Image:
+    """Return a loaded gray image with more than 8 bits, or of floats, with 8.
+
+    The upper 8 of 16 bits are used, as in TensorFlow and, for color, in Pillow. White is 65,535 for 32-bit
+    integers and 1.0 for floats; a picture with values outside that range is rejected, since files do not
+    state what these mean.
+    """
+    values = np.asarray(image)
+    if image.mode == "F":
+        note("float to 8 bits")
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ImageError(Reason.UNSUPPORTED, "mode F: has values outside of 0 (black) to 1 (white)")
+        return Image.fromarray(np.rint((1 - values if header.is_inverted else values) * 255).astype(np.uint8))
+    note("16 bits to 8" if header.bits <= 16 else "32 bits to 8")
+    if image.mode == "I" and not ((values >= 0) & (values <= WHITE)).all():
+        raise ImageError(Reason.UNSUPPORTED, "mode I: has values outside of 0 (black) to 65535 (white)")
+    # Pillow puts 12 bits of a TIFF into the lower ones
+    used = header.bits if header.format == "TIFF" and header.white else 16
+    upper = (values >> used - 8).astype(np.uint8)
+    gray = Image.fromarray(255 - upper if header.is_inverted else upper)
+    if header.is_transparent:
+        gray.putalpha(Image.fromarray((values != image.info["transparency"]).astype(np.uint8) * 255))
+    return gray
 
 
 def resized(values: Samples, size: tuple[int, int]) -> Samples:
@@ -114,13 +77,8 @@ def resized(values: Samples, size: tuple[int, int]) -> Samples:
     if values.shape[2] == 4:
         # what is transparent has no weight
         planes[:, :, :3] *= planes[:, :, 3:] / WHITE
-    whole = np.stack(
-        [
-            np.asarray(Image.fromarray(planes[:, :, index]).resize(size, Image.Resampling.LANCZOS))
-            for index in range(values.shape[2])
-        ],
-        axis=2,
-    )
+    channels = [Image.fromarray(planes[:, :, index]) for index in range(values.shape[2])]
+    whole = np.stack([np.asarray(each.resize(size, Image.Resampling.LANCZOS)) for each in channels], axis=2)
     if values.shape[2] == 4:
         whole[:, :, :3] *= WHITE / np.maximum(whole[:, :, 3:], 1)
     rounded: Samples = np.rint(whole).clip(0, WHITE).astype(np.uint16)

@@ -85,20 +85,6 @@ def segments(data: bytes) -> Iterator[Segment]:
             offset = found.start()
 
 
-def frame_header(data: bytes) -> tuple[int, int, int] | None:
-    """Return height, width and number of components of the first frame (ITU-T T.81, B.2.2).
-
-    Returns:
-        None if there is no frame before the first scan.
-    """
-    for marker, start, _ in segments(data):
-        if marker in ANY_FRAME:
-            return struct.unpack_from(">HHB", data, start + 3) if start + 8 <= len(data) else None
-        if marker == _SCAN:
-            return None
-    return None
-
-
 def structure(data: bytes) -> Structure:
     """Return the structure of a file."""
     num_frames, num_scans = 0, 0

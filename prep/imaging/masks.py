@@ -8,13 +8,12 @@ from typing import IO, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.imaging.depth import WHITE, gray_samples
 from tfshards.prep.imaging.formats import format_named
-from tfshards.prep.imaging.pillow import Image, ImageFile, opened
+from tfshards.prep.imaging.pillow import Header, Image, ImageFile, opened
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
-_LOSSY_IN_TIFF = ("jpeg", "tiff_jpeg")
-_BITS_PER_SAMPLE = 258
 # EXIF orientations that exchange width and height.
 SIDEWAYS = (5, 6, 7, 8)
 
@@ -61,14 +60,6 @@ def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
     raise ImageError(Reason.MISMATCH, f"{wide} x {high} pixels, but its image has {sizes}")
 
 
-def check_format(image: Image.Image) -> None:
-    """Raise ImageError if the format of a mask does not keep its numbers."""
-    in_tiff = image.info.get("compression") if image.format == "TIFF" else None
-    if not format_named(image.format).is_exact or in_tiff in _LOSSY_IN_TIFF:
-        name = "TIFF with JPEG inside" if in_tiff else image.format
-        raise ImageError(Reason.UNSUPPORTED, f"{name} does not keep the numbers of a mask; save masks as PNG")
-
-
 def may_be_mask(file: IO[bytes]) -> bool:
     """Return whether the header of an image has one channel or a palette, in a format that keeps numbers."""
     try:
@@ -78,47 +69,43 @@ def may_be_mask(file: IO[bytes]) -> bool:
         return False
 
 
-def white_number(image: Image.Image, data: bytes) -> int | None:
-    """Return the number in the file that Pillow decodes to white, or None if it decodes the numbers.
-
-    Raises:
-        ImageError: a number exceeds white, so Pillow would decode it to white.
-    """
-    if image.mode == "1":
-        return 1
-    if image.format == "PPM":
-        return _white_of_pnm(cast("ImageFile.ImageFile", image), data)
-    tags: dict[int, tuple[int, ...]] = getattr(image, "tag_v2", {})
-    bits = data[24] if image.format == "PNG" else tags.get(_BITS_PER_SAMPLE, (8,))[0]
-    is_scaled = bits < 8 if image.mode == "L" else bits == 12 and image.mode == "I;16"
-    return (1 << bits) - 1 if is_scaled else None
-
-
-def _white_of_pnm(image: ImageFile.ImageFile, data: bytes) -> int | None:
-    codec, _, offset, args = image.tile[0]
-    if not isinstance(args, tuple) or len(args) != 2:
-        return None
-    white = int(str(args[1]))
-    if codec == "ppm" and args[0] == "L":
+def check_numbers(image: Image.Image, header: Header, data: bytes) -> None:
+    """Raise ImageError if a number of a mask in a binary PGM exceeds white: Pillow lowers it to white."""
+    white = header.white
+    if header.format != "PPM" or white is None:
+        return
+    codec, _, offset, args = cast("ImageFile.ImageFile", image).tile[0]
+    if codec == "ppm" and isinstance(args, tuple) and args[0] == "L":
         dtype = np.dtype(np.uint8 if white < 256 else ">u2")
         count = min(image.width * image.height, (len(data) - offset) // dtype.itemsize)
         if np.frombuffer(data, dtype, count, offset).max(initial=0) > white:
             raise ImageError(Reason.DAMAGED, f"has values above {white}, the largest according to its header")
-    return white
 
 
-def class_numbers(image: Image.Image, white: int | None) -> Image.Image:
-    """Return a loaded mask of at most 8 bits as a picture of its numbers: palette indices or gray."""
+def class_numbers(image: Image.Image, header: Header, *, is_deep: bool) -> Image.Image:
+    """Return a loaded mask as a picture of its numbers in the file: palette indices or gray.
+
+    Args:
+        image: the mask, loaded.
+        header: of its file.
+        is_deep: whether numbers may have 16 bits.
+    """
     if image.mode == "P":
         return Image.fromarray(np.asarray(image))
+    if is_deep and header.depth in ("gray", "float"):
+        samples = gray_samples(image, header, is_mask=True)
+        return Image.fromarray(_unscaled(samples, header.white, WHITE).astype(np.uint16))
     if image.mode in ("1", "L"):
         values = np.asarray(image.convert("L"))
-        return Image.fromarray(unscaled(values, white, 0xFF).astype(np.uint8))
+        if header.is_inverted:
+            # Pillow has exchanged black and white
+            values = 0xFF - values
+        return Image.fromarray(_unscaled(values, header.white, 0xFF).astype(np.uint8))
     more = "; mask_depth=16 allows 16" if image.mode.startswith("I") else ""
     raise ImageError(Reason.UNSUPPORTED, f"mode {image.mode}: a mask has one channel of at most 8 bits{more}")
 
 
-def unscaled(
+def _unscaled(
     values: npt.NDArray[np.uint8] | npt.NDArray[np.uint16], number: int | None, white: int
 ) -> npt.NDArray[np.int64]:
     """Return the numbers in a file, of which ``number`` was decoded to ``white``, and 0 to 0."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfshards.schemas import OptionsError
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, option, recorded_values
 from tfshards.schemas.pixel_files import MOST_SIDE
-from tfshards.schemas.sizes import parse_size
 
-Check: TypeAlias = Literal["decode", "none"]
-Alpha: TypeAlias = Literal["white", "drop", "keep"]
+Alpha: TypeAlias = Literal["white", "keep"]
 Animation: TypeAlias = Literal["reject", "first"]
 Format: TypeAlias = Literal["keep", "jpeg", "png", "pixels"]
 Channels: TypeAlias = Literal[1, 3, 4, "keep"]
@@ -23,7 +20,7 @@ Depth: TypeAlias = Literal[8, 16, "keep"]
 
 # Raised when the same image and options give other bytes than before with the same versions of the decoders;
 # tests/pixels/golden.json has their digests.
-CONVERSION = 3
+CONVERSION = 4
 # What manifests record of the code that converted the images.
 VERSIONS = ("conversion", "pillow", "pillow_heif")
 
@@ -33,9 +30,8 @@ _TRAINING_QUALITY, _MARGIN = 90, 1.15
 # The longest side that libjpeg and our header allow; libpng reads sides up to MAX_SIDE.
 LONGEST = {"jpeg": 65_500, "pixels": MOST_SIDE}
 MAX_SIDE = 1_000_000
-# What applies even if files are stored unchanged.
-_FOR_ANY_CHECK = ("check", "max_bytes")
-
+# The largest file of an image that is read, and the most frames of one whose first frame is stored.
+MAX_BYTES, MAX_FRAMES = 1 << 30, 10_000
 DEFAULT_MAX_PIXELS = 89_000_000
 
 
@@ -80,37 +76,28 @@ class ImageOptions:
     """How images are checked, converted and stored.
 
     Attributes:
-        check: ``decode`` decodes every image; ``none`` stores the bytes of the files unchanged; then
-            ``max_bytes`` is the only other option that applies.
         channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
             image.
         depth: bits per sample: 8 reduces images with more, 16 stores all as gray PNG with 16 bits, and
             ``keep`` stores each with 8, or gray ones with 16. With the last two the values are uint16, and
             those of 8-bit files are multiplied by 257, for ``keep`` by the loader.
-        mask_depth: bits per sample of masks, 8 or 16, if they differ from the images' depth, such as for
-            depth maps next to photos of 8 bits.
-        alpha: ``white`` blends transparent images over white, ``drop`` discards the alpha channel, ``keep``
-            stores it, which requires 4 channels. None is ``keep`` if the channels allow it, else ``white``.
-        animation: ``reject`` rejects files with several frames, ``first`` stores their first frame.
+        mask_depth: bits per sample of masks, 8 or 16, if they differ from the images' depth.
+        alpha: ``white`` blends transparent images over white, ``keep`` stores alpha, which requires 4
+            channels. None is ``keep`` if the channels allow it, else ``white``.
+        animation: ``reject`` rejects files with several frames or pages, ``first`` stores the first.
         resize: ``short=256``, ``long=1024`` or ``HEIGHTxWIDTH``; the filter is Lanczos.
         format: the stored format. ``keep`` keeps bytes that need no change, and writes all other images as
-            PNG, but a resized JPEG as JPEG. ``pixels`` does not compress: the fastest to read, at 3 bytes for
-            each pixel.
+            PNG, but a resized JPEG as JPEG. ``pixels`` does not compress: the fastest to read.
         jpeg_quality: 1 to 100; if given, ``keep`` writes JPEG instead of PNG.
-        for_training: side in pixels of the random crops of a training run, such as 224, for which images are
-            stored so that decoding costs little: as JPEG of quality 90 (or ``jpeg_quality``), whose short
-            side is 1.15 times as long; with the format ``pixels`` as such. It stands for these options, and
-            is None afterwards.
-        mask: whether images are class maps: the values are palette indices, there is one channel, resizing
-            does not interpolate, values are never scaled, and the format is PNG.
         max_pixels: the largest number of pixels of an image, according to its header.
-        max_bytes: the largest size of a file.
+        for_training: side in pixels of the random crops of a training run. It stands for ``resize``,
+            ``format`` and ``jpeg_quality``, and is None afterwards.
+        mask: whether images are class maps: one channel of numbers, which are never mixed or scaled.
 
     Raises:
         OptionsError: an option is not allowed, or two exclude each other.
     """
 
-    check: Check = option("decode", "decode every image, or store files unchecked", choices=get_args(Check))
     channels: Channels = option(
         3, "store gray, RGB or RGBA images, or keep the channels of each image", choices=get_args(Channels)
     )
@@ -132,12 +119,14 @@ class ImageOptions:
     )
     alpha: Alpha | None = option(
         None,
-        "blend transparent images over white (default with 1 or 3 channels), drop the alpha channel, or "
-        "store it (default with 4 or keep)",
+        "blend transparent images over white (default with 1 or 3 channels), or store the alpha channel "
+        "(default with 4 or keep)",
         choices=get_args(Alpha),
     )
     animation: Animation = option(
-        "reject", "reject files with several frames, or store their first frame", choices=get_args(Animation)
+        "reject",
+        "reject files with several frames or pages, or store the first",
+        choices=get_args(Animation),
     )
     resize: str | None = option(
         None,
@@ -155,15 +144,7 @@ class ImageOptions:
         metavar="1-100",
         parse=int,
     )
-    mask: bool = False
     max_pixels: int = option(DEFAULT_MAX_PIXELS, "reject images with more pixels", metavar="N", parse=int)
-    max_bytes: int = option(
-        1 << 30,
-        "reject larger files",
-        metavar="SIZE",
-        parse=partial(parse_size, name="max_bytes"),
-        default_text="1GiB",
-    )
     for_training: int | None = option(
         None,
         "store images for random crops of SIZE pixels: JPEG of quality 90, short side 1.15 times SIZE",
@@ -171,34 +152,31 @@ class ImageOptions:
         parse=int,
         recorded="never",
     )
+    mask: bool = False
 
     def __post_init__(self) -> None:
         check_choices(self)
         if self.for_training is not None:
             self._resolve_for_training(self.for_training)
-        for name in ("max_pixels", "max_bytes"):
-            limit = getattr(self, name)
-            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-                raise OptionsError("limit-range", name=name, limit=limit)
+        if not _is_integer(self.max_pixels) or self.max_pixels < 1:
+            raise OptionsError("limit-range", name="max_pixels", limit=self.max_pixels)
         quality = self.jpeg_quality
-        is_integer = isinstance(quality, int) and not isinstance(quality, bool)
-        if quality is not None and not (is_integer and 1 <= quality <= 100):
+        if quality is not None and not (_is_integer(quality) and 1 <= quality <= 100):
             raise OptionsError("jpeg-quality-range", quality=quality)
         if not isinstance(self.resize, (str, type(None))):
             raise OptionsError("resize-type", resize=self.resize)
-        resize = self.size
         self._check_pairs()
-        if resize is None or resize.side is not None:
+        if self.size is None or self.size.side is not None:
             return
         longest = LONGEST.get(self.format, MAX_SIDE)
-        if max(resize.height, resize.width) > longest:
+        if max(self.size.height, self.size.width) > longest:
             raise OptionsError("resize-side", resize=self.resize, format=self.format, longest=longest)
-        if resize.height * resize.width > self.max_pixels:
+        if self.size.height * self.size.width > self.max_pixels:
             raise OptionsError("resize-pixels", resize=self.resize, max_pixels=self.max_pixels)
 
     def _resolve_for_training(self, side: int) -> None:
         """Set the options that ``for_training`` stands for."""
-        if isinstance(side, bool) or not isinstance(side, int) or not 1 <= side <= LONGEST["jpeg"]:
+        if not _is_integer(side) or not 1 <= side <= LONGEST["jpeg"]:
             raise OptionsError("for-training-range", side=side, longest=LONGEST["jpeg"])
         for name, allowed in (("resize", (None,)), ("format", ("keep", "jpeg", "pixels"))):
             if getattr(self, name) not in allowed:
@@ -212,20 +190,17 @@ class ImageOptions:
 
     def _check_pairs(self) -> None:
         """Raise OptionsError if two options exclude each other."""
-        has_alpha = self.keeps_alpha or self.channels == 4
-        changed = [f"{name}=" for name in self._changed() if name not in _FOR_ANY_CHECK]
-        if self.check == "none" and changed:
-            raise OptionsError("check-none-excludes", join=" and ".join(changed))
         if self.alpha == "keep" and self.channels not in (4, "keep"):
             raise OptionsError("alpha-keep-channels")
-        if self.format in ("jpeg", "pixels") and has_alpha:
+        if self.format in ("jpeg", "pixels") and (self.keeps_alpha or self.channels == 4):
             raise OptionsError("format-has-no-alpha", format=self.format)
         if self.jpeg_quality is not None and (self.format not in ("keep", "jpeg") or self.channels == 4):
             where = "channels=4" if self.channels == 4 else f"format={self.format!r}"
             raise OptionsError("jpeg-quality-excluded", where=where)
-        if self.depth != 8 and (self.format not in ("keep", "png") or self.jpeg_quality is not None):
+        is_exact = self.format in ("keep", "png") and self.jpeg_quality is None
+        if self.depth != 8 and not is_exact:
             raise OptionsError("depth-format", depth=self.depth)
-        if self.mask and (self.channels != 1 or self.format not in ("keep", "png") or self.jpeg_quality):
+        if self.mask and not (is_exact and self.channels == 1):
             raise OptionsError("mask-format")
 
     @property
@@ -265,16 +240,14 @@ class ImageOptions:
         Defaults are not left out, since another release may have others. ``mask`` is a property of a feature,
         and ``quality`` is what ``jpeg_quality`` stands for.
         """
-        if self.check == "none":
-            return {name: getattr(self, name) for name in _FOR_ANY_CHECK}
         names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
         values = {name: getattr(self, name) for name in names}
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}
 
-    def _changed(self) -> list[str]:
-        """Return the names of the options that differ from their defaults."""
-        fields = type(self).__dataclass_fields__.items()
-        return [name for name, field in fields if getattr(self, name) != field.default]
+
+def _is_integer(value: object) -> bool:
+    # True equals 1
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def changed_images(recorded: Mapping[str, Json]) -> dict[str, Json]:

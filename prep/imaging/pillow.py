@@ -1,38 +1,35 @@
-"""Import and configure Pillow; no other file imports it."""
+"""The decoder: open files with Pillow, which no other file imports, and report what their headers state."""
 
 from __future__ import annotations
 
 import io
+import logging
+import re
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
-from typing import IO, TypeAlias
+from itertools import islice
+from typing import IO, Literal, NamedTuple, TypeAlias, cast
 
 try:
     import PIL
-    from PIL import Image, ImageDraw, ImageFile, UnidentifiedImageError
+    from PIL import Image as Image
+    from PIL import ImageDraw as ImageDraw
+    from PIL import ImageFile as ImageFile
+    from PIL import TiffImagePlugin
+    from PIL import UnidentifiedImageError as UnidentifiedImageError
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
         f"images need {_error.name}: pip install 'tfshards[prep]'", name=_error.name
     ) from None
 
-from tfshards.prep.imaging.formats import FORMATS
-from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
-
-__all__ = [
-    "Image",
-    "ImageDraw",
-    "ImageFile",
-    "Picture",
-    "UnidentifiedImageError",
-    "decoder_versions",
-    "formats",
-    "one_at_a_time",
-    "opened",
-]
+from tfshards.prep.imaging.formats import FORMATS, HEAD_BYTES, format_named, format_of
+from tfshards.prep.imaging.jpeg import Structure, structure
+from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS, MAX_FRAMES
+from tfshards.schemas.errors import counted
 
 # For modules that pass pictures on without importing Pillow.
 Picture: TypeAlias = Image.Image
@@ -72,6 +69,8 @@ def one_at_a_time(size: tuple[int, int]) -> AbstractContextManager[object]:
 _lock = threading.Lock()
 _users = 0
 _restored = ExitStack()
+# It names no file in its messages.
+_logger = logging.getLogger("PIL.TiffImagePlugin")
 
 
 @contextmanager
@@ -82,11 +81,23 @@ def opened(
     *,
     allows_truncated: bool = False,
 ) -> Iterator[Image.Image]:
-    """Open an image without Pillow's warnings, whatever the settings of the process are.
+    """Open an image without Pillow's warnings and messages, whatever the settings of the process are.
 
     Whatever Pillow warns about is checked by this package. Pillow opens no image above twice ``max_pixels``;
-    of several threads, the largest value applies. The last one restores the settings: if each had its own
-    ``warnings.catch_warnings``, threads would restore each other's filters and leave them changed.
+    of several threads, the largest value applies.
+    """
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+    quiet = _quiet(max_pixels, allows_truncated=allows_truncated)
+    with quiet, Image.open(file, formats=allowed or formats()) as image:
+        yield image
+
+
+@contextmanager
+def _quiet(max_pixels: int = DEFAULT_MAX_PIXELS, *, allows_truncated: bool = False) -> Iterator[None]:
+    """Set the settings of Pillow, which belong to the process.
+
+    The last thread restores them: if each had its own ``warnings.catch_warnings``, threads would restore each
+    other's filters and leave them changed.
     """
     global _users
     # training scripts often set LOAD_TRUNCATED_IMAGES
@@ -95,18 +106,172 @@ def opened(
         if not _users:
             _restored.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-        for module, name, value in (truncated, (Image, "MAX_IMAGE_PIXELS", max_pixels)):
-            before = getattr(module, name)
+        limit, silence = (Image, "MAX_IMAGE_PIXELS", max_pixels), (_logger, "disabled", True)
+        for owner, name, value in (truncated, limit, silence):
+            before = getattr(owner, name)
             if not _users:
-                _restored.callback(setattr, module, name, before)
-            setattr(module, name, max(before, value) if _users else value)
+                _restored.callback(setattr, owner, name, before)
+            setattr(owner, name, max(before, value) if _users else value)
         _users += 1
     try:
-        file = io.BytesIO(data) if isinstance(data, bytes) else data
-        with Image.open(file, formats=allowed or formats()) as image:
-            yield image
+        yield
     finally:
         with _lock:
             _users -= 1
             if not _users:
                 _restored.close()
+
+
+class Header(NamedTuple):
+    """What is known of an image whose pixels are not decoded yet: a file states more than Pillow applies.
+
+    Attributes:
+        format: by the table of formats.
+        mode: Pillow's mode.
+        size: width and height.
+        num_frames: frames or pages; overviews of other pages do not count.
+        bits: per sample in the file.
+        has_profile: whether there is a color profile.
+        is_transparent: whether one color, or one value of gray, is transparent.
+        white: the number in the file that is decoded to white; None if numbers are decoded as they are.
+        num_bands: bands of a TIFF, of which Pillow may drop some; else 0.
+        compression: of a TIFF, by its number; else 0.
+        is_signed: whether numbers of a TIFF are signed, which Pillow ignores for 8 bits.
+        is_inverted: whether 0 is white in a TIFF, which Pillow applies up to 8 bits.
+        built: structure of a JPEG.
+    """
+
+    format: str
+    mode: str
+    size: tuple[int, int]
+    num_frames: int = 1
+    bits: int = 8
+    has_profile: bool = False
+    is_transparent: bool = False
+    white: int | None = None
+    num_bands: int = 0
+    compression: int = 0
+    is_signed: bool = False
+    is_inverted: bool = False
+    built: Structure | None = None
+
+    @property
+    def depth(self) -> Literal["8", "gray", "color", "float"]:
+        """Whether samples have at most 8 bits, more in gray, more that Pillow drops, or are floats."""
+        if self.mode == "F":
+            return "float"
+        return "gray" if self.mode.startswith("I") else "color" if self.bits > 8 else "8"
+
+    @property
+    def kind(self) -> str:
+        """Format, mode and bits as they are stored, such as ``JPEG, RGB, 8 bits``."""
+        bits = 16 if self.depth != "8" else 1 if self.mode == "1" else 8
+        return f"{self.format}, {self.mode.partition(';')[0]}, {bits} bits"
+
+
+def header_of(image: Image.Image, file: IO[bytes]) -> Header:
+    """Return what an opened image and its file state, and select its first frame that is not an overview.
+
+    Args:
+        image: its pixels are not loaded yet.
+        file: the file from which it was opened, or another handle of it; it is moved.
+    """
+    row = format_named(image.format)
+    has_profile, is_transparent = bool(image.info.get("icc_profile")), "transparency" in image.info
+    header = Header(row.name or str(image.format), image.mode, image.size, 1, 8, has_profile, is_transparent)
+    if image.format == "TIFF":
+        header = _of_tiff(header, image, file)
+    elif not row.has_one_picture:
+        header = header._replace(num_frames=getattr(image, "n_frames", 1))
+    if image.format == "HEIF":
+        header = header._replace(bits=int(image.info.get("bit_depth", 8)))
+    elif image.format == "PPM":
+        # the layout of the samples, and the value of white
+        args = cast("ImageFile.ImageFile", image).tile[0][3]
+        if isinstance(args, tuple) and len(args) == 2:
+            white = int(str(args[1]))
+            header = header._replace(white=white, bits=white.bit_length())
+    elif row.may_be_deep and image.format != "TIFF":
+        file.seek(0)
+        header = header._replace(bits=_stated_bits(row.name, file.read(_STATED)))
+    is_scaled = header.bits < 8 if image.mode == "L" else header.bits == 12 and bool(header.num_bands)
+    if image.mode == "1" or (header.format in ("PNG", "TIFF") and image.mode in ("L", "I;16") and is_scaled):
+        header = header._replace(white=1 if image.mode == "1" else (1 << header.bits) - 1)
+    return header
+
+
+# The first bytes of a file in which its bits per sample are stated.
+_STATED = 1 << 16
+# The codestream of a JPEG 2000 file: ISO 15444-1, A.5.1.
+_CODESTREAM = re.compile(rb"\xff\x4f\xff\x51.{36}(..)", re.DOTALL)
+# The configuration of the codec in an AVIF file, without its profile: AV1-ISOBMFF, 2.3.3.
+_AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)
+
+
+def _stated_bits(name: str, head: bytes) -> int:
+    """Return the bits per sample that the first bytes of a file state."""
+    if name == "PNG":
+        return head[24]
+    if name == "AVIF":
+        return max((8 + (flags[0] >> 5 & 2) + (flags[0] >> 4 & 2) for flags in _AV1.findall(head)), default=8)
+    found = _CODESTREAM.search(head)
+    channels = head[found.end() : found.end() + 3 * int.from_bytes(found[1], "big") : 3] if found else b""
+    return max(((each & 0x7F) + 1 for each in channels), default=8)
+
+
+def _of_tiff(header: Header, image: Image.Image, file: IO[bytes]) -> Header:
+    """Return the header of a TIFF, and select its first page that is not an overview of another."""
+    pages = [*islice(_pages_of(file), MAX_FRAMES + 1)]
+    full = [number for number, tags in enumerate(pages) if not (tags[254] & 1 or tags[255] == 2)] or [0]
+    image.seek(full[0])
+    tags = pages[full[0]]
+    return header._replace(
+        mode=image.mode,
+        size=image.size,
+        num_frames=len(full),
+        bits=tags[258],
+        num_bands=tags[277],
+        compression=tags[259],
+        is_signed=tags[339] == 2,
+        is_inverted=tags[262] == 0,
+    )
+
+
+# Tags of a page (TIFF 6.0, section 8) with their defaults: new and old kind of page, width, height, bits,
+# compression, what 0 means, bands, and format of samples.
+_TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: 0, 277: 1, 339: 1}
+_BIG_TIFF = 43
+
+
+def _pages_of(file: IO[bytes]) -> Iterator[dict[int, int]]:
+    """Yield tags of each page of a TIFF file, the largest value of each, up to the first damage."""
+    file.seek(0)
+    head = file.read(16)
+    seen: set[int] = set()
+    try:
+        tags = TiffImagePlugin.ImageFileDirectory_v2(head if head[2] == _BIG_TIFF else head[:8])
+        while tags.next and tags.next not in seen:
+            seen.add(tags.next)
+            file.seek(tags.next)
+            tags.load(file)
+            found = {tag: tags.get(tag, default) for tag, default in _TAGS.items()}
+            yield {tag: int(max(each) if isinstance(each, tuple) else each) for tag, each in found.items()}
+    except Exception:  # the parser raises almost anything for damaged bytes
+        return
+
+
+def why_not_opened(data: bytes) -> str | None:
+    """Return why a sound file of a known format is not opened, or None if it is not one."""
+    found = format_of(data[:HEAD_BYTES])
+    if found is not None and found.name == "HEIF" and "HEIF" not in formats():
+        return "HEIC; install tfshards[heic] to read it"
+    if found is not None and found.name == "JPEG":
+        frame = structure(data).frame
+        is_deep = frame is not None and data[frame + 2 : frame + 3] == b"\x0c"
+        return "JPEG of 12 bits per sample; convert it to PNG or TIFF" if is_deep else None
+    with _quiet():
+        tags = next(_pages_of(io.BytesIO(data)), None)
+    if tags is None or not tags[256] or not tags[257]:
+        return None
+    bands = f"{counted(tags[277], 'band')} of {'signed ' if tags[339] == 2 else ''}{tags[258]} bits"
+    return f"TIFF of {bands}, compression {tags[259]}: 'tfshards build arrays' stores arrays of any bands"

@@ -6,18 +6,19 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfshards.prep.imaging.convert import orientation_of, turned_upright
-from tfshards.prep.imaging.depth import is_deep
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.imaging.pillow import (
+    Header,
     Image,
     ImageDraw,
     Picture,
     UnidentifiedImageError,
+    header_of,
     one_at_a_time,
     opened,
 )
@@ -78,7 +79,7 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
     height, width, channels = feature.shape[-3:]
     try:
         with _readable(data, max_pixels=max_pixels) as image:
-            bits = 16 if is_deep(image) else 8
+            is_deep = header_of(image, io.BytesIO(data)).depth != "8"
             with one_at_a_time(image.size):
                 image.load()
             sides, mode = (image.height, image.width), image.mode
@@ -90,8 +91,9 @@ def decoded_fault(data: bytes, feature: Feature, max_pixels: int) -> str | None:
         return f"the image {feature.name!r} has {found}, but the schema requires {stated}"
     if channels is not None and _CHANNELS.get(mode, channels + 1) > channels:
         return f"the image {feature.name!r} has mode {mode}, but the schema allows {channels} channels"
-    if feature.kind == "mask" and (bits == 16) != (feature.dtype == "uint16"):
+    if feature.kind == "mask" and is_deep != (feature.dtype == "uint16"):
         # images are scaled, the values of masks are numbers
+        bits = 16 if is_deep else 8
         return f"the mask {feature.name!r} has {bits} bits per sample, but the schema has {feature.dtype}"
     return None
 
@@ -135,21 +137,11 @@ _MASK_OPACITY = 0.55
 _QUALITY = 68
 
 
-class StoredHeader(NamedTuple):
-    """What the header of an encoded image states; the kind is such as ``JPEG, RGB, 8 bits``."""
-
-    width: int
-    height: int
-    kind: str
-
-
-def header_of(data: bytes) -> StoredHeader | None:
+def stored_header(data: bytes) -> Header | None:
     """Return what the header of an encoded image states, or None if it cannot be read."""
     try:
         with _readable(data, max_pixels=_NO_LIMIT) as image:
-            bits = 16 if is_deep(image) else 1 if image.mode == "1" else 8
-            mode = image.mode.partition(";")[0]
-            return StoredHeader(image.width, image.height, f"{image.format}, {mode}, {bits} bits")
+            return header_of(image, io.BytesIO(data))
     except ValueError:
         return None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tfshards.prep.imaging import jpeg, png
-from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import LONGEST, MAX_SIDE, Channels, ImageOptions
+from tfshards.prep.imaging.formats import SUFFIXES, format_named
+from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
+from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.schemas.reasons import Reason
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
@@ -16,13 +16,15 @@ _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
     "JPEG": {1: ("L",), 3: ("L", "RGB"), 4: (), "keep": ("L", "RGB")},
     "PNG": {1: ("1", "L"), 3: ("1", "L", "RGB"), 4: ("L", "RGB"), "keep": ("1", "L", "RGB")},
 }
-# The most frames of a file whose first one is stored, and scans of a progressive JPEG, each a pass over it.
-_MAX_FRAMES, _MAX_SCANS = 10_000, 100
+# The most scans of a progressive JPEG, each a pass over it.
+_MAX_SCANS = 100
+# Compressions of TIFF: fax, for which libtiff makes up missing rows; JPEG and WebP, which mix numbers.
+_FAX, _LOSSY = (2, 3, 4, 32771), (6, 7, 50001)
 
 
 @dataclass(eq=False)
 class ImageError(Exception):
-    """An image is rejected. Both texts are stored in the rejects file, so their wording does not change.
+    """An image is rejected.
 
     Attributes:
         reason: why.
@@ -31,21 +33,6 @@ class ImageError(Exception):
 
     reason: Reason
     detail: str
-
-
-class Header(NamedTuple):
-    """What is known of an image whose pixels are not decoded yet: by the table of formats, and by Pillow."""
-
-    format: str
-    mode: str
-    # width and height
-    size: tuple[int, int]
-    num_frames: int = 1
-    has_profile: bool = False
-    # one color, or one value of gray
-    is_transparent: bool = False
-    # of a JPEG file
-    built: jpeg.Structure | None = None
 
 
 def check_size(size: tuple[int, int], options: ImageOptions) -> None:
@@ -65,15 +52,40 @@ def check_side(size: tuple[int, int], name: str) -> None:
         raise ImageError(Reason.TOO_LARGE, f"{sides}; no side of a {name} image above {LONGEST[name]}")
 
 
-def check_limits(image: Header, options: ImageOptions) -> None:
-    """Raise ImageError if the size, or the number of frames or scans, exceeds a limit."""
+def check_header(image: Header, options: ImageOptions) -> None:
+    """Raise ImageError if a limit is exceeded, or what the file has can neither be stored nor counted."""
     check_size(image.size, options)
     if image.num_frames > 1 and options.animation == "reject":
-        raise ImageError(Reason.ANIMATED, f"has {image.num_frames} frames")
-    if image.num_frames > _MAX_FRAMES:
-        raise ImageError(Reason.TOO_LARGE, f"{image.num_frames} frames; at most {_MAX_FRAMES}")
+        what = "pages" if image.format == "TIFF" else "frames"
+        raise ImageError(
+            Reason.ANIMATED, f"has {image.num_frames} {what}; animation='first' stores the first one"
+        )
+    if image.num_frames > MAX_FRAMES:
+        raise ImageError(Reason.TOO_LARGE, f"{image.num_frames} frames; at most {MAX_FRAMES}")
     if image.built and image.built.num_scans > _MAX_SCANS:
         raise ImageError(Reason.TOO_LARGE, f"{image.built.num_scans} scans; at most {_MAX_SCANS}")
+    fault = _loss(image, options)
+    if fault:
+        raise ImageError(Reason.UNSUPPORTED, fault)
+
+
+def _loss(image: Header, options: ImageOptions) -> str | None:
+    """Return what would be lost of an image, and what keeps it, or None."""
+    if image.compression in _FAX:
+        return "fax-compressed, so that missing rows go unnoticed; convert it"
+    read = Image.getmodebands(image.mode)
+    if image.num_bands > read:
+        bands = f"has {image.num_bands} bands, but {image.mode} has {read}"
+        return f"{bands}; 'tfshards build arrays' stores arrays of any bands"
+    if options.mask and (not format_named(image.format).is_exact or image.compression in _LOSSY):
+        name = "TIFF with JPEG or WebP inside" if image.compression else image.format
+        return f"{name} does not keep the numbers of a mask; save masks as PNG"
+    if not options.mask and options.depth != 8 and image.depth == "color":
+        return (
+            f"{image.format} of {image.bits} bits in mode {image.mode}: 'tfshards build arrays' stores "
+            "arrays of it, depth=8 its upper bits"
+        )
+    return None
 
 
 def check_pixels(image: Header, data: bytes) -> None:
@@ -93,6 +105,8 @@ def notes_of(image: Header, suffix: bytes) -> Iterator[str]:
         yield "color profile ignored"
     if image.num_frames > 1:
         yield "first frame"
+    if image.depth == "color":
+        yield "16 bits of color to 8"
 
 
 def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
@@ -106,13 +120,12 @@ def is_kept(image: Header, data: bytes, options: ImageOptions) -> bool:
         return False
     if not is_png:
         return options.depth != 16 and image.built is not None and image.built.is_plain
-    depth = data[24]
-    if depth == 16:
+    if image.bits == 16:
         fits = options.depth != 8
     elif options.mask:
         # the values of a mask are not scaled, neither fewer bits by a decoder nor 8 by a loader
-        fits = options.depth == depth
+        fits = options.depth == image.bits
     else:
         # for fewer bits per sample, TensorFlow adds an alpha channel that is nearly transparent
-        fits = options.depth != 16 and (options.channels != 4 or depth == 8)
+        fits = options.depth != 16 and (options.channels != 4 or image.bits == 8)
     return fits and not image.is_transparent and png.is_plain(data)

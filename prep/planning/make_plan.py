@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from tfshards.prep.planning.balance import lay_out
-from tfshards.prep.planning.group_splits import split_groups_by_class
 from tfshards.prep.planning.options import DEFAULT_SHARD_SIZE, Options, ShardCounts
 from tfshards.prep.planning.plan import Plan, plan_id_of
 from tfshards.prep.planning.splits import Membership, split_by_ratio
@@ -20,20 +21,25 @@ from tfshards.prep.sources.keys import parts_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.json_reader import Json
 
+# A split whose share of the examples differs from its ratio by more is reported.
+_TOLERANCE = Fraction(1, 20)
+
 
 def check_types(source: Source, seed: int, options: Options) -> None:
-    """Raise OptionsError if an argument of ``build`` or ``plan`` has another type."""
+    """Raise OptionsError if an argument of ``build`` or ``plan`` has another type or range."""
     if not hasattr(source, "stage"):
         raise OptionsError("source-type", source=source)
     check_option_types(seed, options)
 
 
 def check_option_types(seed: int, options: Options) -> None:
-    """Raise OptionsError if the seed or the options have another type."""
+    """Raise OptionsError if the seed or the options have another type or range."""
     if not isinstance(options, Options):
         raise OptionsError("options-type", options=options)
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise OptionsError("seed-type", seed=seed)
+    if not 0 <= seed < 1 << 63:
+        raise OptionsError("seed-range", seed=seed)
 
 
 def make_plan(
@@ -45,9 +51,6 @@ def make_plan(
     listing: Listing | None = None,
 ) -> Plan:
     """Return the plan of a build from ``reader``, with the reader's listing or with ``listing``."""
-    shards.check_shard_size(options.shard_size)
-    if not 0 <= seed < 1 << 63:
-        raise OptionsError("seed-range", seed=seed)
     listing = listing or reader.listing()
     membership = _membership(listing, seed, options)
     shard_size = options.shard_size or DEFAULT_SHARD_SIZE
@@ -74,6 +77,7 @@ def make_plan(
         *listing.warnings,
         *_unlike_numbers(listing.schema.class_names),
         *_missing_classes(listing, membership),
+        *(_missed_ratios(listing, membership, options) if options.group_by else ()),
     )
     digest = _inputs_digest(listing, membership)
     plan_id = plan_id_of(name, listing.schema, all_options, digest)
@@ -108,6 +112,33 @@ def _missing_classes(listing: Listing, membership: Membership) -> Iterator[str]:
             yield f"the split {split!r} has no examples of {classes}; the classes keep their numbers"
 
 
+def _missed_ratios(listing: Listing, membership: Membership, options: Options) -> Iterator[str]:
+    """Yield a warning about the largest miss of a ratio, of all examples or of a class that is stratified."""
+    held = {}
+    for split, numbers in membership.examples.items():
+        held[split] = Counter[int | None]({None: len(numbers)})
+        if options.stratify and listing.labels is not None:
+            held[split].update(listing.labels[numbers].tolist())
+    totals = sum(held.values(), Counter[int | None]())
+    misses = [
+        (abs(Fraction(held[split][label], total) - ratio), split, label)
+        for split, ratio in options.ratios.items()
+        for label, total in totals.items()
+        # less than one example is a matter of rounding
+        if abs(held[split][label] - ratio * total) >= max(Fraction(1), _TOLERANCE * total)
+    ]
+    if misses:
+        _, split, label = max(misses, key=lambda miss: miss[0])
+        names = listing.schema.class_names
+        name = repr(names[label]) if names and label is not None and label >= 0 else str(label)
+        of = "" if label is None else f" of class {name}"
+        more = f"; {len(misses) - 1} other misses are smaller" if len(misses) > 1 else ""
+        yield (
+            f"the split {split!r} has {held[split][label]:,} of {totals[label]:,} examples{of}, but its "
+            f"ratio is {options.ratios[split]}, since groups are not divided{more}"
+        )
+
+
 def _membership(listing: Listing, seed: int, options: Options) -> Membership:
     if not options.splits:
         everything = {"train": np.arange(listing.num_examples, dtype=np.int64)}
@@ -123,8 +154,6 @@ def _membership(listing: Listing, seed: int, options: Options) -> Membership:
             "keeps them together"
         )
     strata = listing.labels if options.stratify else None
-    if groups is not None and strata is not None:
-        return split_groups_by_class(groups, options.ratios, seed, strata)
     return split_by_ratio(listing.keys, options.ratios, seed, strata=strata, groups=groups)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from numbers import Integral
 from typing import Literal, TypeAlias, get_args
 
-from tfshards.prep.planning.splits import check_ratios, parse_ratios
+from tfshards.prep.planning.splits import parse_fraction, parse_ratios
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.compression import COMPRESSIONS, Compression, recorded_release
 from tfshards.schemas.json_reader import Json
@@ -32,8 +32,7 @@ class Options:
         splits: ratio of each split, in order; they add up to 1. If empty, the splits are those of the source,
             or a single split ``train``. Use a Fraction, or a string such as ``"1/3"`` or ``"90%"``, for a
             ratio that is not exact as a float.
-        stratify: apply the ratios to each class separately; with groups, as nearly as a search finds that
-            moves whole groups.
+        stratify: apply the ratios to each class separately; with groups, as nearly as whole groups allow.
         group_by: keep the examples of a group in one split; the kind of source defines the allowed values.
         shard_size: source bytes per shard, if the number of shards is not given; 128 MiB by default.
         name: name of the dataset; by default the last part of its path.
@@ -95,15 +94,19 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.splits, Mapping):
             raise OptionsError("splits-type", splits=self.splits)
-        check_ratios(self.ratios)
+        ratios = self.ratios
         for given, value in (("stratify=True", self.stratify), ("group_by=", self.group_by)):
-            if value and not self.splits:
+            if value and not ratios:
                 raise OptionsError("ratios-missing", given=given)
         check_choices(self)
         check_shard_size(self.shard_size)
         if self.name is not None and name_fault(self.name):
             raise OptionsError("dataset-name-option", name_fault=name_fault(self.name))
-        if not 0 <= self.rejected_share <= 1:
+        try:
+            is_share = 0 <= self.rejected_share <= 1
+        except (ValueError, ZeroDivisionError):
+            is_share = False
+        if not is_share:
             raise OptionsError("max-rejected-range", given=str(self.max_rejected))
 
     @property
@@ -114,7 +117,7 @@ class Options:
     @property
     def rejected_share(self) -> Fraction:
         """Exact value of ``max_rejected``."""
-        return parse_share(str(self.max_rejected))
+        return parse_fraction(str(self.max_rejected))
 
     def to_json(self) -> dict[str, Json]:
         """Return the options that change which bytes are written, for the build id and the manifest."""
@@ -132,14 +135,6 @@ def check_shard_size(shard_size: int | None) -> None:
         raise OptionsError("shard-size-range", shard_size=shard_size)
 
 
-def parse_share(text: str) -> Fraction:
-    """Return the share in a text such as ``1%`` or ``0.01``, or raise OptionsError."""
-    try:
-        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise OptionsError("max-rejected-form", text=text) from None
-
-
 @dataclass(frozen=True)
 class ShardCounts:
     """Numbers of shards that a caller asks for, of single splits and of all others.
@@ -151,24 +146,27 @@ class ShardCounts:
     by_split: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        asked_for = {_asked(split, count): count for split, count in self.by_split.items()}
         if self.default is not None:
-            _check(f"shards={self.default!r}", self.default)
-        for split, count in self.by_split.items():
-            _check(_asked(split, count), count)
+            asked_for[f"shards={self.default!r}"] = self.default
+        for asked, count in asked_for.items():
+            if not isinstance(count, Integral) or isinstance(count, bool):
+                raise OptionsError("shards-type", asked=asked)
+            if count < 1:
+                raise OptionsError("shards-range", asked=asked)
 
     @classmethod
-    def of(cls, shards: Shards) -> ShardCounts:
-        """Return the numbers in an argument ``shards``: an int for all splits, or a dict by split."""
-        if isinstance(shards, ShardCounts):
-            return shards
-        if isinstance(shards, Mapping):
-            return cls(None, dict(shards))
-        return cls(shards)
+    def of(cls, shards: Shards, shard_size: int | None = None) -> ShardCounts:
+        """Return the numbers in an argument ``shards``: an int for all splits, or a dict by split.
 
-    def check_shard_size(self, shard_size: int | None) -> None:
-        """Raise OptionsError if both a number for every split and a size are given."""
-        if self.default is not None and shard_size is not None:
+        Raises:
+            OptionsError: a number is not allowed, or a number for all splits and a size are given.
+        """
+        if not isinstance(shards, ShardCounts):
+            shards = cls(None, dict(shards)) if isinstance(shards, Mapping) else cls(shards)
+        if shards.default is not None and shard_size is not None:
             raise OptionsError("shards-and-size")
+        return shards
 
     def of_splits(
         self, num_examples: Mapping[str, int], by_size: Mapping[str, int], shard_size: int | None
@@ -180,8 +178,7 @@ class ShardCounts:
         """
         if unknown := sorted(set(self.by_split) - set(num_examples)):
             asked = _asked(unknown[0], self.by_split[unknown[0]])
-            are = "only split is" if len(num_examples) == 1 else "splits are"
-            raise InputError("split-unknown", asked=asked, are=are, num_examples=num_examples)
+            raise InputError("split-unknown", asked=asked, splits=num_examples)
         if shard_size is not None and set(self.by_split) == set(num_examples):
             raise InputError("shard-size-useless")
         counts = {
@@ -203,21 +200,10 @@ def too_many_shards(
     asked: str, split: str, counts: Mapping[str, int], num_examples: Mapping[str, int]
 ) -> InputError:
     """Return the error about a split with more shards, ``asked`` as in ``shards=3``, than examples."""
-    examples = num_examples[split]
-    if len(counts) == 1:
-        return InputError("shards-too-many", asked=asked, examples=examples, split=split)
     most = {name: min(count, max(1, num_examples[name])) for name, count in counts.items()}
-    return InputError(
-        "shards-too-many-of-splits", asked=asked, examples=examples, split=split, most=json.dumps(most)
-    )
+    text = json.dumps(most if len(most) > 1 else most[split])
+    return InputError("shards-too-many", asked=asked, examples=num_examples[split], split=split, most=text)
 
 
 def _asked(split: str, count: object) -> str:
     return f'shards={{"{split}": {count!r}}}'
-
-
-def _check(asked: str, count: object) -> None:
-    if not isinstance(count, Integral) or isinstance(count, bool):
-        raise OptionsError("shards-type", asked=asked)
-    if count < 1:
-        raise OptionsError("shards-range", asked=asked)

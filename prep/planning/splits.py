@@ -2,19 +2,24 @@
 
 Keys are sorted by a keyed hash and cut exactly at the ratios; the hash values at the cuts are kept. The split
 of a key then depends only on its hash and the cuts: it is the number of cuts that are not above the hash.
+Whole groups are stratified by a greedy rule instead; the hashes of groups that are in another split than the
+cuts give are kept as well.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.index import IntArray
@@ -24,6 +29,10 @@ from tfshards.schemas.names import name_fault
 # Not below any hash: the cut of a split that has no example of a class.
 _END = "f" * 32
 _HASH_BYTES = 16
+# The class that stands for all examples: labels are -1 or more.
+_ALL = -2
+# Quotients are compared in units of 1 / _PRECISION.
+_PRECISION = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -43,39 +52,33 @@ class Membership:
 
 
 def parse_ratios(texts: Sequence[str]) -> dict[str, Fraction]:
-    """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly."""
+    """Return the ratios in texts such as ``train=0.9`` or ``val=10%``, exactly.
+
+    Raises:
+        OptionsError: a name or ratio is not allowed, or the ratios do not add up to 1.
+    """
     ratios: dict[str, Fraction] = {}
     for text in texts:
         name, _, number = text.partition("=")
-        try:
-            ratio = Fraction(number[:-1]) / 100 if number.endswith("%") else Fraction(number)
-        except (ValueError, ZeroDivisionError):
-            raise OptionsError("ratio-form", text=text) from None
         if name in ratios:
             raise OptionsError("ratio-repeated", text=text, name=name)
-        ratios[name] = ratio
-    check_ratios(ratios)
+        if fault := name_fault(name):
+            raise OptionsError("split-name", fault=fault)
+        try:
+            ratios[name] = parse_fraction(number)
+        except (ValueError, ZeroDivisionError):
+            raise OptionsError("ratio-form", text=text) from None
+        if not 0 < ratios[name] <= 1:
+            raise OptionsError("ratio-range", name=name, ratio=number)
+    if ratios and sum(ratios.values()) != 1:
+        total = f"{float(sum(ratios.values())):g}"
+        raise OptionsError("ratios-sum", listed=" + ".join(texts), total=total)
     return ratios
 
 
-def check_ratios(ratios: Mapping[str, Fraction]) -> None:
-    """Raise OptionsError if a name or ratio is not allowed, or the ratios do not add up to 1."""
-    for name, ratio in ratios.items():
-        if fault := name_fault(name):
-            raise OptionsError("split-name", fault=fault)
-        if not 0 < ratio <= 1:
-            raise OptionsError("ratio-range", name=name, ratio=_ratio_text(ratio))
-    total = sum(ratios.values())
-    if ratios and total != 1:
-        listed = " + ".join(f"{name}={_ratio_text(ratio)}" for name, ratio in ratios.items())
-        raise OptionsError("ratios-sum", listed=listed, total=_ratio_text(total))
-
-
-def _ratio_text(ratio: Fraction | int) -> str:
-    try:
-        return f"{float(ratio):g}"
-    except OverflowError:
-        return "of more than 300 digits"
+def parse_fraction(text: str) -> Fraction:
+    """Return the exact value of a text such as ``0.9``, ``90%`` or ``2/3``, or raise as ``Fraction`` does."""
+    return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
 
 
 def split_by_ratio(
@@ -90,34 +93,95 @@ def split_by_ratio(
 
     The examples of each value of ``strata`` are split separately, with sizes by largest remainder. Examples
     of one of the ``groups`` stay together, so that sizes are only as close to the ratios as whole groups
-    allow. For both, see ``group_splits``. A split that would be empty raises InputError.
+    allow. For both, see ``_spread``. A split that would be empty raises InputError.
     """
-    names = list(ratios)
-    cuts: dict[str, Json] = {}
-    parts: list[list[IntArray]] = [[] for _ in names]
-    everyone = np.arange(len(keys), dtype=np.int64)
-    for stratum in [None] if strata is None else np.unique(strata).tolist():
-        members = everyone if stratum is None else np.flatnonzero(strata == stratum)
-        hashes = _hashes(groups or keys, members, seed)
-        order = np.argsort(hashes, kind="stable")
-        bounds = cut_groups(hashes[order], ratios) if groups else _cut(len(members), ratios)
-        cuts["all" if stratum is None else str(stratum)] = [
-            key_hash((groups or keys)[members[order[bound]]], seed) if bound < len(order) else _END
-            for bound in bounds[1:-1]
-        ]
-        for part, start, end in zip(parts, bounds, bounds[1:], strict=False):
-            part.append(members[order[start:end]])
-    examples = {name: np.sort(np.concatenate(part)) for name, part in zip(names, parts, strict=True)}
-    require_examples(examples, ratios, f"{len(set(groups))} groups" if groups else f"{len(keys)} examples")
-    return Membership(examples, {"splits": list(names), "seed": seed, "cuts": cuts})
-
-
-def require_examples(examples: Mapping[str, IntArray], ratios: Mapping[str, Fraction], what: str) -> None:
-    """Raise InputError if a split is empty; ``what`` was divided by the ratios, such as ``3 groups``."""
+    if groups is not None and strata is not None:
+        split_of, recorded = _split_groups_by_class(groups, strata, ratios, seed)
+    else:
+        split_of, recorded = _split_by_hash(groups or keys, ratios, seed, strata, are_groups=bool(groups))
+    examples = {name: np.flatnonzero(split_of == index) for index, name in enumerate(ratios)}
     for name, members in examples.items():
         if not len(members):
-            share = f"{float(ratios[name]):.3g} of {what}"
-            raise InputError("split-empty", name=name, share=share)
+            what = f"{len(set(groups))} groups" if groups else f"{len(keys)} examples"
+            raise InputError("split-empty", name=name, share=f"{float(ratios[name]):.3g} of {what}")
+    return Membership(examples, {"splits": [*ratios], "seed": seed, **recorded})
+
+
+def _split_by_hash(
+    names: Sequence[bytes],
+    ratios: Mapping[str, Fraction],
+    seed: int,
+    strata: IntArray | None,
+    *,
+    are_groups: bool,
+) -> tuple[npt.NDArray[np.int32], dict[str, Json]]:
+    """Return the index of each example's split, by the hash of its key or group, and the cuts."""
+    split_of = np.zeros(len(names), np.int32)
+    cuts: dict[str, Json] = {}
+    for stratum in [None] if strata is None else np.unique(strata).tolist():
+        members = np.arange(len(names)) if stratum is None else np.flatnonzero(strata == stratum)
+        hashes = _hashes(names, members, seed)
+        order = np.argsort(hashes, kind="stable")
+        bounds = _cut_groups(hashes[order], ratios) if are_groups else _cut(len(members), ratios)
+        for index, (start, end) in enumerate(pairwise(bounds)):
+            split_of[members[order[start:end]]] = index
+        cuts["all" if stratum is None else str(stratum)] = [
+            _hasher(seed)(names[members[order[bound]]]).hex() if bound < len(order) else _END
+            for bound in bounds[1:-1]
+        ]
+    return split_of, {"cuts": cuts}
+
+
+def _split_groups_by_class(
+    groups: Sequence[bytes], labels: IntArray, ratios: Mapping[str, Fraction], seed: int
+) -> tuple[npt.NDArray[np.int32], dict[str, Json]]:
+    """Return the index of each example's split, and the cuts with the groups that they do not place."""
+    digest, splits = _hasher(seed), list(ratios)
+    hash_of = {group: digest(group).hex() for group in set(groups)}
+    counts: dict[str, Counter[int]] = {name: Counter() for name in hash_of.values()}
+    for group, label in zip(groups, labels.tolist(), strict=True):
+        counts[hash_of[group]][label] += 1
+        counts[hash_of[group]][_ALL] += 1
+    chosen, cuts = _spread(counts, [*ratios.values()]), _cuts_at(ratios)
+    moved = {name: splits[index] for name, index in chosen.items() if index != bisect_right(cuts, name)}
+    split_of = np.array([chosen[hash_of[group]] for group in groups], np.int32)
+    return split_of, {"cuts": {"all": [*cuts]}, "moved": {**moved}}
+
+
+def _spread(groups: Mapping[str, Mapping[int, int]], ratios: Sequence[Fraction]) -> dict[str, int]:
+    """Return the index of each group's split: largest groups first, each to the split that lacks it most.
+
+    ``groups`` has the number of examples of each class, and of all as one more class. The excess of a split
+    in a class is its examples minus its share of those that were assigned so far. A group is assigned where
+    it raises least the sum, over splits and classes, of the squared excess divided by the size of the class.
+
+    At the end the sum is at most ``1 - sum(ratio ** 2)`` times the sum of ``count ** 2 / size``, over groups
+    and classes. This is its average if each group were assigned at random, with the ratios as probabilities:
+    the best choice raises the sum by no more than random choices do on average.
+    """
+    # the excess is counted in parts of an example, so that all numbers are integers, equal on all machines
+    parts = math.lcm(*(ratio.denominator for ratio in ratios))
+    sizes, assigned = Counter[int](), Counter[int]()
+    for counts in groups.values():
+        sizes.update(counts)
+    held = [(int(ratio * parts), Counter[int]()) for ratio in ratios]
+
+    def rise(counts: Mapping[int, int], share: int, own: Mapping[int, int]) -> int:
+        # without what is the same for each split
+        total = 0
+        for label, count in counts.items():
+            excess = parts * own[label] - share * assigned[label]
+            total += count * (2 * excess + count * (parts - 2 * share)) * _PRECISION // sizes[label]
+        return total
+
+    split_of = {}
+    for name in sorted(groups, key=lambda name: (-groups[name][_ALL], name)):
+        counts = groups[name]
+        rises = [rise(counts, share, own) for share, own in held]
+        split_of[name] = rises.index(min(rises))
+        held[split_of[name]][1].update(counts)
+        assigned.update(counts)
+    return split_of
 
 
 def split_by_cuts(
@@ -133,29 +197,28 @@ def split_by_cuts(
     No key, and no group, ever leaves its split. The hashes of a stratum that had no examples before are cut
     at the ratios. ``strata`` is required if the cuts are by stratum. Splits without keys are left out.
     """
-    names, seed = cast("list[str]", split_cuts["splits"]), cast("int", split_cuts["seed"])
+    names, digest = cast("list[str]", split_cuts["splits"]), _hasher(cast("int", split_cuts["seed"]))
     cuts = dict(cast("Mapping[str, list[str]]", split_cuts["cuts"]))
     moved = cast("Mapping[str, str]", split_cuts.get("moved", {}))
-    is_stratified = "all" not in cuts
-    # of strata without examples before, the range of all hashes is cut
-    by_ratio = [f"{int(share * (1 << 128)):032x}" for share in [*accumulate(ratios.values())][:-1]]
-    split_of = np.zeros(len(keys), dtype=np.int64)
+    is_stratified, by_ratio = "all" not in cuts, _cuts_at(ratios)
+    split_of = np.zeros(len(keys), np.int32)
     for number, key in enumerate(groups or keys):
         stratum = str(int(strata[number])) if is_stratified and strata is not None else "all"
         bounds = cuts.setdefault(stratum, by_ratio)
-        own = key_hash(key, seed)
+        own = digest(key).hex()
         split_of[number] = names.index(moved[own]) if own in moved else bisect_right(bounds, own)
     examples = {name: np.flatnonzero(split_of == index) for index, name in enumerate(names)}
     found = {name: members for name, members in examples.items() if len(members)}
     return Membership(found, {**split_cuts, "cuts": {name: [*bounds] for name, bounds in cuts.items()}})
 
 
-def key_hash(key: bytes, seed: int) -> str:
-    """Return the keyed hash by which keys are sorted, as 32 hex digits (docs/format.md)."""
-    return _hasher(seed)(key).hex()
+def _cuts_at(ratios: Mapping[str, Fraction]) -> list[str]:
+    """Return the cuts that divide the range of all hashes by the ratios (docs/format.md)."""
+    return [f"{int(share * (1 << 8 * _HASH_BYTES)):032x}" for share in [*accumulate(ratios.values())][:-1]]
 
 
 def _hasher(seed: int) -> Callable[[bytes], bytes]:
+    """Return the keyed hash by which keys are sorted (docs/format.md)."""
     seeded = hashlib.blake2b(digest_size=_HASH_BYTES, key=str(seed).encode(), person=b"tfshards-split")
 
     def digest(key: bytes) -> bytes:
@@ -166,7 +229,7 @@ def _hasher(seed: int) -> Callable[[bytes], bytes]:
     return digest
 
 
-def _hashes(keys: Sequence[bytes], numbers: IntArray, seed: int) -> np.typing.NDArray[np.bytes_]:
+def _hashes(keys: Sequence[bytes], numbers: IntArray, seed: int) -> npt.NDArray[np.bytes_]:
     """Return the hashes of the keys with these numbers, as bytes, an eighth of the memory of hex digits."""
     digest = _hasher(seed)
     # the view yields one number at a time
@@ -184,9 +247,7 @@ def _cut(count: int, ratios: Mapping[str, Fraction]) -> list[int]:
     return [0, *np.cumsum(sizes).tolist()]
 
 
-def cut_groups(
-    ranks: np.typing.NDArray[np.str_] | np.typing.NDArray[np.bytes_], ratios: Mapping[str, Fraction]
-) -> list[int]:
+def _cut_groups(ranks: npt.NDArray[np.bytes_], ratios: Mapping[str, Fraction]) -> list[int]:
     """Return the bounds between groups that are nearest to the ratios; ``ranks`` is sorted."""
     edges = np.concatenate([[0], np.flatnonzero(ranks[1:] != ranks[:-1]) + 1, [len(ranks)]])
     bounds, wanted = [0], Fraction(0)

@@ -10,16 +10,15 @@ from typing import cast
 import numpy as np
 
 from tfshards.prep.imaging.coordinates import edges_of
-from tfshards.prep.imaging.pillow import Picture
+from tfshards.prep.imaging.pillow import Header, Picture
 from tfshards.prep.imaging.pixels import stored_picture
 from tfshards.prep.imaging.stored import (
     Edges,
-    StoredHeader,
     draw_boxes,
     draw_mask,
     draw_points,
     encoded_small,
-    header_of,
+    stored_header,
     thumbnail,
     thumbnail_of,
 )
@@ -44,7 +43,7 @@ class Glimpse:
     key: str
     label: int | None = None
     # of the first encoded image
-    header: StoredHeader | None = None
+    header: Header | None = None
     num_bytes: int = 0
     # a thumbnail as WebP, with its width and height
     picture: bytes | None = None
@@ -167,7 +166,7 @@ def look(
         marks: tuple[int, ...] = ()
         if roles.image is not None and roles.image.is_encoded:
             data = cast("bytes", values[roles.image.name][0])
-            header, num_bytes = header_of(data), len(data)
+            header, num_bytes = stored_header(data), len(data)
         if sides[row] and roles.image is not None:
             try:
                 picture, marks = _drawn(values, sides[row], roles, header if has_marks else None)
@@ -199,7 +198,7 @@ def look(
 
 
 def _drawn(
-    values: dict[str, Decoded], side: int, roles: Roles, header: StoredHeader | None
+    values: dict[str, Decoded], side: int, roles: Roles, header: Header | None
 ) -> tuple[Picture, tuple[int, ...]]:
     """Return a thumbnail, and the class numbers of the boxes in it; marks are drawn if a header is given."""
     image = cast("Feature", roles.image)
@@ -209,7 +208,7 @@ def _drawn(
     if header is None:
         return thumbnail(data, side), ()
     boxes = roles.boxes if roles.boxes and roles.boxes.format else None
-    points, size = roles.points, (header.width, header.height)
+    points, size = roles.points, header.size
     edges, is_share = boxes.edges(values[boxes.feature], size) if boxes else ([], True)
     # boxes and keypoints in pixels refer to the stored image
     is_share &= points is None or points.format.is_normalized

@@ -19,7 +19,7 @@ class ReportOptions:
         source: folder of the images from which the dataset was built, for thumbnails of rejected inputs.
         audit: whether to read all records, to find leaks, duplicates and conflicts; by default only of
             datasets with at most 20,000 examples.
-        boxes: format of boxes, as for ``ColumnRoles.boxes``; by default as the dataset declares it.
+        boxes: format of boxes, such as "xyxy"; by default as the dataset declares it.
 
     Raises:
         OptionsError: an option has a value that is not allowed.

@@ -111,8 +111,8 @@ def image_facts(sample: Sequence[Glimpse]) -> Values | None:
     headers = [seen.header for seen in sample if seen.header]
     if not headers:
         return None
-    width = np.array([header.width for header in headers], np.float64)
-    height = np.array([header.height for header in headers], np.float64)
+    width = np.array([header.size[0] for header in headers], np.float64)
+    height = np.array([header.size[1] for header in headers], np.float64)
     num_bytes = np.array([seen.num_bytes for seen in sample if seen.header], np.float64)
     unit, divisor = size_unit(float(num_bytes.max()))
     measures = (
@@ -127,7 +127,7 @@ def image_facts(sample: Sequence[Glimpse]) -> Values | None:
         spread = f"all {low}" if low == high else f"median {middle}, {low} to {high}"
         chart = histogram(values, axis, f"var(--series-{color})", f"{title}: {spread}")
         charts.append((title, spread, chart))
-    sizes = _most_common(Counter(f"{header.width} x {header.height}" for header in headers))
+    sizes = _most_common(Counter("{} x {}".format(*header.size) for header in headers))
     return {
         "num_images": len(headers),
         "num_unreadable": len(sample) - len(headers),

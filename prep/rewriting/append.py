@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -18,7 +18,7 @@ from tfshards.prep.building.output import claimed, discard_others, output_folder
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.building.rejects import log_rejects
 from tfshards.prep.building.restore import Inputs, group_by_of, source_or_paths, source_to_append
-from tfshards.prep.engines.table import EngineName, Work, find_run
+from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed
 from tfshards.prep.planning.make_plan import make_plan
 from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Plan
@@ -111,7 +111,8 @@ def append(
         added = new_class_names(inputs, names) if new_classes else []
         named = inputs.with_class_names((*names, *added)) if names else inputs
         output_folder(folder, named.location())
-        return _append(find, named, folder, options, run, group_by_of(origin.manifest))
+        by, on_workers = group_by_of(origin.manifest), is_distributed(engine, beam_args)
+        return _append(find, named, folder, options, run, staged(named, folder, by, on_workers=on_workers))
     except InputError:
         new: list[str] = []
         with suppress(TfshardsError):
@@ -159,10 +160,10 @@ def _append(
     folder: AnyPath,
     options: Options,
     run: Callable[[Work], None],
-    group_by: str | None,
+    copied: AbstractContextManager[Reader],
 ) -> Manifest:
     """Write and commit the new shards, and return the manifest of the dataset with them."""
-    with claimed(folder) as state, staged(source, folder, group_by) as reader:
+    with claimed(folder) as state, copied as reader:
         # read again: the dataset is locked now, so no other process can change it
         origin = open_origin(folder)
         old = origin.manifest

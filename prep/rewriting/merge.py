@@ -66,8 +66,7 @@ def merge(
     """
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
-    asked = ShardCounts.of(shards)
-    asked.check_shard_size(options.shard_size)
+    asked = ShardCounts.of(shards, options.shard_size)
     as_splits = [*sources] if isinstance(sources, Mapping) else []
     check_strings("sources", as_splits)
     roots = [*sources.values()] if isinstance(sources, Mapping) else sources

@@ -56,8 +56,7 @@ def reshard(
     """
     run = find_run(engine, beam_args)
     options = options or ShardOptions()
-    asked = ShardCounts.of(shards)
-    asked.check_shard_size(options.shard_size)
+    asked = ShardCounts.of(shards, options.shard_size)
 
     def derive(origin: Origin, name: str) -> Derived:
         of = origin.manifest

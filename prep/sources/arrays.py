@@ -159,7 +159,7 @@ def _given(arrays: object) -> tuple[list[str], dict[str, str | Member], Iterable
         values = {name: each for name, each in arrays.items() if name not in files}
         return [*arrays], files, [values] if values else []
     chunks = iter(arrays)  # type: ignore[call-overload]
-    first = next(chunks, {})
+    first: Chunk = next(chunks, {})
     return [*first] if isinstance(first, Mapping) else [], {}, chain([first], chunks)
 
 

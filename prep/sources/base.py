@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Columns(NamedTuple):
 
 
 # What a thread reads at a time: about this many bytes, and at most this many rows.
-_PIECE_BYTES, _PIECE_ROWS = 1 << 20, 1024
+_PIECE_BYTES, _PIECE_ROWS = 1 << 20, 512
 
 
 def pieces_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -175,6 +175,14 @@ class Reader(Protocol):
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output, for the build id and the manifest."""
+
+
+@runtime_checkable
+class MovableReader(Reader, Protocol):
+    """A reader whose staged files may be copied to where other machines read them."""
+
+    def moved(self, folder: AnyPath) -> Reader:
+        """Return the reader of the same files in another folder."""
 
 
 class Source(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -83,29 +82,8 @@ def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
     return InputError("unreadable-remote", path=path, why=why, remedy=remedy)
 
 
-class Room:
-    """A number of bytes that all reads of a process may hold together before they are needed."""
-
-    def __init__(self, most: int) -> None:
-        """Set the largest number of bytes."""
-        self.most, self.held = most, 0
-        self._lock = threading.Lock()
-
-    def take(self, num_bytes: int) -> bool:
-        """Hold bytes, or return False if there is no room for them."""
-        with self._lock:
-            if self.held + num_bytes > self.most:
-                return False
-            self.held += num_bytes
-            return True
-
-    def give_back(self, num_bytes: int) -> None:
-        """Hold bytes no longer."""
-        with self._lock:
-            self.held -= num_bytes
-
-
-AHEAD = Room(256 << 20)
+# Bytes that one iterator holds before they are needed; several are read at the same time.
+_MOST_AHEAD = 16 << 20
 
 
 def fetched_ahead(
@@ -113,28 +91,21 @@ def fetched_ahead(
 ) -> Iterator[Found]:
     """Yield what ``fetch`` returns for each item, in order, while calls for the next items are made.
 
-    Up to ``NUM_REQUESTS`` calls are ahead, as far as there is room for their ``num_bytes``; one always is.
+    Up to ``NUM_REQUESTS`` calls are ahead, as far as their ``num_bytes`` are few; one always is.
     """
     ahead: deque[tuple[Future[Found], int]] = deque()
-
-    def first() -> Found:
-        future, held = ahead.popleft()
-        try:
-            return future.result()
-        finally:
-            AHEAD.give_back(held)
-
+    held = 0
     try:
         for item in items:
             size = num_bytes(item)
-            if len(ahead) == NUM_REQUESTS:
-                yield first()
-            while not (has_room := AHEAD.take(size)) and ahead:
-                yield first()
-            ahead.append((in_background(fetch, item), size if has_room else 0))
+            while ahead and (len(ahead) == NUM_REQUESTS or held + size > _MOST_AHEAD):
+                future, done = ahead.popleft()
+                held -= done
+                yield future.result()
+            ahead.append((in_background(fetch, item), size))
+            held += size
         while ahead:
-            yield first()
+            yield ahead.popleft()[0].result()
     finally:
-        for future, held in ahead:
+        for future, _ in ahead:
             future.cancel()
-            future.add_done_callback(lambda _, held=held: AHEAD.give_back(held))  # type: ignore[misc]

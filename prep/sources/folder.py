@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Reader, Rejected, Row
 from tfshards.prep.sources.classes import check_class_names, twins
@@ -29,7 +29,7 @@ from tfshards.prep.sources.layout import (
     parse_split_folders,
 )
 from tfshards.prep.sources.marks import ALWAYS, check_marks
-from tfshards.prep.sources.masks import MaskFolders, find_mask_folders, pair_masks, parse_mask_name
+from tfshards.prep.sources.masks import MaskFolders, MaskName, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
 from tfshards.prep.sources.pictures import (
     EncodedImage,
@@ -37,7 +37,6 @@ from tfshards.prep.sources.pictures import (
     check_mask_depth,
     convert_images,
     decoders_of,
-    depth_warnings,
     image_feature,
     mask_feature,
 )
@@ -72,34 +71,27 @@ class ImageFolder:
     Attributes:
         root: the folder, or its URL, such as ``s3://bucket/photos``.
         images: how images are checked, converted and stored.
-        class_names: class names in label order, which must be the names of the class folders; by default the
-            sorted names of these folders.
+        class_names: class names in label order, which must be those of the class folders; by default sorted.
         follow_links: follow links to folders, and to files outside the folder.
-        allow_missing_classes: accept names in ``class_names``, and folders in ``split_folders``, that do not
-            exist.
-        split_folders: the folder of each split, such as ``{"train": "Train", "test": "holdout"}``; other
-            folders are skipped. If empty, every folder is a class. By default the names of folders decide.
-        include: patterns of keys, such as ``["**/*.jpg"]``, of which an image must match one. ``*`` matches
-            within a folder, ``**`` across folders.
+        allow_missing_classes: accept names of classes and splits that have no folder.
+        split_folders: the folder of each split, such as ``{"train": "Train", "test": "holdout"}``; others are
+            skipped. If empty, every folder is a class. By default the names of folders decide.
+        include: patterns such as ``["**/*.jpg"]``, one of which a key must match: ``*`` matches within a
+            folder, ``**`` across folders.
         exclude: patterns of keys of images to leave out.
         mask_dir: folder of the masks, relative to ``root``; by default ``masks`` next to ``images``, in
-            ``root`` or in its split folders, if there are these two. The path of a mask in that folder is
-            the path of its image in its folder, except for the suffix.
-        mask_name: template of the path of a mask in ``mask_dir``, such as
-            ``{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png``: ``{folders}`` are the folders of the image
-            in its folder, ``{stem}`` is its name without the suffix, and ``{stem:-ENDING}`` without the
-            ending, too. Other files in the folder are skipped.
-        split_list: the list of the files of each split, such as ``{"train": "train.txt"}``: its path relative
-            to ``root``, in it one path per line, relative to ``root`` or to the folder of the list, perhaps
-            with a label after a space, tab or comma, which replaces the label of the folder. A path without
-            a suffix stands for the only file of this name. Files in no list are left out.
+            ``root`` or in its split folders. A mask has the path of its image in the folder of images, except
+            for the suffix.
+        mask_name: template of the path of a mask in ``mask_dir``, see ``masks.MaskName``, such as
+            ``{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png``. Other files there are skipped.
+        split_list: the list of the files of each split, such as ``{"train": "train.txt"}``, relative to
+            ``root``; see ``split_lists.read_split_lists``. Files in no list are left out.
         as_is: take folders as classes and splits even if names of files or folders are marks of another
             layout, which is an error otherwise, unless ``mask_dir`` or an empty ``split_folders`` is given.
             Datasets do not record it.
 
     Raises:
-        OptionsError: a class name is repeated, the path of the folder is empty or a URL that is not of an
-            object store, missing classes are allowed without names, or another argument is not allowed.
+        OptionsError: an argument is not allowed, or has no effect.
     """
 
     root: str | bytes | os.PathLike[str]
@@ -165,7 +157,7 @@ class ImageFolder:
         if self.mask_name is not None:
             if self.mask_dir is None:
                 raise OptionsError("mask-name-useless")
-            parse_mask_name(self.mask_name)
+            MaskName.parse(self.mask_name)
         check_split_folders(self.split_folders)
         check_split_list(self.split_list)
         if self.split_list and self.split_folders:
@@ -183,7 +175,7 @@ class ImageFolder:
         values.setdefault("follow_links", recorded.is_grown and recorded.follow_links)
         return cls(
             inputs[0],
-            ImageOptions(**recorded_values(ImageOptions, recorded.options)),
+            recorded.images,
             class_names=recorded.class_names,
             # the build may have allowed it, and new images need not be of every class or split
             allow_missing_classes=recorded.class_names is not None or bool(values.get("split_folders")),
@@ -225,8 +217,7 @@ class ImageFolder:
         if self.mask_dir is not None:
             recorded["mask_dir"] = os.fsdecode(tree.path(self.mask_dir))
         # which images are accepted, and how they are converted, depends on the versions of the decoders
-        decoders = decoders_of(self.images, has_masks=self.mask_dir is not None)
-        options = {"source": "images", **self.images.to_json(), **recorded, **decoders}
+        options = {"source": "images", **self.images.to_json(), **recorded, **decoders_of()}
         if masks is None:
             return FolderReader(self, options, listing)
         return _stage_pairs(self, options, tree, listing, masks, folder, preview=preview)
@@ -260,11 +251,10 @@ class ImageFolder:
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        deep = depth_warnings(tree, listing.keys, self.images)
         listing = replace(
             listing,
             skipped=dict(sorted(skipped.items())),
-            warnings=(*warnings, *unmatched, *listing.warnings, *deep),
+            warnings=(*warnings, *unmatched, *listing.warnings),
         )
         if lists is not None:
             listing = lists.applied(listing, self.class_names)
@@ -381,7 +371,7 @@ class FolderReader:
 
         def fetch(row: Row) -> EncodedImage:
             key = to_bytes(row.key)
-            content = read_as_listed(tree.at(key), row.size, row.stamp, rules.options.max_bytes)
+            content = read_as_listed(tree.at(key), row.size, row.stamp, MAX_BYTES)
             return EncodedImage("image", content, key)
 
         is_far = isinstance(tree, RemoteTree)

@@ -124,6 +124,20 @@ KINDS: dict[str, Kind] = {
             "folder or pattern of files of one suffix",
             _TABLE_GROUPS,
         ),
+        Kind(
+            "coco",
+            "tfshards.prep.sources.coco:Coco",
+            "images with boxes, keypoints and polygons in annotation files of COCO",
+            "annotation file such as instances_train2017.json, or a folder with annotations/instances_*.json",
+            _TABLE_GROUPS,
+        ),
+        Kind(
+            "yolo",
+            "tfshards.prep.sources.yolo:Yolo",
+            "images with boxes, keypoints and polygons in text files of YOLO",
+            "data.yaml of Ultralytics, or a folder of images with a text file for each",
+            _TABLE_GROUPS,
+        ),
     )
 }
 

@@ -69,7 +69,10 @@ class Layout:
                 )
         empty = [os.fsdecode(top) for top, split in self.split_of.items() if not num_examples.get(split)]
         if idle := sorted([*map(os.fsdecode, self.idle), *empty]):
-            yield f"skipped folders, which are neither splits nor classes with images: {_named(idle)}"
+            yield (
+                f"skipped folders, which are neither splits nor classes with images: {_named(idle)}; "
+                "class_names= can name classes without images"
+            )
         present = set() if labels is None else set(np.unique(labels).tolist())
         folders = {to_text(name) for names in self.below.values() for name in names}
         for number, name in enumerate(self.class_names):
@@ -106,7 +109,11 @@ def find_layout(
     if split_folders is None:
         split_of = _usual_splits(root, tops, with_images)
     else:
-        split_of = _given_splits(root, tops, split_folders, may_lack=may_lack)
+        given = {to_bytes(folder): split for split, folder in split_folders.items()}
+        split_of = {name: split for name, split in given.items() if name in tops}
+        if missing := [] if may_lack else [name for name in given if name not in tops]:
+            known, first = _named(tops) or "none", os.fsdecode(missing[0])
+            raise InputError("split-folder-missing", root=os.fsdecode(root), missing=first, folders=known)
     below = {top: inside.get(top, []) for top in split_of} or {b"": tops}
     # annotations, empty folders: in no split are there images in them, and no given name is theirs
     classes = {to_bytes(name) for name in class_names or ()} | {
@@ -126,28 +133,14 @@ def find_layout(
     return Layout(split_of, below, names, sorted(idle))
 
 
-def _given_splits(
-    root: bytes, tops: Sequence[bytes], given: Mapping[str, str], *, may_lack: bool
-) -> dict[bytes, str]:
-    split_of = {to_bytes(folder): split for split, folder in given.items()}
-    missing = [os.fsdecode(name) for name in split_of if name not in tops]
-    if missing and not may_lack:
-        known = _named(tops) or "none"
-        raise InputError("split-folder-missing", root=os.fsdecode(root), missing=missing[0], folders=known)
-    return {name: split for name, split in split_of.items() if name in tops}
-
-
 def _usual_splits(root: bytes, tops: Sequence[bytes], with_images: Set[bytes]) -> dict[bytes, str]:
     usual = {name: split for name in tops if (split := usual_split(to_text(name)))}
     odd = [name for name in tops if name in with_images and name not in usual]
     if odd and not with_images.isdisjoint(usual):
         choice = {split: to_text(name) for name, split in sorted(usual.items())}
+        named, others = _named(sorted(usual)), _named(odd)
         raise InputError(
-            "split-folders-ambiguous",
-            root=os.fsdecode(root),
-            named=_named(sorted(usual)),
-            odd=_named(odd),
-            usual=choice,
+            "split-folders-ambiguous", root=os.fsdecode(root), named=named, odd=others, usual=choice
         )
     if odd:
         return {}
@@ -196,12 +189,12 @@ def check_layout(
 def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:
     """Return the folder of each split in texts such as ``train=Train,test=holdout``."""
     folders: dict[str, str] = {}
-    for text in texts:
-        for part in filter(None, text.split(",")):
-            split, equals, folder = part.partition("=")
-            if not equals or split in folders:
-                raise OptionsError("split-folders-form", text=text)
-            folders[split] = folder.rstrip("/")
+    text = ",".join(texts)
+    for part in text.split(","):
+        split, equals, folder = part.partition("=")
+        if part and (not equals or split in folders):
+            raise OptionsError("split-folders-form", text=text)
+        folders |= {split: folder.rstrip("/")} if part else {}
     return folders
 
 
@@ -209,13 +202,7 @@ def check_split_folders(given: Mapping[str, str] | None) -> None:
     """Raise OptionsError unless ``given`` is None, or maps names of splits to different folders."""
     if given is None:
         return
-    if not isinstance(given, Mapping):
-        raise OptionsError("split-folders-type", given=given)
-    for split, folder in given.items():
-        fault = name_fault(split)
-        if fault:
-            raise OptionsError("split-folders-name", given=dict(given), fault=fault)
-        if not folder or "/" in folder or folder.startswith("."):
-            raise OptionsError("split-folders-path", given=dict(given), folder=folder)
-    if len(set(given.values())) < len(given):
-        raise OptionsError("split-folders-repeated", given=dict(given))
+    pairs = given.items() if isinstance(given, Mapping) else [("", "")]
+    wrong = [split for split, folder in pairs if name_fault(split) or not re.fullmatch(r"[^./][^/]*", folder)]
+    if wrong or len({folder for _, folder in pairs}) < len(pairs):
+        raise OptionsError("split-folders-form", text=given)

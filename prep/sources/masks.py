@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from string import Formatter
+from typing import NamedTuple
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.keys import to_bytes, to_text
@@ -19,23 +18,36 @@ from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.storage import any_path
 
 _IMAGES, _MASKS = b"images/", b"masks"
-_FOLDERS, _STEM = "folders", "stem"
+_FOLDERS = b"{folders}"
+_TEMPLATE = re.compile(
+    r"(?P<before>(?:[^{}]|\{folders\})*)\{stem(?::-(?P<ending>[^{}]+))?\}(?P<after>(?:[^{}]|\{folders\})*)"
+    r"(?P<suffix>\.\w+)"
+)
 
 
-@dataclass(frozen=True)
-class MaskName:
+class MaskName(NamedTuple):
     """A template such as ``{folders}/{stem:-_image}_mask.png`` of the path of a mask in its folder.
 
     Attributes:
-        parts: texts of the template, each with the field after it: ``folders`` (of the image, in the folder
-            of the images), ``stem`` (its name without the suffix), or none after the last one.
+        before, after: what is before and after the stem, the name of the image without its suffix; in both,
+            ``{folders}`` are the folders of the image in the folder of images.
         ending: what is taken off the end of the stem.
-        suffix: suffix of the masks, as the template ends with it.
+        suffix: suffix of the masks.
     """
 
-    parts: tuple[tuple[bytes, str], ...]
+    before: bytes
+    after: bytes
     ending: bytes
     suffix: bytes
+
+    @classmethod
+    def parse(cls, template: str) -> MaskName:
+        """Return the template in a text, or raise OptionsError."""
+        match = _TEMPLATE.fullmatch(template)
+        parts = template.split("/")
+        if not match or match["suffix"].lower().encode() not in SUFFIXES or ".." in parts or not parts[0]:
+            raise OptionsError("mask-name-form", template=template)
+        return cls(*(to_bytes(match[name] or "") for name in cls._fields))
 
     def path(self, image: bytes) -> bytes | None:
         """Return the path of the mask of an image without the suffix; None if its stem has another ending."""
@@ -43,47 +55,13 @@ class MaskName:
         stem = os.path.splitext(name)[0]
         if not stem.endswith(self.ending):
             return None
-        values = {_FOLDERS: folders, _STEM: stem.removesuffix(self.ending), "": b""}
-        path = b"".join(text + values[field] for text, field in self.parts)
+        before, after = (text.replace(_FOLDERS, folders) for text in (self.before, self.after))
         # an image may be in no folder
-        return re.sub(rb"/+", b"/", path).lstrip(b"/")
+        return re.sub(rb"/+", b"/", before + stem.removesuffix(self.ending) + after).lstrip(b"/")
 
     def is_of(self, path: bytes) -> bool:
         """Return whether a file in the folder of masks ends like a mask; others belong to no image."""
-        return path.endswith(self.parts[-1][0] + self.suffix)
-
-
-@lru_cache(maxsize=8)
-def parse_mask_name(template: str) -> MaskName:
-    """Return the template in a text, or raise OptionsError."""
-
-    def fault(why: str) -> OptionsError:
-        return OptionsError("mask-name-form", template=template, why=why)
-
-    parts: list[tuple[bytes, str]] = []
-    ending = ""
-    try:
-        parsed = [*Formatter().parse(template)]
-    except ValueError as error:
-        raise fault(str(error)) from None
-    for text, field, spec, conversion in parsed:
-        if field not in (_FOLDERS, _STEM, None) or conversion:
-            raise fault("its fields are {folders}, {stem} and {stem:-ENDING}")
-        if spec and (field != _STEM or not spec.startswith("-")):
-            raise fault("only {stem:-ENDING} takes an ending off")
-        ending = spec[1:] if spec else ending
-        parts.append((to_bytes(text), field or ""))
-    if [field for _, field in parts].count(_STEM) != 1:
-        raise fault("it must have {stem} once")
-    last, field = parts[-1]
-    # with a letter before it, since a name that begins with a dot has no suffix
-    head, suffix = os.path.splitext(b"x" + last)
-    if field or suffix.lower() not in SUFFIXES:
-        raise fault("it must end with the suffix of the masks, such as .png")
-    shape = template.replace("{" + _FOLDERS + "}", "x")
-    if shape.startswith("/") or ".." in shape.split("/"):
-        raise fault("it must stay in the folder of the masks")
-    return MaskName((*parts[:-1], (head[1:], "")), to_bytes(ending), suffix)
+        return path.endswith((self.after + self.suffix).rpartition(_FOLDERS)[2])
 
 
 @dataclass(frozen=True)
@@ -135,7 +113,7 @@ def find_mask_folders(
     if mask_dir is None and split_folders == {}:
         return None
     masks = _MASKS if mask_dir is None else tree.path(mask_dir)
-    name = None if mask_name is None else parse_mask_name(mask_name)
+    name = None if mask_name is None else MaskName.parse(mask_name)
 
     def is_pair(folder: bytes) -> bool:
         where = os.path.join(folder, masks)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-import numpy as np
-
 from tfshards.prep.imaging.coordinates import Frame, Outside, Reference, check_numbers, placed
-from tfshards.prep.imaging.depth import file_depth
-from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
-from tfshards.prep.imaging.options import CONVERSION, ImageOptions
+from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Rejected
 from tfshards.prep.sources.fetching import FetchedContent
-from tfshards.prep.sources.remote_tree import Tree
 from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.json_reader import Json
@@ -42,6 +37,11 @@ class EncodedImage(NamedTuple):
     content: FetchedContent | None
     path: bytes = b""
     missing: str = ""
+
+
+def content_of(data: bytes) -> FetchedContent:
+    """Return the content of an image whose bytes the source has, as if it had been read from a file."""
+    return FetchedContent(len(data), 0, data if len(data) <= MAX_BYTES else None)
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,9 @@ def convert_images(
                 return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
             values[image.name] = found.data
             conversions += found.conversions
-            if rules.masks and not is_mask and found.view is not None:
-                views.append(found.view)
-            if image.name == rules.placed_in and found.turned is not None:
-                conversions += _place(rules, values, found.turned, stated)
+            views += [] if is_mask else [found.view]
+            if image.name == rules.placed_in:
+                conversions += _place(rules, values, found.view, stated)
         if rules.placed_in is None:
             for name, coordinates in rules.coordinates.items():
                 check_numbers(name, cast("list[float]", values[name]), coordinates)
@@ -113,9 +112,11 @@ def normalized_image(
         return Rejected(Reason.MISSING, image.missing)
     size, _, data = image.content
     if data is None:
-        return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {options.max_bytes}")
+        return Rejected(Reason.TOO_LARGE, f"{size} bytes; at most {MAX_BYTES}")
     try:
-        return normalize(data, options, _suffix(image.path), views if options.mask else ())
+        return normalize(
+            data, options, os.path.splitext(image.path)[1].lower(), views if options.mask else ()
+        )
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
 
@@ -166,9 +167,7 @@ def mask_feature(name: str, options: ImageOptions) -> Feature:
 def mask_options(images: ImageOptions) -> ImageOptions:
     """Return the options of masks next to images with these options: pixel values are kept."""
     depth = images.depth if images.mask_depth is None else images.mask_depth
-    kept = replace(
-        images, format="keep", jpeg_quality=None, check="decode", channels=1, alpha=None, mask=True
-    )
+    kept = replace(images, format="keep", jpeg_quality=None, channels=1, alpha=None, mask=True)
     return replace(kept, depth=depth, mask_depth=None)
 
 
@@ -178,52 +177,6 @@ def check_mask_depth(options: ImageOptions, *, has_masks: bool) -> None:
         raise OptionsError("mask-depth-useless", mask_depth=options.mask_depth)
 
 
-def decoders_of(options: ImageOptions, *, has_masks: bool = False) -> dict[str, Json]:
-    """Return the versions of the code on which images that are stored with ``options`` depend."""
-    if options.check == "none" and not has_masks:
-        return {}
+def decoders_of() -> dict[str, Json]:
+    """Return the versions of the code on which stored images depend."""
     return {"conversion": CONVERSION, **decoder_versions()}
-
-
-_MAX_LOOKED = 300
-_LOST = {
-    "gray": ("have more than 8 bits per sample", "of 16 bits, 4095 becomes 15; depth=16 keeps their values"),
-    "color": (
-        "have more than 8 bits per sample in color",
-        "'tfshards build arrays' stores arrays of them as they are",
-    ),
-    "float": ("hold floating point numbers", "'tfshards build arrays' stores arrays of them as they are"),
-}
-
-
-def depth_warnings(tree: Tree, paths: Sequence[bytes], options: ImageOptions) -> Iterator[str]:
-    """Yield warnings if a build with these options reduces images to 8 bits per sample.
-
-    Only a few hundred of the images in ``tree`` are looked at, evenly spread.
-    """
-    if options.depth != 8 or options.check == "none" or not paths:
-        return
-    numbers = np.unique(np.linspace(0, len(paths) - 1, _MAX_LOOKED).astype(np.int64))
-    looked = [paths[number] for number in numbers.tolist()]
-    opened = [path for path in looked if format_named(SUFFIXES.get(_suffix(path))).may_be_deep]
-
-    def depth_of(path: bytes) -> str:
-        try:
-            with tree.opened(path) as file:
-                return file_depth(file)
-        except (OSError, ValueError):
-            # the build reports what is wrong with the file
-            return "8"
-
-    depths = tree.map(depth_of, opened)
-    for depth, (what, remedy) in _LOST.items():
-        deep = [path for path, found in zip(opened, depths, strict=True) if found == depth]
-        if deep:
-            yield (
-                f"{len(deep)} of {len(looked)} images looked at {what}, such as {os.fsdecode(deep[0])!r}, "
-                f"and are reduced to 8 bits; {remedy}"
-            )
-
-
-def _suffix(path: bytes) -> bytes:
-    return os.path.splitext(path)[1].lower()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES
 from tfshards.prep.sources.fetching import stamp_of
@@ -22,14 +21,10 @@ from tfshards.prep.sources.tree import (
     suffix_of,
 )
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.storage import RemotePath, any_path, is_remote, read_range
-from tfshards.schemas.storage.reader import RemoteReader, in_background, in_flight
+from tfshards.schemas.storage import RemotePath, any_path, in_flight, is_remote, read_range
 
 # Requests for the first bytes of objects without the suffix of an image.
 _HEADS = 64
-_HEADER_BYTES = 32 << 10
-
-Found = TypeVar("Found")
 
 
 class RemoteTree(FolderNames):
@@ -86,14 +81,6 @@ class RemoteTree(FolderNames):
                 hidden = any(map(is_hidden, key.split(b"/")))
                 skipped["hidden" if hidden else "not an image"] += 1
 
-    def opened(self, path: bytes) -> IO[bytes]:
-        """Return an object, of which the header is fetched, and of the rest what is read."""
-        return io.BufferedReader(_Header(self.at(path)), _HEADER_BYTES)
-
-    def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
-        """Return the result of ``call`` for each path; the calls run at the same time."""
-        return [future.result() for future in [in_background(call, path) for path in paths]]
-
     def at(self, path: bytes) -> RemotePath:
         """Return the object, or the folder, with a path relative to the folder; ``..`` is resolved."""
         if not path:
@@ -131,21 +118,6 @@ class RemoteTree(FolderNames):
     def _begins_like_an_image(self, file: ImageFile) -> bool:
         head = read_range(self.at(file.key), 0, min(file.size, HEAD_BYTES))
         return starts_like_an_image(head, suffix_of(file.key.rpartition(b"/")[2]))
-
-
-class _Header(RemoteReader):
-    """An object as a file, of which nothing but the header is fetched ahead."""
-
-    def __init__(self, path: RemotePath) -> None:
-        status, self._start = path.get_start(_HEADER_BYTES)
-        super().__init__(status, path.read_range)
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 -- any writable buffer
-        start, end = self._at, min(self.status.st_size, self._at + len(buffer))
-        data = self._start[start:end] or self._read_range(start, max(start, end))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 Tree: TypeAlias = "LocalTree | RemoteTree"

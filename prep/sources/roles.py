@@ -28,9 +28,9 @@ def parse_roles(texts: Sequence[str]) -> dict[str, str]:
     """Return the role of each column in texts such as ``objects/bbox=xywh``."""
     roles: dict[str, str] = {}
     for text in texts:
-        name, _, role = text.rpartition("=")
-        if not name or name in roles:
-            why = f"the column {name!r} has two roles" if name else "this is not COLUMN=ROLE"
+        name, equals, role = text.rpartition("=")
+        if not equals or name in roles:
+            why = f"the column {name!r} has two roles" if equals else "this is not COLUMN=ROLE"
             raise OptionsError(f"--column {shlex.quote(text)}: {why} || for example --column breed=label")
         roles[name] = role
     return roles
@@ -54,10 +54,10 @@ def roles_option() -> Mapping[str, str]:
 
 def check_roles(roles: object) -> None:
     """Raise OptionsError unless the argument ``roles`` maps names of columns to roles."""
-    pairs = roles.items() if isinstance(roles, Mapping) else [("", roles)]
+    pairs = roles.items() if isinstance(roles, Mapping) else [(None, roles)]
     for name, role in pairs:
-        if not isinstance(name, str) or not name or role not in ROLES:
-            what = f"the column {name!r} has the role {role!r}" if name else f"roles={role!r}"
+        if not isinstance(name, str) or role not in ROLES:
+            what = f"roles={role!r}" if name is None else f"the column {name!r} has the role {role!r}"
             raise OptionsError(f"{what} || roles maps each column to one of {', '.join(ROLES)}")
     for role in _SINGLE:
         names = [name for name, each in pairs if each == role]
@@ -103,14 +103,11 @@ def resolve_roles(
         else:
             raise unknown_column(name, names, where)
     taken = {role for name, role in given.items() if role in _SINGLE}
-    for name in names:
-        role = usual.get(name)
-        if name in given:
-            continue
-        if role is not None and role not in taken:
-            given[name] = role
-        like = next((each for each in usual if each == name.strip().casefold()), None)
-        if like and role is None and usual[like] not in taken:
+    for name in [name for name in names if name not in given]:
+        by_name, like = usual.get(name), name.strip().casefold()
+        if by_name is not None and by_name not in taken:
+            given[name] = by_name
+        elif by_name is None and like in usual and usual[like] not in taken:
             raise InputError(
                 f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
                 f"{usual[like]}s || {flag(name, usual[like])} takes it as that, {flag(name, 'value')} stores "

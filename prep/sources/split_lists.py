@@ -8,13 +8,11 @@ import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import class_map
-from tfshards.prep.sources.formats import parse_pairs
 from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import Feature, InputError, OptionsError, Schema
 from tfshards.schemas.errors import counted
@@ -37,9 +35,20 @@ def split_list_option() -> Mapping[str, str]:
         "its path relative to the source",
         metavar="SPLIT=FILE",
         is_repeatable=True,
-        parse=partial(parse_pairs, "split-list-form"),
+        parse=_parse_lists,
         to_json=dict,
     )
+
+
+def _parse_lists(texts: Sequence[str]) -> dict[str, str]:
+    """Return the file of each split in texts such as ``train=train.txt``."""
+    lists: dict[str, str] = {}
+    for text in texts:
+        split, _, path = text.partition("=")
+        if not split or split in lists:
+            raise OptionsError("split-list-form", text=text)
+        lists[split] = path
+    return lists
 
 
 def check_split_list(given: object) -> None:

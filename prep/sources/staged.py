@@ -11,9 +11,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -49,9 +51,16 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Wide(NamedTuple):
-    """What ``WideWriter`` has written: the size of each value by feature, -1 for none, and a digest."""
+    """What ``WideWriter`` has written.
+
+    Attributes:
+        sizes: number of bytes of each value by feature; -1 for none.
+        stamps: what ``row_stamps`` returns of each feature.
+        digest: digest of all values.
+    """
 
     sizes: Mapping[str, IntArray]
+    stamps: Mapping[str, npt.NDArray[np.uint64]]
     digest: str
 
 
@@ -176,22 +185,22 @@ def _listing(
 ) -> Listing:
     """Return the listing of the staged rows; ``order`` has the number in the source of each of them."""
     sizes, stamps = np.zeros(rows.num_rows, np.int64), np.zeros(rows.num_rows, np.uint64)
+    of_rows = [row_stamps(rows.splits)] if rows.splits is not None else []
     for values in rows.values.values():
         sizes += row_bytes(values)
-    for number, files in enumerate(rows.images.values()):
+        of_rows.append(row_stamps(values))
+    for files in rows.images.values():
         sizes += np.maximum(files.sizes, 0)
-        if len(files.stamps) and files.stamps.any():
-            # sums show neither which file has changed, nor whether the size or the time
-            for part in (files.sizes, files.stamps):
-                stamps = (stamps ^ part.astype(np.uint64)) * _MIX + np.uint64(number)
-                stamps ^= stamps >> np.uint64(29)
-    for name in set(rows.wide.sizes if rows.wide else ()) - {*rows.images}:
-        assert rows.wide is not None
-        sizes += rows.wide.sizes[name]
+        of_rows += [files.sizes.astype(np.uint64), files.stamps.astype(np.uint64)]
+    for name, of_values in rows.wide.stamps.items() if rows.wide else ():
+        of_rows.append(of_values)
+        if rows.wide and name not in rows.images:
+            sizes += rows.wide.sizes[name]
     for parts in rows.arrays.values():
-        for stamp in (part.stamp for part in parts):
-            stamps = (stamps ^ np.uint64(stamp)) * _MIX
+        of_rows += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts if part.stamp]
         sizes += parts[0].row_bytes
+    for part in of_rows:
+        stamps = _mixed(stamps + part)
     label, splits = schema.label, splits_of(table[SPLIT]) if SPLIT in table.column_names else None
     shared, more = _shared(rows)
     return Listing(
@@ -213,6 +222,33 @@ def _listing(
         groups=None if rows.groups is None else [rows.groups[number] for number in order.tolist()],
         shared=shared,
     )
+
+
+def row_stamps(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Return a number of each row that changes with its values, so that ``append`` finds changed rows."""
+    flat, lengths = unlisted(column)
+    if flat.type == TEXT:
+        values = np.array([-1 if text is None else crc32(text) for text in flat.to_pylist()], np.int64)
+    else:
+        numbers = flat.to_numpy()
+        values = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.int64)
+    found = _mixed(values.astype(np.int64, copy=False).view(np.uint64))
+    if lengths is None:
+        return found
+    ends = np.cumsum(lengths)
+    # the place of an item in its list counts
+    places = np.arange(len(found)) - np.repeat(ends - lengths, lengths)
+    found = _mixed(found + places.view(np.uint64))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(found, dtype=np.uint64)])
+    found = sums[ends] - sums[ends - lengths] + lengths.view(np.uint64)
+    return _mixed(found)
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return numbers of which each bit depends on all bits of the given one: a step of SplitMix64."""
+    mixed: npt.NDArray[np.uint64] = numbers * _MIX
+    mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 def _labels(rows: Rows, table: pa.Table, label: Feature | None) -> IntArray | None:
@@ -298,7 +334,7 @@ def _bytes_of(chunk: pa.Array) -> memoryview:
     return memoryview(data)[int(bounds[0]) : int(bounds[-1])]
 
 
-def _little_endian(numbers: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def _little_endian(numbers: npt.NDArray[Any]) -> bytes:
     return numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
@@ -314,6 +350,7 @@ class WideWriter:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
         self._digests: dict[str, ColumnDigest] = {}
         self._sizes: dict[str, list[IntArray]] = {}
+        self._stamps: dict[str, list[npt.NDArray[np.uint64]]] = {}
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
         """Write the next rows; every call has the same features."""
@@ -328,6 +365,7 @@ class WideWriter:
             is_text = column.type == TEXT
             size = pc.fill_null(pc.binary_length(column), -1).to_numpy() if is_text else row_bytes(chunks)
             self._sizes.setdefault(name, []).append(size.astype(np.int64))
+            self._stamps.setdefault(name, []).append(row_stamps(chunks))
 
     def close(self) -> Wide | None:
         """Finish the file, and return what is in it; None if nothing was written."""
@@ -337,4 +375,5 @@ class WideWriter:
             return None
         text = "\n".join(f"{name} {self._digests[name].hexdigest()}" for name in sorted(self._digests))
         sizes = {name: np.concatenate(parts) for name, parts in self._sizes.items()}
-        return Wide(sizes, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest())
+        stamps = {name: np.concatenate(parts) for name, parts in self._stamps.items()}
+        return Wide(sizes, stamps, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest())

@@ -8,7 +8,8 @@ import shutil
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -18,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.imaging.pixels import resized_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import FetchedContent, changed, fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import changed, fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
-from tfshards.prep.sources.pictures import EncodedImage, ImageRules, convert_images, decoders_of
+from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
@@ -126,6 +128,10 @@ class StagedReader:
         """Return the state without the listing, which may be large."""
         return {**self.__dict__, "staged": None}
 
+    def moved(self, folder: AnyPath) -> StagedReader:
+        """Return the reader of the same files in another folder."""
+        return replace(self, folder=str(folder))
+
     def listing(self) -> Listing:
         """Return the listing."""
         assert self.staged is not None, "only the process that staged the rows has the listing"
@@ -135,8 +141,7 @@ class StagedReader:
         """Return the options that change the output."""
         if not self.images:
             return {**self.recorded}
-        decoders = decoders_of(self.rules.options, has_masks=bool(self.rules.masks))
-        return {**self.recorded, **self.rules.options.to_json(), **decoders}
+        return {**self.recorded, **self.rules.options.to_json(), **decoders_of()}
 
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""
@@ -155,7 +160,7 @@ class StagedReader:
             fetched = ((row, self._contents(row)) for row in staged)
         for row, images in fetched:
             if row.fault is not None:
-                yield Rejected(Reason.BOXES, row.fault)
+                yield Rejected(Reason.ANNOTATION, row.fault)
                 continue
             conversions = convert_images(self.rules, images, row.values, row.stated)
             if isinstance(conversions, Rejected):
@@ -165,7 +170,7 @@ class StagedReader:
 
     def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[pa.Table, dict[str, Sequence[Any]]]:
         """Return rows as they are staged, and their values by feature; of embedded images the bytes."""
-        table = mapped_table(_local(self.folder, ROWS_NAME))
+        table = mapped_table(any_path(self.folder) / ROWS_NAME)
         keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
         numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
         taken = table.take(pa.array(numbers, pa.int64()))
@@ -206,16 +211,14 @@ class StagedReader:
         return [] if row.fault else [self._content(*image) for image in row.images]
 
     def _content(self, name: str, path: bytes, size: int, stamp: int, held: bytes | None) -> EncodedImage:
-        most = self.rules.options.max_bytes
         if held is not None:
-            content = FetchedContent(len(held), 0, held if len(held) <= most else None)
-            return EncodedImage(name, content, path)
+            return EncodedImage(name, content_of(held), path)
         if size < 0:
             lacks = ["the row holds no image"] if name in self.wide else []
             lacks += [f"there is no file {to_text(path)!r}"] if path else []
             return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
         where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_as_listed(where, size, stamp, most), path)
+        return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
 
 
 def _num_bytes(row: _Staged) -> int:
@@ -256,11 +259,12 @@ def _joined_rows(folder: str, files: Sequence[ArrayFile], numbers: IntArray) -> 
 def _array_rows(folder: str, file: ArrayFile, numbers: IntArray) -> AnyArray:
     """Return a copy of rows of an array, or raise InputError if the file has changed since it was listed."""
     is_given = os.path.isabs(file.path)
-    path = Path(file.path) if is_given else _local(folder, file.path)
+    path = Path(file.path) if is_given else any_path(folder) / file.path
     try:
-        rows: AnyArray = np.asarray(file.mapped(path)[numbers])
+        mapped = file.mapped(path) if isinstance(path, Path) else _fetched_array(str(path), file)
+        rows: AnyArray = np.asarray(mapped[numbers])
         # afterwards, because the rows must not have changed before they were read
-        if is_given and os.stat(path).st_mtime_ns != file.stamp:
+        if is_given and os.stat(file.path).st_mtime_ns != file.stamp:
             raise changed(path)
     except OSError as error:
         raise unreadable(path, error) from None
@@ -270,9 +274,15 @@ def _array_rows(folder: str, file: ArrayFile, numbers: IntArray) -> AnyArray:
     return rows
 
 
+@lru_cache(maxsize=64)
+def _fetched_array(path: str, file: ArrayFile) -> AnyArray:
+    with _on_disk(path) as local:
+        return file.mapped(Path(local))
+
+
 def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
     """Return the values of rows in ``wide.arrow`` by feature."""
-    wide = _mapped_wide(*_file_id(_local(folder, WIDE_NAME)))
+    wide = _mapped_wide(*_file_id(any_path(folder) / WIDE_NAME))
     found: dict[str, list[Any]] = {name: [] for name in names}
     for number in numbers.tolist():
         batch, row = wide.find(number)
@@ -299,46 +309,45 @@ class _Wide:
         return batch, number - self._ends[index] + batch.num_rows
 
 
-@lru_cache(maxsize=1)
-def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
-    return _Wide(path)
-
-
 def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
-    return _mapped(*_file_id(path if isinstance(path, Path) else _fetched(path)))
+    """Return a staged table, mapped into memory rather than read."""
+    return _mapped_table(*_file_id(path))
 
 
-def _file_id(path: Path) -> tuple[str, int, int]:
-    """Return what a mapped file is cached by: another file may have the same path later."""
+def _file_id(path: AnyPath) -> tuple[str, int, int]:
+    """Return what a mapped file is cached by: its path may be that of another one later."""
+    if isinstance(path, RemotePath):
+        # of an object, every process has a copy
+        return str(path), os.getpid(), 0
     status = os.stat(path)
     return str(path), status.st_ino, status.st_mtime_ns
 
 
 # Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
 @lru_cache(maxsize=1)
-def _mapped(path: str, _inode: int, _stamp: int) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()
-
-
-def _local(folder: str, name: str) -> Path:
-    """Return a staged file, or a copy on this machine of one in a store."""
-    path = any_path(folder) / name
-    return path if isinstance(path, Path) else _fetched(path)
-
-
-@lru_cache(maxsize=8)
-def _fetched(path: RemotePath) -> Path:
-    """Return a copy of an object that is removed with the process."""
-    copy = Path(_copies().name) / f"{abs(hash(path))}-{path.name}"
-    with open_regular(path, buffering=0) as source, copy.open("wb") as file:
-        shutil.copyfileobj(source, file, _COPY_BYTES)
-    return copy
+def _mapped_table(path: str, _inode: int, _stamp: int) -> pa.Table:
+    with _on_disk(path) as local:
+        return pa.ipc.open_file(pa.memory_map(local)).read_all()
 
 
 @lru_cache(maxsize=1)
-def _copies() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="tfshards-")
+def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
+    with _on_disk(path) as local:
+        return _Wide(local)
+
+
+@contextmanager
+def _on_disk(path: str) -> Iterator[str]:
+    """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
+    found = any_path(path)
+    if isinstance(found, Path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
+        with open_regular(found, buffering=0) as source:
+            shutil.copyfileobj(source, copy, _COPY_BYTES)
+        copy.flush()
+        yield copy.name
 
 
 class ArrowKeys(LazyKeys):

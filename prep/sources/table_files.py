@@ -27,7 +27,6 @@ from tfshards.prep.sources.features import (
     is_image_struct,
     is_list_type,
     is_text_type,
-    item_type,
     shown,
 )
 from tfshards.prep.sources.fetching import unreadable
@@ -46,8 +45,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SPLIT = "split"
 _SHOWN = 30
 _COPY_BYTES = 1 << 20
-# Rows that are read at a time, of which each may have encoded images.
-_FEW_ROWS, _MANY_ROWS = 64, 1 << 16
+# Rows of a Parquet file that are read at a time: about as many bytes, and at most as many rows.
+_BATCH_BYTES, _BATCH_ROWS = 8 << 20, 1 << 16
 
 
 class Batches(NamedTuple):
@@ -296,12 +295,11 @@ def _read_parquet(files: TableFiles, dropped: Collection[str], warnings: list[st
     ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
     more, notes = _columns_of_folders(files, flat[0].names, lengths)
     schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
-    is_wide = any(is_image_struct(item_type(kind)) or _is_plain_bytes(kind) for kind in types.values())
 
     def tables() -> Iterator[pa.Table]:
         for number, path in enumerate(paths):
             start = ends[number]
-            for table in _parquet_batches(path, types, _FEW_ROWS if is_wide else _MANY_ROWS):
+            for table in _parquet_batches(path, types):
                 for name, column in more.items():
                     table = table.append_column(name, column.slice(start, table.num_rows))
                 start += table.num_rows
@@ -320,9 +318,12 @@ def _parquet_schema(path: AnyPath) -> tuple[pa.Schema, int]:
         return file.schema_arrow, file.metadata.num_rows
 
 
-def _parquet_batches(path: AnyPath, types: Mapping[str, pa.DataType], num_rows: int) -> Iterator[pa.Table]:
+def _parquet_batches(path: AnyPath, types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
     with _parquet(path) as file:
         tops = [name for name in file.schema_arrow.names if any(_is_in(each, name) for each in types)]
+        metadata = file.metadata
+        num_bytes = sum(metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups))
+        num_rows = min(max(1, _BATCH_BYTES * metadata.num_rows // max(1, num_bytes)), _BATCH_ROWS)
         # a table without columns has no rows
         for batch in file.iter_batches(num_rows, columns=tops) if tops else ():
             table = flattened(pa.Table.from_batches([batch])).select([*types])

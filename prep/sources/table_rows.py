@@ -38,11 +38,9 @@ from tfshards.prep.sources.labels import first_folders, groups_of, key_column, l
 from tfshards.prep.sources.pictures import (
     ImageRules,
     check_mask_depth,
-    depth_warnings,
     image_feature,
     mask_feature,
 )
-from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.roles import (
     USUAL,
     check_undeclared,
@@ -102,8 +100,8 @@ class TableRows:
         sizes: names of two columns of integers, the width and height in pixels of the image to which the
             coordinates of the row refer; null where the source does not state them. They are not stored, and
             need no role.
-        faults: name of a column of text: why the row is rejected with the reason "boxes do not fit", or null.
-            It is not stored. The other columns of a rejected row hold valid values, such as empty lists.
+        faults: name of a column of text: why the row is rejected as an "invalid annotation", or null. It is
+            not stored. The other columns of a rejected row hold valid values, such as empty lists.
         boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
         warnings: warnings for the user.
         skipped: number of entries of the source that are no rows, by reason.
@@ -204,7 +202,7 @@ def stage_table(
     if not table.num_rows:
         raise InputError("table-no-rows", path=where)
     paths |= {name: _template_paths(table, name, where) for name in images if is_template(name)}
-    skipped, lines = dict(read.skipped), []
+    skipped, lines = dict(read.skipped), list[str]()
     splits = next((split_names(name, table[name]) for name, role in roles.items() if role == "split"), None)
     if options.split_list:
         is_plain = images and splits is None and not (wide and features[images[0]] in wide.sizes)
@@ -227,7 +225,7 @@ def stage_table(
             check_found(name, found, read.root)
         files[features[name]] = found
     stored = {
-        feature: _stored(table[name], name, roles.get(name, "value"), options, read)
+        feature: _stored(table[name], name, roles.get(name) or _plain_role(name, types), options, read)
         for name, feature in features.items()
         if name not in images
     }
@@ -450,6 +448,17 @@ def _stored(
     return label_column(name, column, options.class_names, own, options.label_separator)
 
 
+def _plain_role(name: str, types: Mapping[str, pa.DataType]) -> str:
+    """Return the role of a column that has none: a field next to a list of lists is a list of any length.
+
+    Such are the classes of boxes: if all images have as many boxes, the next ones need not.
+    """
+    struct, slash, _ = name.rpartition("/")
+    fields = [kind for each, kind in types.items() if slash and each.startswith(f"{struct}/")]
+    is_along = any(is_list_type(kind) and is_list_type(kind.value_type) for kind in fields)
+    return "list" if is_along and is_list_type(types[name]) else "value"
+
+
 def _listed_splits(
     paths: Sequence[bytes], options: RowOptions
 ) -> tuple[list[int], pa.ChunkedArray, list[str]]:
@@ -507,10 +516,10 @@ def _groups(
         raise InputError("group-by-column", by=by, columns=listed_columns(sorted(names)))
     if by == label and stored[label].class_names and not stored[label].feature.shape:
         # by name, because a new class changes the numbers
-        numbers, names = stored[label].values.to_pylist(), stored[label].class_names
+        numbers, classes = stored[label].values.to_pylist(), stored[label].class_names
         if without := sum(number < 0 for number in numbers):
             raise InputError("group-by-no-class", by=by, without=without)
-        return [to_bytes(names[number]) for number in numbers]
+        return [to_bytes(classes[number]) for number in numbers]
     return groups_of(by, table[by])
 
 
@@ -526,5 +535,3 @@ def _image_warnings(
     if read.owns_root and any(plain.values()):
         # by convention the folder belongs to the table
         yield from unmentioned(read.root, set().union(*plain.values()), follow_links=options.follow_links)
-    for name in [name for name in images if not is_mask(name)][:1]:
-        yield from depth_warnings(tree_of(read.root, follow_links=True), sorted(plain[name]), options.images)

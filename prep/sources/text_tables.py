@@ -171,7 +171,7 @@ def _object(where: str, line: str) -> dict[str, Any]:
     found = _parsed(where, line, _integer, _real)
     if not isinstance(found, dict):
         raise InputError(f"{where}: holds {_kind(found)} || JSON Lines have one object per line")
-    if _depth(line) > _DEEPEST:
+    if line.count("[") + line.count("{") > _DEEPEST and _is_deep(found):
         raise InputError(f"{where}: lists and objects in {_DEEPEST} levels at most")
     return found
 
@@ -216,14 +216,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _depth(line: str) -> int:
-    """Return the number of levels of lists and objects; brackets in texts may count, too."""
-    depth = deepest = 0
-    if line.count("[") + line.count("{") > _DEEPEST:
-        for character in json.dumps(json.loads(line, object_hook=lambda pairs: [*pairs.values()])):
-            depth += (character == "[") - (character == "]")
-            deepest = max(deepest, depth)
-    return deepest
+def _is_deep(value: object) -> bool:
+    """Return whether lists and objects are in more levels than Arrow's recursion is safe for."""
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        parts = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [item for part in parts for item in part if isinstance(item, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _kind(value: object) -> str:

@@ -7,14 +7,13 @@ import os
 import stat
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from operator import itemgetter
-from typing import IO, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
-from tfshards.schemas.storage.untrusted import open_regular
 
 # What systems and network storages leave in folders, in lower case: copies of images, with their names.
 _OF_SYSTEMS = frozenset(
@@ -25,8 +24,6 @@ _OF_SYSTEMS = frozenset(
 _SORTED_TOGETHER = 1 << 18
 # Device and inode, which identify a folder independently of its path.
 _FileId: TypeAlias = "tuple[int, int]"
-
-Found = TypeVar("Found")
 
 
 class ImageFile(NamedTuple):
@@ -103,14 +100,15 @@ class LocalTree(FolderNames):
             sizes, stamps = array("q"), array("q")
             with os.scandir(os.path.join(self.root, prefix)) as entries:
                 for entry in entries:
-                    hidden = in_hidden or is_hidden(entry.name)
                     if entry.is_dir(follow_symlinks=False):
+                        hidden = in_hidden or is_hidden(entry.name)
                         # only links can form loops
                         seen = above | {_file_id(entry.stat())} if self.follow_links else above
                         inside.append((prefix + entry.name + b"/", hidden, seen))
                         if not hidden:
                             self.add_folder(prefix, entry.name)
                         continue
+                    hidden = in_hidden or entry.name.startswith(b".")
                     status = None if hidden else _status(entry)
                     reason = "hidden" if hidden else self._reason(entry, status)
                     if status and reason == "link to a folder" and self.follow_links:
@@ -133,14 +131,6 @@ class LocalTree(FolderNames):
             yield from _by_key(names, sizes, stamps)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
 
-    def opened(self, path: bytes) -> IO[bytes]:
-        """Return a file, open for reading; OSError if it is not a regular one."""
-        return open_regular(self.at(path))
-
-    def map(self, call: Callable[[bytes], Found], paths: Sequence[bytes]) -> list[Found]:
-        """Return the result of ``call`` for each path."""
-        return [call(path) for path in paths]
-
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_content``."""
         return os.path.join(self.root, path)
@@ -162,14 +152,18 @@ class LocalTree(FolderNames):
         if status is None:
             return "broken link"
         if stat.S_ISDIR(status.st_mode):
-            return "link to a folder"
+            return "hidden" if is_hidden(entry.name) else "link to a folder"
         if not stat.S_ISREG(status.st_mode):
             return "special file"
         # most entries are not links, which is known without a further look at the file
         if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
         suffix = suffix_of(entry.name)
-        return None if suffix in SUFFIXES or _begins_like_an_image(entry.path, suffix) else "not an image"
+        if suffix in SUFFIXES:
+            return None
+        if is_hidden(entry.name):
+            return "hidden"
+        return None if _begins_like_an_image(entry.path, suffix) else "not an image"
 
     def _leads_out(self, path: bytes) -> bool:
         return not os.path.realpath(path).startswith(os.path.join(self.root, b""))

@@ -244,11 +244,6 @@ COCO = [
 ]  # fmt: skip
 
 
-def changed(**values):
-    """Return a document with one annotation, with these values."""
-    return document(annotations=[{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3, 2], **values}])
-
-
 def image_with(**values):
     return document(images=[{**document()["images"][0], **values}], annotations=[])
 
@@ -257,35 +252,91 @@ def categories(*names):
     return document(annotations=[], categories=[{"id": n, "name": name} for n, name in enumerate(names)])
 
 
+# what is no list of images and objects, and the words that name it
 WRONG_COCO = {
-    "a list": ([], "categories"), "captions": ({"annotations": [{"caption": "a"}]}, "categories"),
-    "no annotations": (document(annotations=None), "annotations"),
-    "a number": (document(annotations=[5]), "annotations[0]"),
+    "a list": ([], "annotations"), "no annotations": (document(annotations=None), "annotations"),
+    "no images": (document(images=[], annotations=[]), "any.json"),
+    "no categories": (document(categories=None), "categories"),
     "no id": (document(images=[{}]), "images[0].id"),
     "an image twice": (document(images=document()["images"] * 2), "images[3].id"),
     "an id beyond int64": (image_with(id=2**70), "images[0].id"),
     "a fraction as id": (image_with(id=1.5), "images[0].id"),
     "no path": (image_with(file_name="a\0"), "images[0].file_name"),
-    "a width of text": (image_with(width="8"), "images[0].width"),
     "a name twice": (categories("a", "b", "a"), "'a'"),
     "no name": (categories("a", None), "categories[1].name"),
     "an empty name": (categories(""), "categories[0].name"),
-    "three numbers": (changed(bbox=[1, 2, 3]), "annotations[0].bbox"),
-    "text": (changed(bbox="1234"), "annotations[0].bbox"),
-    "NaN": (changed(bbox=[float("nan"), 1, 2, 3]), "annotations[0].bbox"),
-    "beyond float32": (changed(bbox=[1e39, 0, 1, 1]), "annotations[0].bbox"),
-    "a negative width": (changed(bbox=[20, 20, -5, -5]), "annotations[0].bbox"),
-    "a crowd of text": (changed(iscrowd="0"), "annotations[0].iscrowd"),
-    "an area of text": (changed(area="1"), "annotations[0].area"),
-    "two keypoints": (changed(keypoints=[1, 2]), "annotations[0].keypoints"),
-    "half a polygon": (changed(segmentation=[[0, 0, 1, 1, 1]]), "annotations[0].segmentation"),
-    "an unknown class": (changed(category_id=99), "annotations[0].category_id"),
-    "an unknown image": (changed(image_id=5), "annotations[0].image_id"),
-    "no images": (document(images=[], annotations=[]), "any.json"),
 }  # fmt: skip
+# what is wrong in an annotation, and the word that names it
+FAULTS = {
+    "three numbers": ({"bbox": [1, 2, 3]}, "bbox"), "text": ({"bbox": "1234"}, "bbox"),
+    "no box": ({"bbox": None}, "bbox"), "numbers in text": ({"bbox": ["1", "2", "3", "4"]}, "bbox"),
+    "NaN": ({"bbox": [float("nan"), 1, 2, 3]}, "bbox"), "beyond float32": ({"bbox": [1e39, 0, 1, 1]}, "bbox"),
+    "beyond float64": ({"bbox": [10**400, 0, 1, 1]}, "bbox"),
+    "a negative width": ({"bbox": [5, 4, -5, -1]}, "bbox"),
+    "a crowd of text": ({"iscrowd": "0"}, "iscrowd"), "an area of text": ({"area": "1"}, "area"),
+    "two keypoints": ({"keypoints": [1, 2]}, "keypoints"),
+    "keypoints of text": ({"keypoints": "x"}, "keypoints"),
+    "an unknown class": ({"category_id": 99}, "category_id"),
+    "a class of text": ({"category_id": "person"}, "category_id"),
+    "a class of lists": ({"category_id": [1]}, "category_id"),
+}  # fmt: skip
+# segmentations that are not polygons
+SHAPES = {
+    "one point": [[128, 128]], "two points": [[1, 1, 2, 2]], "an empty polygon": [[]],
+    "a flat list": [0, 0, 1, 1, 1, 0], "RLE in a list": [{"counts": [1], "size": [1, 1]}],
+    "text of a polygon": "1 2 3 4 5 6", "an odd count": [[0, 0, 1, 1, 1]], "a point of text": [["0"] * 6],
+}  # fmt: skip
+
+
+def without(*names):
+    """Return the examples of the files of ``of_coco`` but for these."""
+    return {"train": {name: values for name, values in objects().items() if name not in names}}
+
+
+def faulty(**values):
+    """Return a document of which the first annotation, that of the last image, has these values."""
+    found = document()
+    found["annotations"][0] |= values
+    return found
+
+
+LAST = [*OBJECTS][-1]
+TOLERANT = {"max_rejected": "50%"}
+COCO_FAULTS = [
+    *(row(f"a fault of COCO with {name}", of_coco("in/any.json", "in", faulty(**values)), coco("in/any.json",
+        **TOLERANT), stored(without(LAST), *NAMES, rejected={"box outside" if "negative" in name else
+        "invalid annotation": 1})) for name, (values, _) in FAULTS.items()),
+    *(row(f"COCO whose annotation has {name}", of_coco("in/any.json", "in", faulty(**values)),
+        coco("in/any.json"), refused(BuildError, None, word, "1 box" if "negative" in name else
+        "any.json: annotations[0]")) for name, (values, word) in FAULTS.items()),
+    *(row(f"a segmentation of {name} that is not stored", of_coco("in/any.json", "in",
+        faulty(segmentation=shape)), coco("in/any.json"), stored(without(), *NAMES,
+        warns=("annotations.segmentation (1)",))) for name, shape in SHAPES.items()),
+    *(row(f"a segmentation of {name}", of_coco("in/any.json", "in", faulty(segmentation=shape)),
+        coco("in/any.json", segmentations=True), refused(BuildError, None, "annotations[0].segmentation"))
+        for name, shape in SHAPES.items()),
+    *(row(f"{name} that is not stored", of_coco("in/any.json", "in", faulty(**values)), coco("in/any.json",
+        {f"objects/{name}": "drop"}), stored({"train": {key: {feature: value for feature, value in
+        example.items() if feature != f"objects/{name}"} for key, example in objects().items()}}, *NAMES))
+        for name, values in {"area": {"area": "1"}, "iscrowd": {"iscrowd": []},
+        "keypoints": {"keypoints": [1]}, "bbox": {"bbox": 5}}.items()),
+    row("classes of COCO that are not stored", of_coco("in/any.json", "in", document(categories=None)),
+        coco("in/any.json", {"objects/category": "drop"}), stored({"train": {key: {feature: value for feature,
+        value in example.items() if feature != "objects/category"} for key, example in objects().items()}})),
+    *(row(f"annotations of COCO {name}", of_coco("in/any.json", "in", document(annotations=[*document()[
+        "annotations"], found])), coco("in/any.json"), stored(without(), *NAMES,
+        warns=("annotations without their image (1)",))) for name, found in {"of no image": {"image_id": 5},
+        "of an image in text": {"image_id": "0"}, "of a list": {"image_id": [0]}, "that are numbers":
+        5}.items()),
+]  # fmt: skip
 COCO_REFUSALS = [
     *(row(f"COCO with {name}", of_coco("in/any.json", "in", text), coco("in/any.json"), refused(InputError,
         None, where)) for name, (text, where) in WRONG_COCO.items()),
+    *(row(f"captions of COCO {name}", of_coco("in/any.json", "in", document(annotations=[{"image_id": 0,
+        "caption": "a"}], **more)), coco("in/any.json"), refused(InputError, None, "captions", "file_name"))
+        for name, more in (("without categories", {"categories": None}), ("with categories", {}))),
+    row("a fault of COCO that is not of captions", of_coco("in/any.json", "in", document(images=[{}])),
+        coco("in/any.json"), refused(InputError, None, "images[0].id")),
     row("COCO that is no JSON", of_coco("in/any.json", "in", "{"), coco("in/any.json"), refused(InputError,
         None, "any.json")),
     row("COCO that is nested deeply", of_coco("in/any.json", "in", "[" * 100_000), coco("in/any.json"),
@@ -296,8 +347,8 @@ COCO_REFUSALS = [
     row("COCO of other categories",
         of_coco(INSTANCES.format("train"), "in/train") | of_coco(INSTANCES.format("val"), "in/val",
         document(categories=CATEGORIES[1:], annotations=[])), coco(), refused(InputError)),
-    row("a box of COCO outside", of_coco("in/any.json", "in", changed(bbox=[4, 4, 50, 50])),
-        coco("in/any.json"), refused(BuildError)),
+    row("a box of COCO outside", of_coco("in/any.json", "in", faulty(bbox=[4, 4, 50, 50])),
+        coco("in/any.json"), refused(BuildError, None, "objects/bbox")),
 ]  # fmt: skip
 
 # Keypoints and polygons of COCO: one picture of 16 x 8 pixels
@@ -340,8 +391,8 @@ def pose_row(orientation, name, moved, points, **given):
 
 POSES = [
     pose_row(1, "of COCO", CORNERS, POINTS),
-    pose_row(1, "with polygons", CORNERS, POINTS, segmentations="polygons"),
-    pose_row(6, "turned", [[8 - y, x] for x, y in CORNERS], POINTS_6, segmentations="polygons"),
+    pose_row(1, "with polygons", CORNERS, POINTS, segmentations=True),
+    pose_row(6, "turned", [[8 - y, x] for x, y in CORNERS], POINTS_6, segmentations=True),
 ]
 
 # YOLO
@@ -416,29 +467,61 @@ YOLO = [
         F32)}}}, "x", "y", features={"objects/keypoints": "float float32 ? 9 xyv-normalized"})),
     row("YOLO with polygons",
         {"in/a.png": 0, "in/a.txt": "1 0.25 0.25 0.75 0.25 0.75 0.5",
-        "in/data.yaml": "train: .\nnames: [x, y]"}, yolo(segmentations="polygons"),
+        "in/data.yaml": "train: .\nnames: [x, y]"}, yolo(segmentations=True),
         stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.375, 0.5, 0.25]], F32),
         "objects/category": ["y"], "polygons/points": np.array([[0.25, 0.25], [0.75, 0.25], [0.75, 0.5]],
         F32), "polygons/lengths": np.array([3]), "polygons/object": np.array([0]),
         "objects/index": np.array([0])}}}, "x", "y")),
 ]  # fmt: skip
 WRONG_YOLO = {
-    "a polygon": ("a.txt", "0 0 0 1 1 0 1"), "a class of text": ("a.txt", "0 .5 .5 1 1\nx .5 .5 1 1"),
-    "a class of a fraction": ("a.txt", "0.5 .5 .5 1 1"), "a large class": ("a.txt", "1e30 .5 .5 1 1"),
-    "a negative width": ("a.txt", "0 .5 .5 -.005 .5"), "pixels": ("a.txt", "0 120 30 40 20"),
-    "too few names": ("data.yaml", "names: [a]\ntrain: ."), "a name twice": ("classes.txt", "a\nb\na\n"),
-    "deep YAML": ("data.yaml", "[" * 1000), "no YAML": ("data.yaml", "a: ["),
-    "an alias": ("data.yaml", "a: &x [1]\nb: *x"), "a list": ("data.yaml", "[1]"),
-    "gaps": ("data.yaml", "names: {1: a}"), "one name": ("data.yaml", "names: a"),
-    "equal names": ("data.yaml", "train: .\nnames: [a, a]"),
+    "a name twice": ("classes.txt", "a\nb\na\n"), "deep YAML": ("data.yaml", "[" * 1000),
+    "no YAML": ("data.yaml", "a: ["), "an alias": ("data.yaml", "a: &x [1]\nb: *x"),
+    "an anchor": ("data.yaml", "a: &x [1]"), "a list": ("data.yaml", "[1]"),
+    "a long value": ("data.yaml", "a: " + "1" * 20_000), "gaps": ("data.yaml", "names: {1: a}"),
+    "one name": ("data.yaml", "names: a"), "equal names": ("data.yaml", "train: .\nnames: [a, a]"),
     "a truth value": ("data.yaml", "train: .\nnames: [x, no]"),
     "a missing folder": ("data.yaml", "train: none"), "no splits": ("data.yaml", "names: [a]"),
     "keypoints of one number": ("data.yaml", "kpt_shape: [17]\ntrain: ."),
+    "keypoints of text": ("data.yaml", "kpt_shape: 17\ntrain: ."),
 }  # fmt: skip
+# the text file of a.png, and the word that names what is wrong with it
+LINE_FAULTS = {
+    "a polygon": ("0 0 0 1 1 0 1", "a.txt:1"), "a class of text": ("0 .5 .5 1 1\nx .5 .5 1 1", "a.txt:2"),
+    "a class of a fraction": ("0.5 .5 .5 1 1", "0.5"), "a large class": ("1e30 .5 .5 1 1", "1e30"),
+    "a class that is not a number": ("nan .5 .5 1 1", "nan"), "a class below 0": ("-1 .5 .5 1 1", "-1"),
+    "a class without a name": ("3 .5 .5 1 1", "from 0 to 2"), "three numbers": ("0 .5 .5 1", "3 numbers"),
+    "decimal commas": ("1 0,5 0,5 0,25 0,25", "'0,5'"), "semicolons": ("1;0.5;0.5;0.25;0.25", "'1;0.5"),
+    "a word after the box": ("1 0.5 0.5 0.25 0.25 cat", "'cat'"),
+    "a header": ("class x y w h\n1 0.5 0.5 0.25 0.25", "a.txt:1"),
+    "UTF-16": ("1 .5 .5 1 1".encode("utf-16"), "UTF-16"), "Latin-1": (b"1 .5 .5 1 1 \xe9", "UTF-8"),
+    **{f"{count} keypoints of {width} numbers without kpt_shape": (f"1 .5 .5 .5 .5{' .5' * count * width}",
+       "kpt_shape") for count in (1, 2) for width in (2, 3)},
+}  # fmt: skip
+
+
+def of_lines(text):
+    """Return files of which a.png has this text file, and the names of the classes."""
+    return of_yolo(".", ".", classes_txt="\n".join(NAMES)) | {"in/a.txt": text}
+
+
+def without_a():
+    kept = {name: value for name, value in boxed("", NAMES).items() if name != "a.png"}
+    return stored({"train": kept}, *NAMES, rejected={"invalid annotation": 1})
+
+
+YOLO_FAULTS = [
+    *(row(f"YOLO whose text has {name}", of_lines(text), yolo(), refused(BuildError, None, word))
+        for name, (text, word) in LINE_FAULTS.items()),
+    *(row(f"a fault of YOLO with {name}", of_lines(text), yolo(max_rejected="50%"), without_a())
+        for name, (text, _) in LINE_FAULTS.items()),
+    *(row(f"a fault of {name} in YOLO with segmentations", of_lines(LINE_FAULTS[name][0]), yolo(
+        segmentations=True), refused(BuildError, None, word)) for name, word in (("three numbers",
+        "3 numbers"), ("decimal commas", "'0,5'"), ("1 keypoints of 3 numbers without kpt_shape",
+        "kpt_shape"))),
+]  # fmt: skip
 YOLO_REFUSALS = [
     *(row(f"YOLO with {name}", of_yolo(".", ".") | {f"in/{file}": text}, yolo(), refused(InputError, None,
-        {"names: [a]": "in", "names: [a]\ntrain: .": "a.txt"}.get(text, file))) for name, (file,
-        text) in WRONG_YOLO.items()),
+        {"names: [a]": "in"}.get(text, file))) for name, (file, text) in WRONG_YOLO.items()),
     row("YOLO of no folder", {}, yolo("none"), refused(InputError, None, "none")),
     row("YOLO of a text file", {"x.txt": ""}, yolo("x.txt"), refused(InputError, None, "x.txt")),
     row("YOLO without boxes", {"in/a.png": 0}, yolo(), refused(InputError, None, "in")),
@@ -478,19 +561,16 @@ NOT_FITTING = {
     "another size": (1, (400, 300)), "another turned size": (6, (7, 16)), "a half turn": (3, (16, 8)),
     "a mirror": (2, (16, 8)), "no size of a turned image": (6, None),
 }  # fmt: skip
-FOUR = {"file_name": "a.png", "Roi.X1": 1, "Roi.Y1": 2, "Roi.X2": 5, "Roi.Y2": 6}
-CORNER_NAMES = ",".join([*FOUR][1:])
-STAYS = [[1, 2, 3, 4]]
 
 
 def of_columns(values, role, orientation=1, **given):
     return {"in/a.png": with_tag(orientation), "in/in.jsonl": [values]}, table("in/in.jsonl", role, **given)
 
 
-def four(role, values, orientation=1, name="boxes", **given):
+def four(values, orientation, also=None):
     found = {"image": turned(PHOTO, orientation), **values}
-    conversions = {"orientation applied": 1, "re-encoded": 1} if orientation > 1 else {}
-    return stored({"train": {"a.png": found}}, conversions=conversions | given.pop("also", {}), **given)
+    conversions = {"orientation applied": 1, "re-encoded": 1, **(also or {})}
+    return stored({"train": {"a.png": found}}, conversions=conversions)
 
 
 BOX = {"file_name": "a.png", "bbox": [1, 2, 3, 4]}
@@ -501,29 +581,12 @@ NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
         for name, found in NOT_FITTING.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
-    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(1)),
-    row("four columns of a box", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}), four(None, {"boxes":
-        np.array([1, 2, 5, 6], F32)}, features={"boxes": "float float32 4 xyxy"})),
-    row("four columns of a box that is turned", *of_columns(FOUR, {CORNER_NAMES: "xyxy"}, 6,
-        boxes_in="file"), four(None, {"boxes": np.array(upright((1, 2, 5, 6), 6), F32)}, 6,
-        also={"boxes turned": 1})),
-    row("four columns that are declared to be none", *of_columns(FOUR, {CORNER_NAMES: "none"}, 6), four(None,
-        {n: value for n, value in FOUR.items() if n != "file_name"}, 6)),
-    row("four columns that nobody declared, turned", *of_columns(FOUR, {}, 6, max_rejected=1),
-        refused(BuildError)),
-    row("a column of boxes that nobody declared", *of_columns(BOX, {}), four(None, {"bbox": BOX["bbox"]},
-        warns=("boxes={'bbox': 'xywh'}",))),
-    row("a resized column of boxes that nobody declared", *of_columns(BOX, {}, resize="8x8"),
-        refused(InputError, "boxes-undeclared", "'bbox'")),
-    row("a turned column of boxes that nobody declared", *of_columns(BOX, {}, 6, max_rejected=1),
-        refused(BuildError)),
-    row("a column that is declared to be no boxes", *of_columns(BOX, {"bbox": "none"}, 6), four(None,
-        {"bbox": BOX["bbox"]}, 6)),
-    row("sizes in columns are those of the file", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"}, 6),
-        four(None, {"bbox": ONE_6, **SIZED}, 6, also={"boxes turned": 1})),
-    row("sizes in columns are those of the upright image", *of_columns({**BOX, "width": 8, "height": 16},
-        {"bbox": "xywh"}, 6), four(None, {"bbox": np.array([1, 2, 3, 4], F32), "width": 8, "height": 16},
-        6)),
+    row("COCO of a half turn that is declared", *stated(3, (16, 8), boxes_in="upright"), kept(3)),
+    row("a column of boxes that nobody declared", *of_columns(BOX, {}, 6), four({"bbox": BOX["bbox"]}, 6)),
+    row("sizes in columns do not declare what boxes refer to", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"},
+        6, max_rejected=1), refused(BuildError)),
+    row("columns of sizes next to declared boxes", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"}, 6,
+        boxes_in="file"), four({"bbox": ONE_6, **SIZED}, 6, also={"boxes turned": 1})),
     edge_row("outside that is kept", [12, 0, 8, 12], [12, 0, 8, 12], outside_boxes="keep"),
     *(row(f"a kept box {name}", *one(box, "xywh", outside_boxes="keep", max_rejected=1), refused(BuildError))
         for name, box in {"of negative width": [5, 5, -2, 2], "with a missing number": [5, 5, None,
@@ -555,7 +618,7 @@ LAYOUTS = [
     row("no file of COCO", {}, coco("none.json"), refused(InputError, None, "none.json")),
     row("images of COCO twice", of_coco(INSTANCES.format("train"), "in/train") | of_coco(
         INSTANCES.format("val"), "in/train"), coco(root="in/train"), refused(InputError,
-        "coco-images-repeated")),
+        None, "000000000009.png")),
     *(row(f"a root of {name} that is none", of_coco("in/any.json", "in"), call("in", root="none"),
         refused(InputError, "root-not-a-folder")) for name, call in (("COCO", coco), ("YOLO", yolo))),
     *(row(f"COCO in instances_{name}.json", of_coco(f"in/instances_{name}.json", "in"),
@@ -565,47 +628,44 @@ LAYOUTS = [
         coco("in/k.json", roles={"objects/keypoints": "drop", "objects/area": "drop"}),
         stored({"train": {"a.png": {"image": PHOTO, **SEVERAL_VALUES}, "b.png": {"image": PHOTO,
         "image_id": 1, **{n: value[:0] for n, value in SEVERAL_VALUES.items() if n != "image_id"}}}},
-        "person", warns=("annotations.segmentation (2)", "images.license (2)", "1 image without annotations",
-        "1 crowd region"))),
+        "person", warns=("annotations.segmentation (2)", "images.license (2)"))),
     row("keypoints and polygons that some lack", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
-        coco("in/k.json", roles={"objects/area": "drop"}, segmentations="polygons", splits={"a": 1}),
+        coco("in/k.json", roles={"objects/area": "drop"}, segmentations=True, splits={"a": 1}),
         stored({"a": {"a.png": {"image": PHOTO, **SEVERAL_VALUES, "objects/keypoints": np.array([POINTS[0],
         [0] * 6], F32), "polygons/points": np.array(CORNERS[:3], F32), "polygons/lengths": [3],
         "polygons/object": [0], "objects/index": [0, 1]}, "b.png": {"image": PHOTO, "image_id": 1, **{n:
         value[:0] for n, value in SEVERAL_VALUES.items() if n != "image_id"}, "objects/keypoints":
         np.zeros((0, 6), F32), "polygons/points": np.zeros((0, 2), F32), "polygons/lengths": np.array([],
         int), "polygons/object": np.array([], int), "objects/index": np.array([], int)}}}, "person",
-        warns=("without keypoints", "without polygons"))),
+        warns=("without polygons (1)",))),
     row("other kinds of files of COCO", of_coco(INSTANCES.format("val2017"), "in/val2017")
         | {"in/annotations/person_keypoints_val2017.json": POSE, "in/annotations/captions_val2017.json": {}},
         coco(), stored(split_of("val", "val2017"), *NAMES,
         warns=("captions_val2017.json, person_keypoints_val2017.json",))),
-    row("text of segmentations of YOLO", *yolo_of(MIXED, segmentations="text"), refused(OptionsError,
-        "segmentations-form")),
-    row("text of segmentations that is resized", {"in/k.json": SEVERAL, "in/a.png": PHOTO, "in/b.png": PHOTO},
-        coco("in/k.json", segmentations="text", resize="3x4"), refused(InputError, "segmentations-resized")),
-    row("YOLO with polygons and boxes", *yolo_of(MIXED, segmentations="polygons"),
+    row("YOLO with polygons and boxes", *yolo_of(MIXED, segmentations=True),
         stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.375, 0.5, 0.5], [0.5, 0.5,
         0.25, 0.25]], F32), "objects/category": ["y", "x"], "polygons/points": np.array([[0.25, 0.125],
         [0.75, 0.125], [0.5, 0.625]], F32), "polygons/lengths": [3], "polygons/object": [0],
-        "objects/index": [0, 1]}}}, "x", "y", warns=("without polygons",))),
+        "objects/index": [0, 1]}}}, "x", "y")),
     row("YOLO with points of two numbers", *yolo_of("1 0.5 0.5 0.5 0.25 0.25 0.125", POSE_YAML),
         stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 0.5, 0.25]], F32),
         "objects/category": ["y"], "objects/keypoints": np.array([[0.25, 0.125]], F32)}}}, "x", "y",
         features={"objects/keypoints": "float float32 ? 2 xy-normalized"})),
-    *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML, **given), refused(InputError, code))
-        for name, text, given, code in (("polygons", "1 .5 .5 .5 .25 .2 .1", {"segmentations": "polygons"},
-        "yolo-pose-polygons"), ("a box", "1 .5 .5 .5 .25", {}, "yolo-box-values"), ("pixels",
-        "1 .5 .5 .5 .25 2 .5", {}, "yolo-box-range"))),
+    row("YOLO with keypoints and polygons", *yolo_of("1 .5 .5 .5 .25 .2 .1", POSE_YAML, segmentations=True),
+        refused(InputError, None, "kpt_shape")),
+    *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML), refused(BuildError, None, word))
+        for name, text, word in (("a box", "1 .5 .5 .5 .25", "4 numbers"), ("pixels", "1 .5 .5 .5 .25 2 .5",
+        "objects/keypoints"))),
     row("a list of YOLO with a NUL", of_yolo(".", "../labels", list_txt="a\0b.png\n",
-        data_yaml="train: list.txt"), yolo(), refused(InputError, "yolo-no-boxes")),
+        data_yaml="train: list.txt"), yolo(), refused(InputError, None, "text file")),
     row("a folder of YOLO that is no split", of_yolo("train/images", "train/labels",
         data_yaml="train: ../train/images\nholdout: more\n") | {"in/more/z.png": 1}, yolo(),
-        stored({"train": boxed("train/images")}, warns=("'holdout'",))),
-    *(row(f"a missing folder of YOLO in line {line}", of_yolo("images", "labels", data_yaml=text), yolo(),
-        refused(InputError, "yolo-folder-missing", missing)) for line, text, missing in ((1,
-        "train: ../none/images\nval: images\n", "../none/images"), (3, "train: images\n\nval: ../none\n",
-        "../none"), (2, "train: images\ntest:\n - images\n - x\n", "'x'"))),
+        stored({"train": boxed("train/images")}, warns=("holdout", "'more'"))),
+    *(row(f"a missing folder of YOLO for {split}", of_yolo("images", "labels", data_yaml=text), yolo(),
+        refused(InputError, None, split, missing, "in/none/images" if split == "train" else "in/")) for split,
+        text, missing in (("train", "train: ../none/images\nval: images\n", "../none/images"), ("val",
+        "train: images\n\nval: ../none\n", "../none"), ("test", "train: images\ntest:\n - images\n - x\n",
+        "'x'"))),
     row("a text file of YOLO outside that is followed", {"in/a.png": 0, "in/a.txt": Link("../a.txt"),
         "a.txt": "0 0.5 0.5 1 1", "in/data.yaml": "train: .\nnames: [x]"}, yolo(follow_links=True),
         stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]], F32),
@@ -613,9 +673,184 @@ LAYOUTS = [
 ]  # fmt: skip
 
 
+# Faults of annotations as tools write them, each with its variations
+
+
+def named(form, folder="in/images", **extra):
+    """Return files of COCO whose names of images are changed, and the images below a folder."""
+    content = document()
+    for n, image in enumerate(content["images"]):
+        image["file_name"] = form(image["file_name"], n)
+    return of_coco("in/any.json", folder, content) | extra
+
+
+BACKSLASHES = [
+    row("COCO of Windows", named(lambda name, n: f"images\\{name}"), coco("in/any.json"),
+        stored({"train": objects("images/")}, *NAMES)),
+    row("COCO of Windows with a root", named(lambda name, n: f"images\\{name}", "elsewhere/images"),
+        coco("in/any.json", root="elsewhere"), stored({"train": objects("images/")}, *NAMES)),
+    row("COCO of Windows with deep folders", named(lambda name, n: f"a\\b c\\{name}", "in/images/a/b c"),
+        coco("in/any.json"), stored({"train": objects("a/b c/")}, *NAMES)),
+    row("COCO of Windows and of others", named(lambda name, n: f"images{'/' if n else chr(92)}{name}"),
+        coco("in/any.json"), stored({"train": objects("images/")}, *NAMES)),
+    row("COCO of files whose names have backslashes", {"in/any.json": named(lambda name, n: f"x\\{name}")[
+        "in/any.json"], **{f"in/x\\{name}": n for n, name in enumerate(OBJECTS)}}, coco("in/any.json"),
+        stored({"train": objects("x\\")}, *NAMES)),
+    row("COCO of Windows that is missing", {n: c for n, c in named(lambda name, n: f"images\\{name}").items()
+        if "25" not in n}, coco("in/any.json", max_rejected="50%"), stored({"train": {n: v for n,
+        v in objects("images/").items() if "25" not in n}}, *NAMES, rejected={"missing": 1})),
+    *(row(f"COCO of accents {name}", named(lambda name, n, prefix=found: f"{prefix}{name}", "none") | {
+        f"in/{there}{name}": n for n, name in enumerate(OBJECTS)}, coco("in/any.json"),
+        stored({"train": objects(found)}, *NAMES)) for name, found, there in (("composed", "caf\xe9",
+        "cafe\u0301"), ("apart", "cafe\u0301", "caf\xe9"))),
+]  # fmt: skip
+ONE = {"splits": {"a": 1}}
+SPLITS_OF_FILES = [
+    *(row(f"COCO of {name} is divided", of_coco(f"in/{file}", f"in/{folder}"), coco(**ONE),
+        stored({"a": objects(f"{folder}/")}, *NAMES)) for name, file, folder in (
+        ("CVAT", "annotations/instances_default.json", "images/default"),
+        ("CVAT without folders", "annotations/instances_default.json", "images"),
+        ("a year", "annotations/instances_2017.json", "images"),
+        ("train alone", "annotations/instances_train2017.json", "train2017"),
+        ("Roboflow's train", "train/_annotations.coco.json", "train"))),
+    row("COCO of val alone", of_coco(INSTANCES.format("Val"), "in/Val"), coco(),
+        stored({"val": objects("Val/")}, *NAMES)),
+    row("COCO of a split that is not usual", of_coco(INSTANCES.format("default"), "in/default")
+        | of_coco(INSTANCES.format("train"), "in/train"), coco(), refused(InputError, None,
+        "instances_default.json", "tfshards merge")),
+    row("YOLO of folders with capitals", both("images/{}", "labels/{}")
+        | of_yolo("images/Test", "labels/Test"), yolo(),
+        stored({**two("images/{}"), "test": boxed("images/Test")})),
+    row("YOLO of valid and Train in data.yaml", of_yolo("a", "a", data_yaml="Train: a\nvalid: b\n")
+        | of_yolo("b", "b"), yolo(), stored({"train": boxed("a"), "valid": boxed("b")})),
+    row("YOLO of folders that are not all splits", both("images/{}", "labels/{}")
+        | {"in/images/more/a.png": 1}, yolo(), refused(InputError, None, "in/images/more", "data.yaml")),
+]  # fmt: skip
+
+
+def twins_row(name, first, second, text="labels/b.txt", **others):
+    """Return rows of two images that have one text file, next to another image."""
+    files = {"in/images/ok.png": 0, "in/labels/ok.txt": LINES["a.png"], f"in/{text}": LINES["a.png"]}
+    files |= {f"in/{first}": 1, f"in/{second}": 2}
+    files |= {f"in/{file.replace('_', '.')}": content for file, content in others.items()}
+    kept = {"images/ok.png": boxed("images")["images/a.png"]}
+    return [
+        row(f"YOLO of {name}", files, yolo(), refused(BuildError, None, "same text file")),
+        row(
+            f"YOLO of {name} that is allowed",
+            files,
+            yolo(max_rejected="70%"),
+            stored({"train": kept}, rejected={"invalid annotation": 2}),
+        ),
+    ]
+
+
+BOM = "\ufeff"
+LIST_YAML = "train: list.txt\nnames: [person, car, dog]"
+LISTED = stored({"train": boxed("images", NAMES)}, *NAMES)
+PATHS = [f"./images/{name}" for name in LINES]
+NONE = {"objects/bbox": np.zeros((0, 4), F32), "objects/category": np.array([], int)}
+TWIN_LIST = "images/ok.png\nimages/b.jpg\nimages/b.png"
+LISTS = {
+    "a byte order mark": BOM + "\n".join(PATHS),
+    "CRLF": "\r\n".join(PATHS),
+    "a byte order mark and CRLF": BOM + "\r\n".join(PATHS),
+    "empty lines": "\n\n".join(["", *PATHS, ""]),
+    "backslashes": "\n".join(PATHS).replace("/", "\\"),
+}
+WITH_NAMES = "\n".join(NAMES)
+TEXTS = [
+    *twins_row("two suffixes", "images/b.jpg", "images/b.png"),
+    *twins_row("two cases of a suffix", "images/b.png", "images/b.PNG"),
+    *twins_row("two suffixes next to their text", "images/b.bmp", "images/b.png", "images/b.txt"),
+    *twins_row("two suffixes in a list", "images/b.jpg", "images/b.png", list_txt=TWIN_LIST,
+        data_yaml="train: list.txt"),
+    row("YOLO of two suffixes without text",
+        of_yolo("images", "labels") | {"in/images/z.png": 8, "in/images/z.PNG": 9}, yolo(),
+        stored({"train": boxed("images") | {"images/z.png": {"image": 8, **NONE},
+        "images/z.PNG": {"image": 9, **NONE}}}, warns=("2 images without",))),
+    *(row(f"a list of YOLO with {name}", of_yolo("images", "labels", list_txt=text, data_yaml=LIST_YAML),
+        yolo(), LISTED) for name, text in LISTS.items()),
+    row("a list of YOLO in UTF-16", of_yolo("images", "labels", list_txt="\n".join(PATHS).encode("utf-16"),
+        data_yaml=LIST_YAML), yolo(), refused(InputError, None, "list.txt", "UTF-16")),
+    row("YOLO with a byte order mark in names", of_yolo("images", "labels", classes_txt=BOM + WITH_NAMES),
+        yolo(), LISTED),
+    row("YOLO with a byte order mark in boxes", of_yolo("images", "labels", classes_txt=WITH_NAMES)
+        | {"in/labels/a.txt": BOM + LINES["a.png"]}, yolo(), LISTED),
+    row("YOLO with a byte order mark in data.yaml", of_yolo("images", "labels", data_yaml=BOM +
+        "train: images\nnames: [person, car, dog]"), yolo(), LISTED),
+]  # fmt: skip
+# 100 x 50 pixels, of which the tolerance is 1 pixel
+BROAD = np.zeros((50, 100, 3), np.uint8)
+# numbers of YOLO beyond the image, and what is left of them in it
+BEYOND = {
+    "is too wide": ("0.5 0.5 1.0371 0.5", (0.5, 0.5, 1, 0.5)),
+    "is too high": ("0.5 0.5 0.5 1.5", (0.5, 0.5, 0.5, 1)),
+    "has a negative center": ("-0.125 0.5 0.5 0.5", (0.0625, 0.5, 0.125, 0.5)),
+    "has a center beyond 1": ("1.125 0.5 0.5 0.5", (0.9375, 0.5, 0.125, 0.5)),
+    "has a corner beyond 1": ("0.9375 0.5 0.25 0.5", (0.90625, 0.5, 0.1875, 0.5)),
+    "lies outside": ("2.5 0.5 0.5 0.5", None),
+    "is in pixels": ("120 30 40 20", None),
+}  # fmt: skip
+
+
+def beyond(text, **given):
+    return {"in/a.png": BROAD, "in/a.txt": f"0 {text}"}, yolo(**given)
+
+
+def broad(box, **more):
+    return stored({"train": {"a.png": {"image": BROAD, "objects/bbox": np.array([box], F32),
+                  "objects/category": np.array([0])}}}, **more)  # fmt: skip
+
+
+OUTSIDE = [
+    *(row(f"a box of YOLO that {name}", *beyond(text), refused(BuildError, None, "box outside"))
+        for name, (text, _) in BEYOND.items()),
+    *(row(f"a box of YOLO that {name} and is kept", *beyond(text, outside_boxes="keep"),
+        broad([float(word) for word in text.split()])) for name, (text, _) in BEYOND.items()),
+    *(row(f"a box of YOLO that {name} and is clipped", *beyond(text, outside_boxes="clip"), broad(box,
+        conversions={"boxes clipped": 1}) if box else refused(BuildError)) for name, (text,
+        box) in BEYOND.items()),
+    *(row(f"a box of YOLO of negative width, {outside}", *beyond("0.5 0.5 -0.25 0.5", outside_boxes=outside),
+        refused(BuildError, None, "box outside")) for outside in ("reject", "clip", "keep")),
+    row("a box of YOLO that is rounded", *beyond("0.5 0.5 1.005 1.01"), broad((0.5, 0.5, 1.005, 1.01))),
+    row("a polygon of YOLO outside", *beyond("0.5 0.5 1.25 0.5 0.75 0.75", segmentations=True),
+        refused(BuildError, None, "box outside")),
+]  # fmt: skip
+COLUMNS = [
+    row("a column of COCO that is another", of_coco("in/any.json", "in"), coco("in/any.json",
+        {"objects/areas": "drop"}), refused(InputError, None, "objects/area")),
+    row("all objects of COCO dropped", of_coco("in/any.json", "in", faulty(bbox=5)), coco("in/any.json",
+        {"objects": "drop"}), stored({"train": {name: {feature: values[feature] for feature in ("image",
+        "image_id")} for name, values in objects().items()}})),
+    row("a column of YOLO dropped", of_yolo(".", "."), yolo(roles={"objects/category": "drop"}),
+        stored({"train": {name: {feature: value for feature, value in values.items() if feature !=
+        "objects/category"} for name, values in boxed("").items()}})),
+    *(row(f"{call.__name__} in a bucket", {}, call("s3://bucket/in"), refused(OptionsError, None, "s3://"))
+        for call in (coco, yolo)),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("files", "call", "expected"),
-    [*BOX_ROWS, *EDGES, *POSES, *COCO, *YOLO, *COCO_REFUSALS, *YOLO_REFUSALS, *NUMBERS, *LAYOUTS],
+    [
+        *BOX_ROWS,
+        *EDGES,
+        *POSES,
+        *COCO,
+        *YOLO,
+        *COCO_FAULTS,
+        *COCO_REFUSALS,
+        *YOLO_FAULTS,
+        *YOLO_REFUSALS,
+        *NUMBERS,
+        *LAYOUTS,
+        *BACKSLASHES,
+        *SPLITS_OF_FILES,
+        *TEXTS,
+        *OUTSIDE,
+        *COLUMNS,
+    ],
 )
 def test_annotations_move_with_their_image_or_are_refused(files, call, expected):
     check(files, call, expected)

@@ -62,6 +62,15 @@ CHAIN = {
     "cat/gone.png": Link("nowhere.png"),
     "cat/loop": Link("../cat"),
 }
+# folders and files of network storages and systems, some of them with images
+OF_SYSTEMS = {
+    "Synology": ("cat/@eaDir/1.png/SYNO_THUMB.png", "@eaDir/x.png", "#recycle/9.png", "#snapshot/a/1.png"),
+    "QNAP": ("@Recycle/cat/3.png", "@Recently-Snapshot/1/cat/1.png", "cat/.@__thumb/1.png"),
+    "Windows": ("$RECYCLE.BIN/S-1-5/$R1.png", "$Recycle.Bin/2.png", "System Volume Information/x.png",
+                "cat/Thumbs.db", "desktop.ini"),
+    "Unix": ("lost+found/#123.png", "dog/lost+found/a.png", "~snapshot/daily/cat/1.png"),
+    "macOS": ("__MACOSX/cat/1.png", "cat/__MACOSX/._1.png", ".DS_Store", ".Trashes/501/1.png"),
+}  # fmt: skip
 CUT = encoded(".png", 3)[:-20]
 
 LAYOUTS = [
@@ -109,6 +118,9 @@ LAYOUTS = [
         stored(labeled("a\\b/1.png", "ca\nt/2.png"), "ca\nt", "a\\b")),
     row("what is no image", also("cat/1.png", "dog/2.png", others=NOT_IMAGES), images(),
         stored(labeled("cat/1.png", "dog/2.png"), "cat", "dog", skipped={"hidden": 2, "not an image": 2})),
+    *(row(f"what is left by {name}", also("cat/1.png", "dog/2.png", others=dict.fromkeys(others, 9)),
+        images(), stored(labeled("cat/1.png", "dog/2.png"), "cat", "dog", skipped={"hidden": len(others)}))
+        for name, others in OF_SYSTEMS.items()),
     row("links", also("cat/1.png", "dog/2.png", others=CHAIN), images(),
         stored({"train": {"cat/1.png": {"image": 0, "label": "cat"}, "cat/in.png": {"image": 0,
         "label": "cat"}, "dog/2.png": {"image": 1, "label": "dog"}, "dog/round.png": {"image": 0,
@@ -136,8 +148,6 @@ LAYOUTS = [
         "dog", rejected={"unreadable": 1, "empty": 1})),
     row("a cut file is counted", also("1.png", "2.png", others={"3.png": CUT}), images(max_rejected=1),
         stored(flat("1.png", "2.png"), rejected={"damaged": 1})),
-    row("unchecked files are stored as they are", {"in/a.png": CUT, "in/b.png": 1}, images(check="none"),
-        stored({"train": {"a.png": {"image": CUT}, "b.png": {"image": 1}}})),
 ]  # fmt: skip
 
 EX = ("cat/1.png", "cat/1_thumb.png", "dog/1.png", "dog/a/2_thumb.png")

@@ -16,7 +16,10 @@ from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
 from tests.conformance.test_annotations import turned, with_tag
 from tests.pictures import image_file
+from tests.pixels.corpus import layouts
 from tests.pixels.corpus.kind import chunk
+from tests.pixels.corpus.layouts import BANDS, Page, tiff
+from tests.pixels.corpus.moving import DEEP_AVIF, HEIF_BITS, deep_heif
 from tests.pixels.corpus.pngs import header
 from tests.pixels.corpus.pngs import png as plain_png
 from tfshards.schemas import BuildError, InputError, OptionsError
@@ -151,14 +154,21 @@ PIXELS = [
         AGAIN | {"orientation applied": 1}, depth=16, channels=1) for tag in range(2, 9)),
     pic("16 bits resized", picture(DEEP), np.rint(LONG.clip(0, 65535)).astype(np.uint16),
         AGAIN | {"resized": 1}, resize="4x9", depth=16, channels=1),
-    pic("a transparent value of 16 bits", CLEAR, DEEP, AGAIN | {"alpha dropped": 1}, depth=16, channels=1,
-        alpha="drop"),
+    *(pic(f"0 is white in {name}", ("a.tif", tiff(Page(DEEP, 0))), 65535 - DEEP, AGAIN, channels=1,
+        depth=depth) for name, depth in (("16 bits", 16), ("any depth", "keep"))),
+    *(pic(f"HEIC of {bits} bits, gray, depth {depth}", ("a.heic", deep_heif("I;16", bits)),
+        layouts.DEEP >> 16 - bits << 16 - bits, AGAIN, channels=1, depth=depth) for bits in HEIF_BITS
+        for depth in (16, "keep")),
+    pic("the second page, after a thumbnail", ("a.tif", tiff(Page(GRAY[::2], kind=1), Page(GRAY),
+        Page(RGB, 2))), GRAY, AGAIN | {"first frame": 1}, animation="first"),
+    *(reduced(f"AVIF of {bits} bits", "a.avif", (DEEP_AVIF / f"rgb-{bits}.avif").read_bytes(),
+        np.asarray(Image.open(DEEP_AVIF / f"rgb-{bits}.avif")), "16 bits of color to 8", "a.avif",
+        "build arrays") for bits in (10, 12)),
     reduced("gray of 16 bits", "a.png", picture(DEEP), GRAY, "16 bits to 8", "a.png", "depth=16"),
     reduced("color of 16 bits", "a.png", plain(COLORS, 16), (COLORS >> 8).astype(np.uint8),
         "16 bits of color to 8", "a.png", "build arrays"),
     reduced("floats", "a.tif", picture(FLOATS, ".tif"), (FLOATS * 255).astype(np.uint8), "float to 8 bits",
         "a.tif", "build arrays"),
-    pic("alpha is dropped", picture(RGBA), RGB, AGAIN | {"alpha dropped": 1}, alpha="drop"),
     pic("pixels of one channel", png(1), b"P5 %05d %05d 255\n" % (WIDE, HIGH) + LUMA.tobytes(),
         AGAIN | {"colour to grey": 1}, format="pixels", channels=1),
     pic("for training", picture(FLAT), FLAT[:5, :8], AGAIN | {"resized": 1}, for_training=4),
@@ -186,8 +196,18 @@ PIXELS = [
     rejected("an animation", "a.gif", MOVING, "animated"),
     rejected("too many pixels", "a.png", png(20), "too large",
         max_pixels=pixels(9).shape[0] * pixels(9).shape[1]),
-    rejected("too many bytes", "a.png", picture(np.zeros((9, 9, 3), np.uint8)) + bytes(900), "too large",
-        max_bytes=900),
+    *(rejected(f"{count} bands of {bits} bits with {given}", "a.tif", BANDS[
+        f"TIFF, {count} bands of {bits} bits, photometric 2, {order}"], "unsupported", **given)
+        for count, bits, order, given in ((4, 8, "big-endian", {"channels": 4, "alpha": "keep"}),
+        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"channels": 1, "depth": 16}),
+        (6, 8, "big-endian", {"animation": "first"}))),
+    *(rejected(f"AVIF of {bits} bits, {colors}", "a.avif", (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
+        "unsupported", depth=depth, channels=channels) for colors, bits, depth, channels in (("gray", 10, 16,
+        1), ("gray", 12, "keep", 3), ("rgb", 10, "keep", 3), ("rgba", 12, "keep", 4))),
+    *(rejected(f"HEIC of {bits} bits, {mode}", "a.heic", deep_heif(mode, bits), "unsupported", depth="keep")
+        for mode in ("RGB;16", "RGBA;16") for bits in HEIF_BITS),
+    *(rejected(f"pages {name}", "a.tif", tiff(*pages), "animated") for name, pages in {"after an overview":
+        (Page(GRAY), Page(GRAY, kind=1), Page(GRAY)), "of bands": (Page(GRAY), Page(COLORS))}.items()),
     *(rejected(f"{name} of 16 bits", f"a{suffix}", data, "unsupported", depth="keep") for name, suffix,
         data in (("RGB", ".png", plain(COLORS, 16)), ("RGBA", ".png", plain(np.dstack([COLORS, DEEP]), 16)),
         ("gray and alpha", ".png", plain(COLORS[..., :2], 16)), ("PPM", ".ppm", b"P6 2 1 65535 " + bytes(12)),
@@ -200,6 +220,8 @@ PIXELS = [
 # Masks
 
 MASK = FEW
+# -1 for pixels to ignore
+UNKNOWN = -(MASK % 2).astype(np.int8)
 
 
 def number_of(name):
@@ -310,11 +332,20 @@ MASKS = [
         gray_tiff(GRAY % 2**bits, bits)))),
     *(one_mask(f"TIFF of {bits} bits", png(1), gray_tiff(DEEP >> 16 - bits, bits), DEEP >> 16 - bits, ".tif",
         features="mask uint16 ? ? 1", mask_depth=16, count=AGAIN) for bits in (12, 16)),
+    *(one_mask(f"where 0 is white, {bits} bits, {order}", png(1), tiff(Page(GRAY % 2**bits, 0, bits=bits),
+        order=order), GRAY % 2**bits, ".tif", count=AGAIN) for bits in (1, 2, 4) for order in "<>"),
+    *(one_mask(f"where 0 is white, {name}", png(1), tiff(page, order=order), page.numbers, ".tif",
+        features=f"mask {'uint8' if depth == 8 else 'uint16'} ? ? 1", mask_depth=depth, count=AGAIN)
+        for name, page, order, depth in (("8 bits", Page(GRAY, 0), "<", 8), ("8 bits, big-endian",
+        Page(GRAY, 0), ">", 8), ("8 bits as 16", Page(GRAY, 0), "<", 16), ("16 bits", Page(DEEP, 0), "<",
+        16))),
+    *(one_mask(f"of signed numbers, {order}", png(1), tiff(Page(GRAY.view(np.int8) & 0x7F), order=order),
+        GRAY & 0x7F, ".tif", count=AGAIN) for order in "<>"),
+    one_mask("with overviews", png(1), tiff(Page(MASK), Page(MASK[::2], kind=1)), MASK, ".tif", count=AGAIN),
     one_mask("PGM in text", png(1), b"P2 %d %d 20 " % (WIDE, HIGH) + b" ".join(b"%d" % n
         for n in (GRAY % 21).ravel()), GRAY % 21, ".pgm", count=AGAIN),
     one_mask("of 16 bits next to JPEG", jpeg(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1",
         mask_depth=16, count={"known by content": 1}),
-    one_mask("of a palette, unchecked", png(1), picture(palette(FEW)), FEW, count=AGAIN, check="none"),
     one_mask("of 16 bits", png(1), picture(DEEP), DEEP, features="mask uint16 ? ? 1", mask_depth=16),
     one_mask("of 8 bits as 16", png(1), picture(MASK), MASK.astype(np.uint16), features="mask uint16 ? ? 1",
         mask_depth=16, count=AGAIN),
@@ -335,11 +366,16 @@ MASKS = [
     no_mask("of JPEG", picture(MASK, ".jpg"), "unsupported", ".jpg"),
     no_mask("of another size", picture(MASK[1:]), "mismatch"),
     no_mask("that may be turned or not", picture(MASK), "mismatch", image=with_tag(3, RGB)),
-    no_mask("of another size, unchecked", picture(MASK[1:]), "mismatch", check="none"),
     no_mask("with values above white", pgm(MASK, 2), "damaged", ".pgm"),
     *(no_mask(f"of {name}", image_file(MASK, kind, **options), "unsupported", suffix) for name, kind, suffix,
         options in (("JPEG 2000", "JPEG2000", ".jp2", {}), ("WebP", "WEBP", ".webp", {"lossless": True}),
         ("JPEG in TIFF", "TIFF", ".tif", {"compression": "jpeg"}))),
+    *(no_mask(f"with -1, {numbers.dtype}, {order}", tiff(Page(numbers), order=order), "unsupported", ".tif",
+        mask_depth=depth) for numbers, depth in ((UNKNOWN, 8), (UNKNOWN, 16), (UNKNOWN.astype(np.int16), 16))
+        for order in "<>"),
+    *(no_mask(f"of {count} bands", BANDS[f"TIFF, {count} bands of 8 bits, photometric {kind}, {order}"],
+        "unsupported", ".tif") for count, kind, order in ((2, 1, "little-endian"), (4, 2, "big-endian"),
+        (5, 1, "big-endian"), (8, 2, "little-endian"))),
     no_mask("that is damaged", picture(MASK)[:-30], "damaged"),
 ]  # fmt: skip
 
@@ -386,23 +422,21 @@ DOUBTFUL = [
         "mask": MASK}),
     of_several("a mask of no image", "small.png", "small.png", None),
     of_several("a mask of two views", "plain.png", "turned.png", None),
-    of_columns("a gray column that may be masks", picture(MASK), refused(InputError, "column-may-be-mask",
-        "other")),
-    of_columns("a palette that may be masks", picture(palette(FEW)), refused(InputError, "column-may-be-mask",
-        "other")),
+    of_columns("a column that may be masks", picture(MASK), refused(InputError, None, "--column other=image",
+        "--column other=mask", "--column other=value")),
     *(of_columns(f"a column declared as {role}", picture(MASK), stored({"train": SHOWN}, conversions=TWICE),
         other=role) for role in ("mask", "image")),
     of_columns("a column of gray JPEG", picture(FLAT[..., 0], ".jpg"), stored({"train": {"0": {
-        "image": png(1), "other": FLAT[..., 0]}}}, conversions=TWICE)),
+        "image": png(1), "other": FLAT[..., 0]}}}, conversions=TWICE), other="image"),
     row("a column of paths that may be masks", {"in/a.png": 1, "in/m.png": MASK,
         "in/t.csv": "file_name,seg_file_name\na.png,m.png\n"}, table("in/t.csv"), refused(InputError,
-        "column-may-be-mask", "seg_file_name")),
+        None, "--column seg_file_name=mask")),
 ]  # fmt: skip
 
 WRONG = {
     "depth 12": {"depth": 12}, "channels 2": {"channels": 2}, "another alpha": {"alpha": "black"},
     "all frames": {"animation": "all"}, "another format": {"format": "tiff"},
-    "another check": {"check": "all"}, "a size of one number": {"resize": "256"},
+    "alpha dropped": {"alpha": "drop"}, "a size of one number": {"resize": "256"},
     "no pixels": {"resize": "short=0"}, "a side of JPEG": {"resize": "1x65501", "format": "jpeg"},
     "quality 0": {"jpeg_quality": 0}, "quality 101": {"jpeg_quality": 101},
     "no pixels allowed": {"max_pixels": 0}, "alpha without 4 channels": {"alpha": "keep"},
@@ -413,7 +447,7 @@ WRONG = {
     "16 bits of pixels": {"depth": 16, "format": "pixels"},
     "no height": {"resize": "10x0"}, "a side of seven digits": {"resize": "1234567x1"},
     "a size beyond the pixels": {"resize": "100x100", "max_pixels": 9999},
-    "a word as quality": {"jpeg_quality": "best"}, "no bytes allowed": {"max_bytes": 0},
+    "a word as quality": {"jpeg_quality": "best"},
     "pixels with alpha": {"format": "pixels", "alpha": "keep", "channels": 4},
     "JPEG of any channels": {"format": "jpeg", "channels": "keep"},
     "any depth of JPEG": {"depth": "keep", "jpeg_quality": 90}, "mask depth 12": {"mask_depth": 12},
@@ -422,8 +456,6 @@ WRONG = {
     "training with a size": {"for_training": 9, "resize": "short=9"},
     "training with PNG": {"for_training": 9, "format": "png"},
     "training with alpha": {"for_training": 9, "channels": 4},
-    **{f"{name} of unchecked images": {"check": "none", name: value} for name, value in {"channels": 1,
-        "resize": "short=9", "format": "png", "depth": 16, "animation": "first", "max_pixels": 9}.items()},
 }  # fmt: skip
 REFUSALS = [
     *(row(name, {"in/a.png": 1}, images(**options), refused(OptionsError)) for name,

@@ -81,7 +81,7 @@ CASES = {
     "new labels": ("new.jsonl", "relabel data --labels new.jsonl", 1, {**NO_FILE, "hole": LONG}),
     "class names": ("names", "build images photos other --class-names names", 1, FAULTS),
     "options": ("options", "build images photos other --config options", 1, FAULTS),
-    "annotations": ("coco.json", "build table coco.json other --from coco", 1, FAULTS),
+    "annotations": ("coco.json", "build coco coco.json other", 1, FAULTS),
     "an array": ("x.npy", "build arrays x=x.npy other", 1, {**FAULTS, "hole": NO_NPY}),
     "arrays": ("x.npz", "build arrays x.npz other", 1, {**FAULTS, "hole": NO_ZIP}),
     "a table": ("x.csv", "build table x.csv other", 1, {**NO_FILE, "hole": FIELD}),

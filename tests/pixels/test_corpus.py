@@ -38,7 +38,6 @@ EXACT: dict[str, dict[str, object]] = {
     "default": {},
     "gray": {"channels": 1},
     "rgba": {"channels": 4},
-    "drop": {"alpha": "drop"},
     "first": {"animation": "first"},
     "any": {"channels": "keep", "alpha": "white"},
     "any with alpha": {"channels": "keep"},

@@ -66,13 +66,9 @@ def build(folder, form, point_form, reference, resize, orientations=CLEAR, masks
         )
         scenes[number] = each
     (folder / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    roles = prep.ColumnRoles(
-        masks=("mask",) if masks else (),
-        boxes={"objects/bbox": form},
-        keypoints={"points": point_form},
-        boxes_in=reference,
-    )
-    table = prep.Table(folder / "table.jsonl", columns=roles, images=prep.ImageOptions(resize=resize))
+    roles = {"objects/bbox": form, "points": point_form, **({"mask": "mask"} if masks else {})}
+    images = prep.ImageOptions(resize=resize)
+    table = prep.Table(folder / "table.jsonl", roles, images, boxes_in=reference)
     manifest = prep.build(
         table,
         folder / "data",

@@ -3,22 +3,19 @@
 tests/conformance/test_annotations.py has what boxes, keypoints and polygons become with an image.
 """
 
-import json
-
 import pytest
 from PIL import Image
 
-from tests.prep.table_files import check_repair, encoded, examples, write_text
+from tests.prep.table_files import check_repair, encoded, examples, write_jsonl
 from tests.surface.command import main
-from tfshards.prep import ColumnRoles, Options
+from tfshards.prep import Yolo
 from tfshards.schemas import read_manifest
 
 SIDES, BOXES = (12, 8), {f"{n}.png": [n, 1, n + 3, 4] for n in range(7)}
 
 
 def table_of(path, names):
-    lines = (f"{name},{','.join(map(str, BOXES[name]))},a" for name in names)
-    return write_text(path, "file_name,xmin,ymin,xmax,ymax,kind", *lines)
+    return write_jsonl(path, [{"file_name": name, "boxes": BOXES[name], "kind": "a"} for name in names])
 
 
 def stored_boxes(out):
@@ -39,10 +36,10 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def test_four_columns_become_one_feature_through_every_verb(photos, tmp_path, capsys):
+def test_boxes_of_a_table_stay_with_their_images_through_every_verb(photos, tmp_path, capsys):
     some, out, whole = [*BOXES][:5], tmp_path / "out", tmp_path / "whole"
-    table = table_of(tmp_path / "t.csv", some)
-    flags = ["--root", str(photos), "--boxes", "xmin,ymin,xmax,ymax=xyxy", "--boxes-in", "file"]
+    table = table_of(tmp_path / "t.jsonl", some)
+    flags = ["--root", str(photos), "--column", "boxes=xyxy", "--boxes-in", "file"]
     assert main(["build", "table", str(table), str(out), *flags, "--resize", "long=6"]) == 0
     table_of(table, BOXES)
     assert main(["append", str(table), str(photos), str(out)]) == 0
@@ -67,39 +64,20 @@ def test_four_columns_become_one_feature_through_every_verb(photos, tmp_path, ca
     exported, again = tmp_path / "exported", tmp_path / "again"
     assert main(["export", str(whole), str(exported), "--to", "parquet"]) == 0
     # the flag that the command prints
-    assert "--boxes boxes=xyxy" in capsys.readouterr().err
+    assert "--column boxes=xyxy" in capsys.readouterr().err
     (table,) = (exported / "data").glob("*.parquet")
-    flags = ["--boxes", "boxes=xyxy", "--boxes-in", "upright", "--drop", "key"]
+    flags = ["--column", "boxes=xyxy", "--boxes-in", "upright"]
     assert main(["build", "table", str(table), str(again), *flags]) == 0
     assert sorted(values["boxes"] for values in examples(again).values()) == sorted(wanted.values())
 
 
-def test_segmentations_as_text_are_kept_or_their_turned_image_is_rejected(tmp_path, build_table):
-    shapes = [[[1, 1, 2, 1, 2, 2]], {"counts": [10, 3, 35], "size": [6, 8]}]
-    document = {
-        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(2)],
-        "annotations": [{"image_id": n, "category_id": 1, "bbox": [1, 0, 6, 6], "segmentation": shape}
-                        for n in range(2) for shape in shapes],
-        "categories": [{"id": 1, "name": "person"}],
-    }  # fmt: skip
-    (tmp_path / "a.json").write_text(json.dumps(document))
-    exif = Image.Exif()
-    for number, exif[0x0112] in enumerate((1, 6)):
-        Image.new("RGB", (8, 6)).save(tmp_path / f"{number}.png", exif=exif)
-    columns, options = ColumnRoles(segmentations="text", boxes_in="file"), Options(max_rejected=1)
-    manifest = build_table(tmp_path / "a.json", form="coco", columns=columns, build={"options": options})
-    assert manifest.totals.reasons["rejected"] == {"boxes do not fit": 1}
-    (values,) = examples(tmp_path / "out").values()
-    assert [json.loads(each) for each in values["objects/segmentation"]] == shapes
-
-
-def test_text_files_of_yolo_are_part_of_the_dataset(build_table, tmp_path):
+def test_text_files_of_yolo_are_part_of_the_dataset(quiet_build, tmp_path):
     root = tmp_path / "yolo"
     root.mkdir()
     for number in range(4):
         (root / f"{number}.png").write_bytes(encoded(number))
         (root / f"{number}.txt").write_text(f"{number} 0.5 0.5 0.5 0.5")
-    first = build_table(root, form="yolo")
+    first = quiet_build(Yolo(root), tmp_path / "out")
     check_repair(tmp_path / "out", root)
     (root / "1.txt").write_text("0 0.5 0.5 0.5 0.5")
-    assert build_table(root, "other/out", form="yolo").build_id != first.build_id
+    assert quiet_build(Yolo(root), tmp_path / "other" / "out").build_id != first.build_id

@@ -245,8 +245,8 @@ def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path, log):
 
 def test_rows_with_another_class_split_or_image_have_changed(tmp_path):
     table, out = make_table(tmp_path, 12), tmp_path / "out"
-    columns = prep.ColumnRoles(label="color", split="part", drop=("noise",))
-    build(Table(table, columns=columns, root=tmp_path / "images"), out)
+    roles = {"color": "label", "part": "split", "noise": "drop"}
+    build(Table(table, roles, root=tmp_path / "images"), out)
     text = table.read_text()
     other = text.replace("004.png,red", "004.png,blue")
     table.write_text(other.replace("006.png,red,test", "006.png,red,train"))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.errors import raises
 from tests.prep.table_files import encoded, examples, write_parquet
-from tfshards.prep import Options, Table, append, plan, verify
+from tfshards.prep import Coco, Options, Table, Yolo, append, plan, verify
 from tfshards.schemas import InputError, read_manifest
 
 QUIET = {"engine": "local", "log": lambda _: None}
@@ -54,10 +54,10 @@ def rows(folder: Path, columns: object, names: list[str] | None = None) -> Path:
     return write_parquet(folder / "rows.parquet", columns, features)
 
 
-@pytest.mark.parametrize(("form", "write"), [("coco", coco), ("yolo", yolo)])
-def test_appended_annotations_are_translated_by_name(form, write, build_table, tmp_path):
+@pytest.mark.parametrize(("kind", "write"), [(Coco, coco), (Yolo, yolo)])
+def test_appended_annotations_are_translated_by_name(kind, write, quiet_build, tmp_path):
     out = tmp_path / "out"
-    build_table(write(tmp_path / "a", ["cat", "dog"], {"a.png": [0, 1]}), form=form)
+    quiet_build(kind(write(tmp_path / "a", ["cat", "dog"], {"a.png": [0, 1]})), out)
     other = write(tmp_path / "b", ["dog", "cat"], {"b.png": [0, 1, 0]})
     append([str(other), str(tmp_path / "b")], out, **QUIET)
     assert classes(out, "objects/category") == {"a.png": ["cat", "dog"], "b.png": ["dog", "cat", "dog"]}
@@ -71,7 +71,7 @@ def test_appended_annotations_are_translated_by_name(form, write, build_table, t
 
 
 def test_appended_rows_are_translated_by_the_names_in_their_metadata(build_table, tmp_path):
-    build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}))
+    build_table(rows(tmp_path, {"x": [0, 1], "y": [0, 2]}), roles={"y": "label"})
     path = rows(tmp_path, {"x": [0, 1, 2], "y": [2, 0, 0]}, ["c", "b", "a"])
     append(str(path), tmp_path / "out", **QUIET)
     assert classes(tmp_path / "out", "y") == {"0": ["a"], "1": ["c"], "2": ["c"]}

@@ -7,7 +7,7 @@ import tensorflow_datasets as tfds
 
 from tests.surface.command import run
 from tfshards import loader
-from tfshards.prep import ColumnRoles, ImageOptions, Table, adopt, append, audit, reshard, verify
+from tfshards.prep import ImageOptions, Table, adopt, append, audit, reshard, verify
 from tfshards.schemas import Feature, TfshardsError
 
 
@@ -46,7 +46,7 @@ def rows(tmp_path):
 
 
 def table(folder) -> Table:
-    return Table(folder, OPTIONS, ColumnRoles(masks=("mask",)))
+    return Table(folder, {"mask": "mask"}, OPTIONS)
 
 
 def assert_exact(root, split="train", start=0):

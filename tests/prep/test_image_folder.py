@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tfshards.prep import ImageFolder, ImageOptions
+from tests.pictures import image_file
+from tfshards.prep import ImageFolder
 from tfshards.schemas import BuildError
 
 
@@ -61,7 +63,8 @@ def test_a_file_that_changes_after_it_was_listed_ends_the_build(change, small_fo
 
 
 def test_a_large_file_is_read_whole(image_folder, tmp_path, quiet_build):
-    content = bytes(range(256)) * 40_000
-    source = ImageFolder(image_folder({"1.png": content}), ImageOptions(check="none"))
+    noise = np.random.default_rng(0).integers(0, 256, (1_900, 1_900, 3), dtype=np.uint8)
+    content = image_file(noise, compress_level=0)
+    source = ImageFolder(image_folder({"1.png": content}))
     (shard,) = quiet_build(source, tmp_path / "out").shards
     assert content in (tmp_path / "out" / shard.path).read_bytes()

@@ -1,12 +1,16 @@
-"""The order of examples in shards: that of docs/format.md, and the same in every release."""
+"""Which example is where: balanced shards, with and without rejects, in the order of docs/format.md."""
 
 import hashlib
+import tempfile
+from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tfshards import loader
-from tfshards.prep import Arrays, limited_jobs, plan
+from tfshards.prep import Arrays, Options, build, limited_jobs, plan
 
 
 def splitmix64(state: int) -> int:
@@ -21,6 +25,37 @@ def stored(out) -> list[int]:
     return [int(row["x"]) for row in loader.Records(out)]
 
 
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 2**63 - 1))
+def test_each_example_is_in_one_shard_and_shards_differ_by_at_most_one(count, num_shards, seed):
+    assume(num_shards <= count)
+    (shards,) = plan(Arrays({"x": np.arange(count)}), "out", shards=num_shards, seed=seed).layouts.values()
+    assert sorted(np.concatenate(shards).tolist()) == [*range(count)]
+    assert [len(shard) for shard in shards] == [
+        count // num_shards + (index < count % num_shards) for index in range(num_shards)
+    ]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 12), min_size=6, max_size=40), st.integers(1, 6), st.integers(0, 9))
+def test_shards_stay_balanced_without_rejects_and_as_few_examples_as_possible_move(values, num_shards, seed):
+    assume(len({*values}) >= num_shards)
+    source, dropped = Arrays({"x": np.array(values)}), Options(duplicates="drop")
+    planned = [shard.tolist() for shard in plan(source, "out", shards=num_shards, seed=seed).layouts["train"]]
+    with tempfile.TemporaryDirectory() as folder, limited_jobs(1):
+        out = f"{folder}/out"
+        manifest = build(source, out, shards=num_shards, seed=seed, options=dropped, log=lambda _: None)
+        rows = iter([int(row["key"]) for row in loader.Records(out)])
+    final = [[*islice(rows, shard.num_examples)] for shard in manifest.shards]
+    kept = [[row for row in shard if row == values.index(values[row])] for shard in planned]
+    share, extra = divmod(len({*values}), num_shards)
+    assert sorted(map(len, final)) == [share] * (num_shards - extra) + [share + 1] * extra
+    # no example of a shard that has too few moves, and none moves inside of a shard
+    assert all(now[: len(old)] == old[: len(now)] for now, old in zip(final, kept, strict=True))
+    fullest = sorted(map(len, kept), reverse=True)
+    moved = sum(max(0, len(old) - len(now)) for now, old in zip(final, kept, strict=True))
+    assert moved == sum(max(0, size - share - (rank < extra)) for rank, size in enumerate(fullest))
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
 @pytest.mark.parametrize("count", [1, 2, 12, 101])
 def test_examples_are_in_the_order_of_splitmix64s_values(count, seed, tmp_path, quiet_build):
@@ -31,29 +66,14 @@ def test_examples_are_in_the_order_of_splitmix64s_values(count, seed, tmp_path, 
         manifest = quiet_build(
             Arrays({"x": np.arange(count)}), tmp_path / "out", shards=num_shards, seed=seed
         )
-    assert [int(row["x"]) for row in loader.Records(tmp_path / "out")] == sorted(
-        range(count), key=values.__getitem__
-    )
+    assert stored(tmp_path / "out") == sorted(range(count), key=values.__getitem__)
     sizes = [shard.num_examples for shard in manifest.shards]
     assert sizes == [count // num_shards + (n < count % num_shards) for n in range(num_shards)]
 
 
 def test_the_order_never_changes_between_releases(tmp_path, quiet_build):
     quiet_build(Arrays({"x": np.arange(12)}), tmp_path / "out", shards=1)
-    assert [int(row["x"]) for row in loader.Records(tmp_path / "out")] == [
-        0,
-        8,
-        5,
-        10,
-        2,
-        1,
-        6,
-        7,
-        4,
-        11,
-        3,
-        9,
-    ]
+    assert stored(tmp_path / "out") == [0, 8, 5, 10, 2, 1, 6, 7, 4, 11, 3, 9]
 
 
 def test_the_plan_id_depends_on_name_seed_and_inputs(tmp_path):

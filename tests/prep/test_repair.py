@@ -45,7 +45,7 @@ BUILDS = [
     ),
     (
         {
-            "images": ImageOptions(alpha="drop", format="jpeg", jpeg_quality=80),
+            "images": ImageOptions(animation="first", format="jpeg", jpeg_quality=80),
             "follow_links": True,
             "class_names": ("owl", "dog", "cat"),
             "allow_missing_classes": True,

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.pictures import image_file as encoded
 from tests.prep.pages import parsed
 from tests.prep.table_files import write_parquet
-from tfshards.prep import ColumnRoles, ImageFolder, ReportOptions, Table, build, report
+from tfshards.prep import Coco, ImageFolder, ReportOptions, Table, build, report
 from tfshards.prep.imaging.stored import draw_boxes, draw_mask
 from tfshards.prep.reporting.glimpse import DrawnBoxes
 from tfshards.schemas.coordinates import Coordinates
@@ -59,7 +59,7 @@ def test_boxes_of_coco_are_drawn_with_their_classes(tmp_path):
     classes = [{"id": 1, "name": "cat"}, {"id": 2, "name": "<b>"}]
     content = json.dumps({"images": images, "annotations": boxes, "categories": classes})
     (tmp_path / "in/annotations/instances_train2017.json").write_text(content)
-    text = page_of(Table(tmp_path / "in", form="coco"), tmp_path).section("marks").text
+    text = page_of(Coco(tmp_path / "in"), tmp_path).section("marks").text
     assert "boxes 'objects/bbox' as xywh." in text
     assert "2 cat, 1 <b>" in text
     assert text.count("boxes: 0") == 2
@@ -83,7 +83,7 @@ def test_numbers_of_boxes_without_classes_are_captions(tmp_path):
     path = write_parquet(
         tmp_path / "t.parquet", {"image": pa.array([image] * 2, pa.binary()), "boxes": boxes}
     )
-    table = Table(path, columns=ColumnRoles(images=("image",)))
+    table = Table(path)
     text = page_of(table, tmp_path, boxes="xyxy").section("marks").text
     assert all(words in text for words in ("boxes 'boxes' as xyxy.", "boxes: 2", "boxes: 1"))
     unknown = page_of(table, tmp_path).section("marks").text
@@ -95,8 +95,7 @@ def test_declared_keypoints_are_drawn_over_their_images(tmp_path):
         Image.new("RGB", (90, 60)).save(tmp_path / f"{number}.png")
     rows = [{"file_name": f"{number}.png", "points": [[20, 30, 2], [0, 0, 0]]} for number in range(2)]
     (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    columns = ColumnRoles(keypoints={"points": "xyv"})
-    page = page_of(Table(tmp_path / "t.jsonl", columns=columns), tmp_path)
+    page = page_of(Table(tmp_path / "t.jsonl", {"points": "xyv"}), tmp_path)
     assert "keypoints 'points' as xyv." in page.section("marks").text
     over, plain = page.all("img")[0], page.all("img")[-1]
     assert over.attributes["src"] != plain.attributes["src"]

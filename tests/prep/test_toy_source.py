@@ -113,7 +113,7 @@ def test_a_toy_kind_is_planned_built_read_verified_repaired_and_appended_to(text
 
 
 def test_options_that_a_toy_kind_lacks_are_not_offered(text, tmp_path, capsys):
-    for flag in ("--max-rejected=5%", "--check=none"):
+    for flag in ("--max-rejected=5%", "--resize=9x9"):
         assert main(["build", "lines", str(text), str(tmp_path / "out"), flag]) == 2
         assert "unrecognized arguments" in capsys.readouterr().err
     groups = ["--group-by=x", "--split=a=0.5", "--split=b=0.5"]

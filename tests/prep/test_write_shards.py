@@ -121,10 +121,11 @@ def varints(payload: bytes) -> list[int]:
 
 def test_beam_shuffles_less_than_150_bytes_of_an_element(tmp_path):
     def big(number: int) -> Element:
-        image = np.random.default_rng(number).bytes(100_000)
+        noise = np.random.default_rng(number).integers(0, 256, (200, 170, 3), dtype=np.uint8)
+        image = image_file(noise, compress_level=0)
         return f"folder/of/photos/IMG_{number:06}.jpg", {"image": image, "label": number % 3}
 
-    kept = prep.Elements(["image"], "label", image_options=prep.ImageOptions(check="none"))
+    kept = prep.Elements(["image"], "label")
     pipeline = beam.Pipeline(FnApiRunner())
     transform = prep.WriteShards(tmp_path / "out", kept, shards=3)
     _ = pipeline | beam.Create(range(40)) | beam.Map(big) | transform

@@ -60,10 +60,8 @@ PLAN = {
     "--duplicates": choice("drop"),
 }
 BUILD = {"--overwrite": SWITCH, "--checksum": SWITCH, **ENGINE}
-STEPS = {"--batch-size": COUNT, **JOBS}
 REJECTED = {"--max-rejected": Flag(("some", "101%", "-1"))}
 PIXELS = {
-    "--check": choice("decode"),
     "--channels": choice("keep"),
     "--depth": Flag(("keepp", "9")),
     "--mask-depth": Flag(("9",)),
@@ -73,7 +71,6 @@ PIXELS = {
     "--format": choice("jpeg"),
     "--jpeg-quality": Flag(("x", "0", "101")),
     "--max-pixels": COUNT,
-    "--max-bytes": Flag(("x", "0")),
     "--for-training": COUNT,
 }
 IMAGES = {
@@ -100,21 +97,11 @@ TABLE = {
     **REJECTED,
     "--root": Flag((GONE,), 1, GONE),
     "--follow-links": SWITCH,
-    "--from": choice("coco"),
     "--split-list": Flag((f"train={GONE}",), 1),
-    "--image": Flag(("z",), 1, "z"),
-    "--mask": Flag(("z",), 1, "z"),
-    "--label": Flag(("z",), 1, "z"),
-    "--split-column": Flag(("z",), 1, "z"),
-    "--drop": Flag(("z",), 1, "z"),
-    "--no-images": SWITCH,
-    "--boxes": Flag(("size", "size=x"), named="size"),
-    "--keypoints": Flag(("size", "size=x"), named="size"),
     "--outside-boxes": choice("clip"),
     "--boxes-in": choice("file"),
     "--label-separator": TEXT,
     "--column": Flag(("size", "size=x"), named="size"),
-    "--segmentations": choice("polygons"),
 }
 RUN = {
     "--split": Flag(("z",), 1, "z"),
@@ -185,7 +172,7 @@ def line(verb: str, paths: str, flags: dict[str, Flag], keys: object = MANIFEST,
 
 LINES = [
     *kinds("build", BUILD, keys=MANIFEST, makes="new/dataset.json"),
-    *kinds("plan", STEPS, keys=("schema", "splits", "skipped")),
+    *kinds("plan", JOBS, keys=("schema", "splits", "skipped")),
     line("info", "data", {**CONFIG, "--all": SWITCH}),
     line("show", "data cat/0.png", {**CONFIG, "--first": COUNT, "--save": TEXT}, ("examples",)),
     line(

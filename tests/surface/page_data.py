@@ -463,9 +463,9 @@ def boxes():
         files(f"photos/{number}.png")
     lines = [json.dumps({"file_name": f"{number}.png", "objects": objects}) for number in range(32)]
     text("photos/boxes.jsonl", *lines)
-    build, declared = "build table photos/boxes.jsonl data", "--boxes objects/bbox=xywh --drop objects"
-    run(f"{build}/photos {declared}/category --drop objects/keypoints")
-    run(f"{build}/pose {declared}/categories --keypoints objects/keypoints=xyv")
+    build, declared = "build table photos/boxes.jsonl data", "--column objects/bbox=xywh --column objects"
+    run(f"{build}/photos {declared}/category=drop --column objects/keypoints=drop")
+    run(f"{build}/pose {declared}/categories=drop --column objects/keypoints=xyv")
     page = yield
     (batch,) = page.names["train"]
     assert batch["image"].shape == (32, 224, 224, 3)

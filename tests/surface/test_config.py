@@ -44,7 +44,6 @@ def test_a_build_takes_everything_from_the_file_and_plan_reads_the_same(own):
         seed = 7
         exclude = ["**/7.png", "**/6.png"]
         checksum = true
-        batch-size = 2
         channels = 1
         name = "cats"
         max-rejected = "50%"
@@ -141,7 +140,7 @@ TYPED = {
     "tfshards build images pho": "photos",
     "tfshards build images photos --compression gz": "gzip",
     "tfshards build images photos --checks": "--checksum",
-    "tfshards build table rows.csv --from yo": "yolo",
+    "tfshards build yol": "yolo",
     "tfshards build --config c.toml --resi": "--resize",
     "tfshards info numb": "numbers",
     "tfshards info --config c.to": "c.toml",

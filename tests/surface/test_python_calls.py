@@ -12,7 +12,7 @@ import pytest
 
 from tests.errors import raises
 from tfshards import loader, prep
-from tfshards.prep import Arrays, ColumnRoles, ImageFolder, Options, Table, append, build, info, plan
+from tfshards.prep import Arrays, ImageFolder, Options, Table, append, build, info, plan
 from tfshards.schemas import InputError, OptionsError
 
 
@@ -47,16 +47,14 @@ MISTAKES = [
     (lambda _: loader.Shuffle(seed="a"), "seed="),
     (lambda _: loader.Worker(0, 2.0), "count="),
     (lambda _: loader.Position(0, None), "step="),
-    (lambda _: ColumnRoles(drop="maybe"), "drop="),
-    (lambda _: ColumnRoles(masks=[1]), "masks="),
     (lambda _: prep.FeatureRoles(drop="maybe"), "drop="),
     (lambda _: Arrays({"x": np.arange(3)}, lists="x"), "lists="),
     (lambda _: ImageFolder("flat", "short=20"), "images="),
-    (lambda _: Table("t.csv", "short=20"), "images="),
-    (lambda _: Table("t.csv", columns=["a"]), "columns="),
+    (lambda _: Table("t.csv", images="short=20"), "images="),
+    (lambda _: Table("t.csv", ["a"]), "roles="),
     (lambda _: Options(splits=["train"]), "splits="),
     (lambda _: ImageFolder(3), "root="),
-    (lambda _: Table(3), "path="),
+    (lambda _: Table(3), "__arrow_c_stream__"),
     (lambda _: build(ARRAYS, 5), "dataset="),
     (lambda _: append("flat", 5), "dataset="),
     (lambda _: info(5), "path="),

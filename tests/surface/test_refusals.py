@@ -30,7 +30,7 @@ REFUSALS = [
     (
         f"{IMAGES} --shards 6 {SPLITS}",
         1,
-        "shards-too-many-of-splits",
+        "shards-too-many",
         ["6", "4", "--shards a=4 --shards b=4"],
     ),
     (f"{IMAGES} --split a=0.5", 2, "ratios-sum", "0.5"),
@@ -44,7 +44,7 @@ REFUSALS = [
     ("build arrays x.txt new", 2, "array-argument", ["x.txt", ".npz"]),
     ("build arrays gone.npy new", 1, "unreadable", "gone.npy"),
     ("build arrays t=t.csv new", 2, None, "t.csv"),
-    ("build table keys new", 2, "table-suffix", ["keys", ".csv"]),
+    ("build table keys new", 2, None, ["keys", ".csv"]),
     ("info x.npy", 1, "dataset-no-folder", ["x.npy", "dataset.json"]),
     ("info data --all", 2, "all-with-json", "--all"),
     ("show data --first 2 --save x.png", 2, "save-with-first", ["--save", "--first 2"]),

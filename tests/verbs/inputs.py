@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from tests.pictures import image_file
-from tfshards.prep import Arrays, ColumnRoles, ImageFolder, Options, Table
+from tfshards.prep import Arrays, ImageFolder, Options, Table
 from tfshards.prep.sources.base import Source
 
 # Modification times are recorded; with one time for all files, equal files are equal inputs.
@@ -125,8 +125,7 @@ class Rows(Inputs):
 
     def source(self, rows, classes=None):
         table, root = self.paths(rows)
-        columns = ColumnRoles(label="label", split="split")
-        return Table(table, root=root, columns=columns, class_names=classes)
+        return Table(table, root=root, class_names=classes)
 
 
 class Numbers(Inputs):

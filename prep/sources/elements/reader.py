@@ -21,10 +21,9 @@ from tfshards.prep.sources.elements.source import (
     decode_element,
 )
 from tfshards.prep.sources.elements.spill import Description, read_features, read_spilled
-from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.labels import splits_of
-from tfshards.prep.sources.pictures import EncodedImage, ImageRules, convert_images, decoders_of
+from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
 from tfshards.prep.sources.staged_reader import KEY, SPLIT, ArrowKeys, mapped_table
 from tfshards.schemas import Feature, InputError, Schema
 from tfshards.schemas.errors import listed
@@ -152,8 +151,7 @@ class ElementsReader:
         """Return the options that change the output."""
         if not self.elements.encoded:
             return {"source": self.source}
-        options, has_masks = self.elements.image_options, bool(self.elements.masks)
-        return {"source": self.source, **options.to_json(), **decoders_of(options, has_masks=has_masks)}
+        return {"source": self.source, **self.elements.image_options.to_json(), **decoders_of()}
 
     def listing(self) -> Listing:
         """Return the listing."""
@@ -213,9 +211,7 @@ class ElementsReader:
         for name in self.elements.encoded:
             encoded = values[name]
             assert isinstance(encoded, bytes)
-            is_small = len(encoded) <= rules.options.max_bytes
-            content = FetchedContent(len(encoded), 0, encoded if is_small else None)
-            images.append(EncodedImage(name, content, to_bytes(row.key)))
+            images.append(EncodedImage(name, content_of(encoded), to_bytes(row.key)))
         conversions = convert_images(rules, images, values)
         if isinstance(conversions, Rejected):
             return conversions

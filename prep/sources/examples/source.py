@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import MAX_BYTES, ImageOptions
 from tfshards.prep.progress.bars import Display
 from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.elements.reader import ElementsReader, check_features, stage_elements
@@ -115,7 +115,7 @@ class Examples:
             raise InputError("examples-none")
         first = [each.values for each in looked]
         found = values_of([(each.key, each.values) for each in looked], self.schema or {})
-        check_masks(found, first, self.schema or {}, self.images.max_bytes)
+        check_masks(found, first, self.schema or {}, MAX_BYTES)
         spooling = _Spooling(self._elements(found, first), found, folder)
         kinds = {feature.name: feature.kind for feature in spooling.encoded(looked[0]).features}
         for name, kind in (self.schema or {}).items():
@@ -191,7 +191,7 @@ class _Spooling:
     def _element(self, example: Example) -> dict[str, object]:
         check_names(example.key, example.values, self.found)
         try:
-            return element_of(self.found, example.values, self.elements.image_options.max_bytes)
+            return element_of(self.found, example.values, MAX_BYTES)
         except InputError as error:
             raise InputError("element-fault", key=example.key, error=error) from None
 

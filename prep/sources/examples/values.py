@@ -13,7 +13,7 @@ import numpy as np
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
-from tfshards.prep.imaging.stored import header_of
+from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.sources.arrays.mapped import AnyArray
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import to_text
@@ -205,7 +205,7 @@ def check_masks(
     may_be = {}
     for name in images if len(images) > 1 else ():
         some = [_encoded(name, each[name], most) for each in examples[:_LOOKED_AT]]
-        kinds = [header.kind.split(", ") for header in map(header_of, some) if header]
+        kinds = [header.kind.split(", ") for header in map(stored_header, some) if header]
         may_be[name] = all(kind[0] != "JPEG" and kind[1] in _GRAY for kind in kinds)
     unclear = [name for name, is_gray in may_be.items() if is_gray and name not in declared]
     if unclear and not all(may_be.values()):

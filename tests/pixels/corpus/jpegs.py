@@ -89,7 +89,7 @@ KINDS: dict[str, Kind] = {
     "JPEG, lossless": converted(".jpg", lossless_jpeg()),
     "JPEG, arithmetic by its header": converted(".jpg", PLAIN.replace(b"\xff\xc0", b"\xff\xc9", 1)),
     "JPEG, 12 bits by its header": rejected(
-        ".jpg", PLAIN.replace(b"\xff\xc0\0\x11\x08", b"\xff\xc1\0\x11\x0c", 1), "unreadable"
+        ".jpg", PLAIN.replace(b"\xff\xc0\0\x11\x08", b"\xff\xc1\0\x11\x0c", 1), "unsupported"
     ),
     "JPEG, restarts": kept(".jpg", RESTARTS),
     "JPEG, restarts out of order": kept(".jpg", RESTARTS.replace(b"\xff\xd2", b"\xff\xd5", 1)),

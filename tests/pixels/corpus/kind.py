@@ -2,8 +2,9 @@
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 from PIL import Image
 
 from tests.pictures import image_file
@@ -19,6 +20,7 @@ class Kind:
         outcome: ``kept`` byte for byte, ``converted``, ``skipped``, or the reason of its rejection.
         conversions: conversions that the manifest counts, if the file is accepted.
         orientation: 1 to 8 as in EXIF; how the pixels have to be rotated.
+        pixels: what its first frame shows in RGB, where Pillow shows something else.
     """
 
     suffix: str
@@ -26,6 +28,11 @@ class Kind:
     outcome: str
     conversions: tuple[str, ...] = ()
     orientation: int = 1
+    pixels: np.ndarray | None = field(default=None, compare=False)
+
+
+def shows(kind: Kind, pixels: np.ndarray) -> Kind:
+    return replace(kind, pixels=pixels.astype(np.uint8))
 
 
 def kept(suffix: str, data: bytes, *notes: str) -> Kind:

@@ -1,18 +1,23 @@
 """GIF, WebP, AVIF and HEIC: formats that hold one frame or many, opaque or not."""
 
 import io
+import itertools
 import struct
+from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from .kind import Kind, converted, encoded, exif, rejected
+from .layouts import DEEP
 from .modes import GRAY, HEIGHT, OTHER, PALETTE, RGB, RGBA, WIDTH, noise
 
 try:
     import pillow_heif
 except ImportError:
-    pillow_heif = None
+    pillow_heif, HEIF_BITS = None, ()
 else:
+    HEIF_BITS = (10, 12)
     pillow_heif.register_heif_opener()
 
 GIF = encoded(PALETTE, "GIF")
@@ -20,6 +25,9 @@ _STILL = encoded(Image.fromarray(noise()), "WEBP", lossless=True)
 
 
 _AVIF = encoded(RGB, "AVIF")
+# Written by imagecodecs 2026.3.6, since Pillow writes 8 bits only.
+DEEP_AVIF = Path(__file__).parent / "avif"
+_REDUCED = "16 bits of color to 8"
 
 
 def _one_frame() -> bytes:
@@ -122,6 +130,15 @@ KINDS: dict[str, Kind] = {
         _AVIF.replace(struct.pack(">II", WIDTH, HEIGHT), struct.pack(">II", 60_000, 60_000)),
         "unreadable",
     ),
+    **{
+        f"AVIF, {colors}, {bits} bits": converted(
+            ".avif",
+            (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
+            _REDUCED,
+            *(["alpha over white"] if colors == "rgba" else []),
+        )
+        for colors, bits in itertools.product(("gray", "rgb", "rgba"), (10, 12))
+    },
     "AVIF, still": converted(".avif", encoded(RGB, "AVIF")),
     "AVIF, grey": converted(".avif", encoded(GRAY, "AVIF")),
     "AVIF, alpha": converted(".avif", encoded(RGBA, "AVIF"), "alpha over white"),
@@ -139,6 +156,18 @@ def _heif(image: Image.Image, **options: object) -> bytes:
     return file.getvalue()
 
 
+def deep_heif(mode: str, bits: int) -> bytes:
+    """Return a HEIC of 10 or 12 bits, whose 16-bit samples in ``DEEP`` lose their lower ones."""
+    file, data = io.BytesIO(), np.dstack([DEEP] * {"I;16": 1, "RGB;16": 3, "RGBA;16": 4}[mode])
+    pillow_heif.options.SAVE_HDR_TO_12_BIT = bits == 12
+    try:
+        image = pillow_heif.from_bytes(mode=mode, size=DEEP.shape[::-1], data=data.tobytes())
+        image.save(file, quality=-1, chroma=444)
+    finally:
+        pillow_heif.options.SAVE_HDR_TO_12_BIT = False
+    return file.getvalue()
+
+
 _HEIC_HEADER = b"\0\0\0\x18ftypheic" + bytes(99)
 
 if pillow_heif is None:
@@ -146,6 +175,17 @@ if pillow_heif is None:
 else:
     KINDS |= {
         "HEIC, header alone": rejected(".heic", _HEIC_HEADER, "unreadable"),
+        **{
+            f"HEIC, {mode}, {bits} bits": converted(".heic", deep_heif(mode, bits), *notes)
+            for (mode, notes), bits in itertools.product(
+                {
+                    "I;16": ["16 bits to 8"],
+                    "RGB;16": [_REDUCED],
+                    "RGBA;16": [_REDUCED, "alpha over white"],
+                }.items(),
+                HEIF_BITS,
+            )
+        },
         "HEIC, still": converted(".heic", _heif(RGB)),
         "HEIC, alpha": converted(".heif", _heif(RGBA), "alpha over white"),
         # the decoder rotates it and then reports it as upright

@@ -26,7 +26,7 @@ _TURNS = {
 
 def shown(kind, channels=3, alpha=None, **_) -> np.ndarray:
     """Return the picture as uint8 of shape (height, width, 1, 3 or 4); gray is repeated in three channels."""
-    values = _eight_bits(kind.data, formats())
+    values = _eight_bits(kind.data, formats()) if kind.pixels is None else kind.pixels
     # Pillow rotates a TIFF itself
     is_tiff = kind.suffix.startswith(".tif")
     swapped, down, across = _TURNS[kind.orientation]
@@ -34,9 +34,7 @@ def shown(kind, channels=3, alpha=None, **_) -> np.ndarray:
         values = (values.swapaxes(0, 1) if swapped else values)[::down, ::across]
     if values.shape[2] == 4 and not (channels in (4, "keep") and alpha in (None, "keep")):
         colors, opacity = values[..., :3].astype(int), values[..., 3:].astype(int)
-        if alpha != "drop":
-            colors = np.rint((colors * opacity + 255 * (255 - opacity)) / 255)
-        values = colors.astype(np.uint8)
+        values = np.rint((colors * opacity + 255 * (255 - opacity)) / 255).astype(np.uint8)
     if channels == 1:
         weights = np.array([19_595, 38_470, 7_471])
         return ((values[..., :3] @ weights + 0x8000) >> 16).astype(np.uint8)[..., None]

@@ -118,7 +118,7 @@ KINDS: dict[str, Kind] = {
     "TIFF, a directory that comes after itself": converted(".tif", gray(more=struct.pack("<I", 8))),
     "TIFF, a directory beyond its end": rejected(".tif", b"II*\0\xff\xff\xff\x7f", "unreadable"),
     "TIFF, no directory": rejected(".tif", b"II*\0\x08\0\0\0\0\0" + bytes(4), "unreadable"),
-    "TIFF, an unknown compression": rejected(".tif", gray(compression=999), "unreadable"),
+    "TIFF, an unknown compression": rejected(".tif", gray(compression=999), "unsupported"),
     "TIFF, pixels beyond its end": rejected(".tif", gray()[:150], "damaged"),
     "TIFF, 60,000 x 60,000 in a kilobyte": rejected(".tif", gray(size=(60_000, 60_000)), "too large"),
     "TIFF, 9,000 x 9,000 in a kilobyte": rejected(".tif", gray(size=(9_000, 9_000)), "damaged"),

@@ -1,1 +1,0 @@
-"""CSV, JSON Lines and Parquet tables, with columns of image paths."""
