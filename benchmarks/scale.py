@@ -30,6 +30,7 @@ import measure
 import numpy as np
 
 if TYPE_CHECKING:
+    from tfshards.prep.sources.base import Reader
     from tfshards.prep.writing.area import ShardId
     from tfshards.prep.writing.shard import ShardTask
 
@@ -132,7 +133,7 @@ def build(folder: Path, repeats: bool) -> dict[str, object]:
     options = prep.Options(splits={"train": 0.9, "val": 0.1})
     make_plan, plan_files = steps.make_plan, []
 
-    def timed_plan(reader: prep.ImageFolder, *arguments: object) -> object:
+    def timed_plan(reader: Reader, *arguments: object) -> object:
         listing = reader.listing()
         clock.end("list")
         plan = make_plan(reader, *arguments, listing)

@@ -40,13 +40,12 @@ class Embed(beam.DoFn):
 def main(dataset: str, embeddings: str, *beam_args: str) -> None:
     """Run the pipeline, on Beam's local runner unless the options name another, and print the dataset."""
     class_names = prep.info(dataset).schema.class_names
-    elements = prep.Elements(label="label", class_names=class_names or None)
     with beam.Pipeline(options=PipelineOptions(beam_args or ["--runner=FnApiRunner"])) as pipeline:
         _ = (
             pipeline
             | prep.ReadShards(dataset, "train", select=["image", "label"])
             | beam.ParDo(Embed())
-            | prep.WriteShards(embeddings, elements, shards=4)
+            | prep.WriteShards(embeddings, class_names=class_names or None, shards=4)
         )
     print(prep.info(embeddings))
 

@@ -36,7 +36,6 @@ def main(folder: str, dataset: str, *beam_args: str) -> None:
             | beam.FlatMap(quarters)
             | prep.WriteShards(
                 dataset,
-                prep.Elements(images=["image"], label="label"),
                 shards={"train": 8, "test": 2},
                 options=options,
             )

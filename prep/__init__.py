@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.reshard import reshard
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.coco import Coco
-    from tfshards.prep.sources.elements.source import Elements
-    from tfshards.prep.sources.examples.source import Examples
+    from tfshards.prep.sources.examples import Examples
     from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.yolo import Yolo
@@ -50,7 +49,6 @@ __all__ = [
     "Arrays",
     "Coco",
     "Diff",
-    "Elements",
     "Examples",
     "Export",
     "FeatureRoles",
@@ -151,9 +149,8 @@ _NAMES = {
     "prep.rewriting.repair": "repair",
     "prep.rewriting.reshard": "reshard",
     "prep.sources.arrays": "Arrays",
-    "prep.sources.elements.source": "Elements",
-    "prep.sources.examples.source": "Examples",
     "prep.sources.coco": "Coco",
+    "prep.sources.examples": "Examples",
     "prep.sources.folder": "ImageFolder",
     "prep.sources.table": "Table",
     "prep.sources.yolo": "Yolo",

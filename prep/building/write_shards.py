@@ -30,21 +30,22 @@ from tfshards.prep.building.output_state import (
 )
 from tfshards.prep.building.planned_build import PlannedBuild
 from tfshards.prep.engines.transform import Collection, Transform, run_steps
+from tfshards.prep.imaging.coordinates import Outside, Reference
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
 from tfshards.prep.records.values import check_comparable
-from tfshards.prep.sources.elements.reader import TABLE_NAME, ElementsReader, stage_elements
-from tfshards.prep.sources.elements.source import Elements
-from tfshards.prep.sources.elements.spill import Description, Spill
+from tfshards.prep.sources.elements import Elements
+from tfshards.prep.sources.elements_reader import TABLE_NAME, ElementsReader, stage_elements
+from tfshards.prep.sources.spill import Description, Spill
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
-from tfshards.schemas import BuildError, InputError, Manifest
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
 from tfshards.schemas.build_area import AREA_NAME
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.names import rejects_name
-from tfshards.schemas.option import check_instance
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
 
@@ -67,18 +68,27 @@ class WriteShardsResult(NamedTuple):
 class WriteShards(Transform):  # type: ignore[misc]
     """Write the elements of a PCollection as a dataset, in your own Beam pipeline.
 
-    The elements are ``(key, features)``: a string, and a dict of NumPy arrays, numbers, ``str`` or ``bytes``.
-    The dataset is as ``build`` makes it: balanced shards, the same bytes for the same elements in any order,
-    on any runner and any number of workers, committed by its manifest. Beam shuffles only a description of
-    about 100 bytes per element: the values are written to files in the folder of the dataset, and read from
-    there. Every worker must see that folder under the same path, or reach its bucket.
+    The elements are ``(key, features)``: a string, and a dict of values by name, as in ``Examples``: NumPy
+    arrays, numbers, ``str``, ``bytes``, lists, and images. Every element has the same names, each with one
+    dtype and shape. The key becomes the feature ``key``. The dataset is as ``build`` makes it: balanced
+    shards, the same bytes for the same elements in any order, on any runner and any number of workers,
+    committed by its manifest. Beam shuffles only a description of about 100 bytes per element: the values are
+    written to files in the folder of the dataset, and read from there. Every worker must see that folder
+    under the same path, or reach its bucket.
 
     The result is a ``WriteShardsResult``. If the folder already holds this build, nothing is written. See
     docs/beam.md for counters, retries and what workers need.
 
     Args:
         dataset: folder of the dataset, or its URL in an object store; created if it does not exist.
-        elements: what the features of the elements are.
+        roles: role of each value whose name does not decide it, such as ``{"photo": "image", "y": "label"}``.
+            ``file_name``, ``image``, ``label`` and ``split`` need none; other values are stored as they are.
+        images: how images are checked, converted and stored.
+        class_names: class names in label order; by default the sorted names in the data, if there are names.
+        outside_boxes: what to do about boxes and keypoints outside of their image: ``reject``, ``clip`` or
+            ``keep``.
+        boxes_in: whether boxes and keypoints of turned images refer to the pixels in the ``file`` or to the
+            ``upright`` image.
         shards: number of shards of every split, or a dict of them by split; by default as many as
             ``options.shard_size`` gives.
         seed: random seed for the order of examples and for splits by ratio.
@@ -97,17 +107,26 @@ class WriteShards(Transform):  # type: ignore[misc]
     def __init__(
         self,
         dataset: str | os.PathLike[str],
-        elements: Elements | None = None,
+        roles: Mapping[str, str] | None = None,
+        images: ImageOptions | None = None,
         *,
+        class_names: Sequence[str] | None = None,
+        outside_boxes: Outside = "reject",
+        boxes_in: Reference | None = None,
         shards: Shards = None,
         seed: int = 0,
         overwrite: bool = False,
         options: Options | None = None,
     ) -> None:
         super().__init__()
-        elements = Elements() if elements is None else elements
+        roles = {} if roles is None else roles
+        images = ImageOptions() if images is None else images
         options = Options() if options is None else options
-        check_instance("elements", elements, Elements)
+        elements = Elements("elements", roles, images, class_names, outside_boxes, boxes_in)
+        if "key" in roles.values():
+            raise OptionsError(
+                "roles: the key of an element is the first of the pair, so no value has the role key"
+            )
         check_option_types(seed, options)
         counts = ShardCounts.of(shards, options.shard_size)
         # workers may run in other folders
@@ -129,10 +148,15 @@ class WriteShards(Transform):  # type: ignore[misc]
             shown["shards"] = counts
         if first.overwrite:
             shown["overwrite"] = True
-        for values in (first.elements, first.elements.image_options, first.options):
+        plain: tuple[tuple[Any, Any], ...] = (
+            (first.elements, Elements(first.elements.where)),
+            (first.elements.images, ImageOptions()),
+            (first.options, Options()),
+        )
+        for values, default in plain:
             for each in fields(values):
                 value = getattr(values, each.name)
-                if each.name not in ("name", "image_options") and value != getattr(type(values)(), each.name):
+                if each.name not in ("name", "images") and value != getattr(default, each.name):
                     shown[each.name] = value
         return {name: value if isinstance(value, int) else str(value) for name, value in shown.items()}
 
@@ -188,7 +212,10 @@ class WriteSteps:
         rows = map(Description._make, descriptions)
         first = next(rows, None)
         if first is None:
-            raise InputError("elements-empty", folder=self.folder)
+            raise InputError(
+                f"{self.folder}: the PCollection has no elements, so there is nothing to write || check the "
+                "steps of the pipeline before WriteShards, such as a filter or a pattern that matches no file"
+            )
         with claimed(self.folder) as state:
             # of pipelines that failed or were killed
             remove_staged(self.folder, but=self._staging.name)
@@ -258,8 +285,7 @@ class WriteSteps:
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""
         # tasks hold this reader: runners pickle them by other means than functions
-        reader = ElementsReader.open(self.elements, self._staging)
-        reader = replace(reader, group_by=self.options.group_by)
+        reader = ElementsReader.open(self.elements, self._staging, self.options.group_by)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return PlannedBuild(
             reader=reader,

@@ -13,7 +13,7 @@ from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTr
 
 from tfshards.prep.engines.transform import Checked
 from tfshards.prep.engines.worker import check_versions, own_versions
-from tfshards.prep.sources.elements.stored import Element, Run, StoredElements
+from tfshards.prep.sources.stored_elements import Element, Run, StoredElements
 
 
 class ReadShards(beam.PTransform):  # type: ignore[misc]

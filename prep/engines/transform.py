@@ -60,7 +60,7 @@ def run_steps(elements: Collection, steps: _Steps[Any]) -> tuple[Collection, Col
         OptionsError: the elements are unbounded, so that they are never complete.
     """
     if not elements.is_bounded:
-        raise OptionsError("elements-unbounded")
+        raise OptionsError("the elements are unbounded, so they are never complete || use a bounded source")
     # PCollection[element] -> [(b"", description)] -> [(b"", descriptions)] -> [(build, task or None)]
     # -> [(build, None)] -> [(build, Nones)] -> [(build, task or None)] -> ... -> [manifest]
     described = (

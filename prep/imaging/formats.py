@@ -20,7 +20,6 @@ class ImageFormat:
         is_decoded_by_loader: whether TensorFlow decodes it.
         has_one_picture: whether further frames in a file are previews or alternatives of its only picture.
         is_exact: whether the numbers of a mask stay as they were saved: a lossy format mixes them.
-        may_be_deep: whether samples may have more than 8 bits.
     """
 
     name: str
@@ -29,7 +28,6 @@ class ImageFormat:
     is_decoded_by_loader: bool = False
     has_one_picture: bool = False
     is_exact: bool = False
-    may_be_deep: bool = False
 
 
 # Only formats whose decoders execute nothing: no PostScript, no Windows metafiles, no scientific containers
@@ -42,33 +40,20 @@ FORMATS = (
         is_decoded_by_loader=True,
         has_one_picture=True,
     ),
-    ImageFormat(
-        "PNG",
-        (b".png", b".apng"),
-        rb"\x89PNG\r\n\x1a\n",
-        is_decoded_by_loader=True,
-        is_exact=True,
-        may_be_deep=True,
-    ),
+    ImageFormat("PNG", (b".png", b".apng"), rb"\x89PNG\r\n\x1a\n", is_decoded_by_loader=True, is_exact=True),
     ImageFormat("WEBP", (b".webp",), rb"RIFF....WEBP", is_decoded_by_loader=True),
     ImageFormat("GIF", (b".gif",), rb"GIF8[79]a", is_decoded_by_loader=True, is_exact=True),
     ImageFormat("BMP", (b".bmp",), is_exact=True),
-    ImageFormat("TIFF", (b".tif", b".tiff"), is_exact=True, may_be_deep=True),
-    ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)", may_be_deep=True),
+    ImageFormat("TIFF", (b".tif", b".tiff"), is_exact=True),
+    ImageFormat("AVIF", (b".avif",), rb"....ftyp(?:avif|avis)"),
     ImageFormat(
         "HEIF",
         (b".heic", b".heif"),
         rb"....ftyp(?:heic|heix|hevc|hevx|heim|heis|mif1|msf1)",
         has_one_picture=True,
-        may_be_deep=True,
     ),
-    ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm"), is_exact=True, may_be_deep=True),
-    ImageFormat(
-        "JPEG2000",
-        (b".jp2", b".j2k", b".jpx"),
-        rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51",
-        may_be_deep=True,
-    ),
+    ImageFormat("PPM", (b".pbm", b".pgm", b".ppm", b".pnm", b".pfm"), is_exact=True),
+    ImageFormat("JPEG2000", (b".jp2", b".j2k", b".jpx"), rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"),
 )
 
 SUFFIXES = {suffix: row.name for row in FORMATS for suffix in row.suffixes}

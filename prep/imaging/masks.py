@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.imaging.depth import WHITE, gray_samples
-from tfshards.prep.imaging.formats import format_named
-from tfshards.prep.imaging.pillow import Header, Image, ImageFile, opened
+from tfshards.prep.imaging.pillow import Header, Image, ImageFile
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.schemas.reasons import Reason
 
@@ -58,15 +57,6 @@ def mask_turn(mask: Geometry, images: Sequence[Geometry]) -> int:
         )
     sizes = " or ".join(dict.fromkeys("{} x {}".format(*image.upright) for image in images))
     raise ImageError(Reason.MISMATCH, f"{wide} x {high} pixels, but its image has {sizes}")
-
-
-def may_be_mask(file: IO[bytes]) -> bool:
-    """Return whether the header of an image has one channel or a palette, in a format that keeps numbers."""
-    try:
-        with opened(file) as image:
-            return format_named(image.format).is_exact and image.mode[:1] in "1LPI" and image.mode != "LA"
-    except Exception:  # the build reports what is wrong with the file
-        return False
 
 
 def check_numbers(image: Image.Image, header: Header, data: bytes) -> None:

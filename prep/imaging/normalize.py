@@ -6,7 +6,6 @@ Neither library applies the EXIF orientation while decoding, and they disagree a
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -66,7 +65,7 @@ def normalize(
         return kept
     try:
         with opened(data, max_pixels=options.max_pixels) as image:
-            header = header_of(image, io.BytesIO(data))._replace(built=built)
+            header = header_of(image, data)._replace(built=built)
             return _keep_or_convert(image, header, data, options, suffix, images)
     except ImageError:
         raise

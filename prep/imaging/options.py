@@ -75,23 +75,15 @@ def _depth(text: str) -> object:
 class ImageOptions:
     """How images are checked, converted and stored.
 
+    ``tfshards build images --help`` describes each option.
+
     Attributes:
-        channels: channels of the decoded pixels: 1 (gray), 3 (RGB), 4 (RGBA), or ``keep`` for those of each
-            image.
-        depth: bits per sample: 8 reduces images with more, 16 stores all as gray PNG with 16 bits, and
-            ``keep`` stores each with 8, or gray ones with 16. With the last two the values are uint16, and
-            those of 8-bit files are multiplied by 257, for ``keep`` by the loader.
-        mask_depth: bits per sample of masks, 8 or 16, if they differ from the images' depth.
-        alpha: ``white`` blends transparent images over white, ``keep`` stores alpha, which requires 4
-            channels. None is ``keep`` if the channels allow it, else ``white``.
-        animation: ``reject`` rejects files with several frames or pages, ``first`` stores the first.
-        resize: ``short=256``, ``long=1024`` or ``HEIGHTxWIDTH``; the filter is Lanczos.
-        format: the stored format. ``keep`` keeps bytes that need no change, and writes all other images as
-            PNG, but a resized JPEG as JPEG. ``pixels`` does not compress: the fastest to read.
-        jpeg_quality: 1 to 100; if given, ``keep`` writes JPEG instead of PNG.
-        max_pixels: the largest number of pixels of an image, according to its header.
-        for_training: side in pixels of the random crops of a training run. It stands for ``resize``,
-            ``format`` and ``jpeg_quality``, and is None afterwards.
+        alpha: None is ``keep`` if the channels allow it, else ``white``.
+        depth: with 16 and ``keep`` the values are uint16, and only gray images have more than 8 bits; the
+            loader multiplies the 8-bit values that ``keep`` stores.
+        format: ``keep`` writes images that need a change as PNG, but a resized JPEG as JPEG.
+        for_training: stands for ``resize``, ``format`` and ``jpeg_quality``, and is None afterwards.
+        usual_quality: quality of JPEG where ``jpeg_quality`` is not given; a dataset keeps that of its build.
         mask: whether images are class maps: one channel of numbers, which are never mixed or scaled.
 
     Raises:
@@ -153,6 +145,7 @@ class ImageOptions:
         recorded="never",
     )
     mask: bool = False
+    usual_quality: int = JPEG_QUALITY
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -221,7 +214,7 @@ class ImageOptions:
     @property
     def quality(self) -> int:
         """The quality of images that are written as JPEG."""
-        return self.jpeg_quality or JPEG_QUALITY
+        return self.jpeg_quality or self.usual_quality
 
     @property
     def dtype(self) -> str:
@@ -240,7 +233,8 @@ class ImageOptions:
         Defaults are not left out, since another release may have others. ``mask`` is a property of a feature,
         and ``quality`` is what ``jpeg_quality`` stands for.
         """
-        names = [name for name in type(self).__dataclass_fields__ if name not in ("mask", "for_training")]
+        unnamed = ("mask", "for_training", "usual_quality")
+        names = [name for name in type(self).__dataclass_fields__ if name not in unnamed]
         values = {name: getattr(self, name) for name in names}
         return {**values, "alpha": self._alpha_rule, "quality": self.quality}
 

@@ -169,72 +169,66 @@ class Header(NamedTuple):
         return f"{self.format}, {self.mode.partition(';')[0]}, {bits} bits"
 
 
-def header_of(image: Image.Image, file: IO[bytes]) -> Header:
+def header_of(image: Image.Image, data: bytes) -> Header:
     """Return what an opened image and its file state, and select its first frame that is not an overview.
 
     Args:
         image: its pixels are not loaded yet.
-        file: the file from which it was opened, or another handle of it; it is moved.
+        data: content of its file.
     """
+    pages = [*islice(_pages_of(data), MAX_FRAMES + 1)] if image.format == "TIFF" else []
+    full = [number for number, tags in enumerate(pages) if not (tags[254] & 1 or tags[255] == 2)] or [0]
+    if full[0]:
+        image.seek(full[0])
     row = format_named(image.format)
-    has_profile, is_transparent = bool(image.info.get("icc_profile")), "transparency" in image.info
-    header = Header(row.name or str(image.format), image.mode, image.size, 1, 8, has_profile, is_transparent)
+    header = Header(
+        row.name or str(image.format),
+        image.mode,
+        image.size,
+        num_frames=len(full) if pages or row.has_one_picture else getattr(image, "n_frames", 1),
+        has_profile=bool(image.info.get("icc_profile")),
+        is_transparent="transparency" in image.info,
+    )
     if image.format == "TIFF":
-        header = _of_tiff(header, image, file)
-    elif not row.has_one_picture:
-        header = header._replace(num_frames=getattr(image, "n_frames", 1))
-    if image.format == "HEIF":
-        header = header._replace(bits=int(image.info.get("bit_depth", 8)))
+        tags = pages[full[0]]
+        header = header._replace(
+            bits=tags[258],
+            num_bands=tags[277],
+            compression=tags[259],
+            is_signed=tags[339] == 2,
+            is_inverted=tags[262] == 0,
+        )
     elif image.format == "PPM":
         # the layout of the samples, and the value of white
         args = cast("ImageFile.ImageFile", image).tile[0][3]
-        if isinstance(args, tuple) and len(args) == 2:
-            white = int(str(args[1]))
-            header = header._replace(white=white, bits=white.bit_length())
-    elif row.may_be_deep and image.format != "TIFF":
-        file.seek(0)
-        header = header._replace(bits=_stated_bits(row.name, file.read(_STATED)))
-    is_scaled = header.bits < 8 if image.mode == "L" else header.bits == 12 and bool(header.num_bands)
-    if image.mode == "1" or (header.format in ("PNG", "TIFF") and image.mode in ("L", "I;16") and is_scaled):
+        white = int(str(args[1])) if isinstance(args, tuple) and len(args) == 2 else None
+        return header._replace(white=white, bits=8 if white is None else white.bit_length())
+    else:
+        header = header._replace(bits=_stated_bits(image, data))
+    is_scaled = header.bits < 8 if image.mode == "L" else image.mode == "I;16" and header.bits == 12
+    if image.mode == "1" or (header.format in ("PNG", "TIFF") and is_scaled):
         header = header._replace(white=1 if image.mode == "1" else (1 << header.bits) - 1)
     return header
 
 
-# The first bytes of a file in which its bits per sample are stated.
-_STATED = 1 << 16
 # The codestream of a JPEG 2000 file: ISO 15444-1, A.5.1.
 _CODESTREAM = re.compile(rb"\xff\x4f\xff\x51.{36}(..)", re.DOTALL)
 # The configuration of the codec in an AVIF file, without its profile: AV1-ISOBMFF, 2.3.3.
 _AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)
 
 
-def _stated_bits(name: str, head: bytes) -> int:
-    """Return the bits per sample that the first bytes of a file state."""
-    if name == "PNG":
-        return head[24]
-    if name == "AVIF":
-        return max((8 + (flags[0] >> 5 & 2) + (flags[0] >> 4 & 2) for flags in _AV1.findall(head)), default=8)
-    found = _CODESTREAM.search(head)
-    channels = head[found.end() : found.end() + 3 * int.from_bytes(found[1], "big") : 3] if found else b""
+def _stated_bits(image: Image.Image, data: bytes) -> int:
+    """Return the largest number of bits per sample that the header of a file states."""
+    if image.format == "PNG":
+        return data[24]
+    if image.format == "HEIF":
+        return int(image.info.get("bit_depth", 8))
+    if image.format == "AVIF":
+        flags = [found[1][0] for found in _AV1.finditer(data)]
+        return max((8 + (each >> 5 & 2) + (each >> 4 & 2) for each in flags), default=8)
+    found = _CODESTREAM.search(data) if image.format == "JPEG2000" else None
+    channels = data[found.end() : found.end() + 3 * int.from_bytes(found[1], "big") : 3] if found else b""
     return max(((each & 0x7F) + 1 for each in channels), default=8)
-
-
-def _of_tiff(header: Header, image: Image.Image, file: IO[bytes]) -> Header:
-    """Return the header of a TIFF, and select its first page that is not an overview of another."""
-    pages = [*islice(_pages_of(file), MAX_FRAMES + 1)]
-    full = [number for number, tags in enumerate(pages) if not (tags[254] & 1 or tags[255] == 2)] or [0]
-    image.seek(full[0])
-    tags = pages[full[0]]
-    return header._replace(
-        mode=image.mode,
-        size=image.size,
-        num_frames=len(full),
-        bits=tags[258],
-        num_bands=tags[277],
-        compression=tags[259],
-        is_signed=tags[339] == 2,
-        is_inverted=tags[262] == 0,
-    )
 
 
 # Tags of a page (TIFF 6.0, section 8) with their defaults: new and old kind of page, width, height, bits,
@@ -243,13 +237,12 @@ _TAGS = {254: 0, 255: 1, 256: 0, 257: 0, 258: 1, 259: 1, 262: 0, 277: 1, 339: 1}
 _BIG_TIFF = 43
 
 
-def _pages_of(file: IO[bytes]) -> Iterator[dict[int, int]]:
+def _pages_of(data: bytes) -> Iterator[dict[int, int]]:
     """Yield tags of each page of a TIFF file, the largest value of each, up to the first damage."""
-    file.seek(0)
-    head = file.read(16)
+    file = io.BytesIO(data)
     seen: set[int] = set()
     try:
-        tags = TiffImagePlugin.ImageFileDirectory_v2(head if head[2] == _BIG_TIFF else head[:8])
+        tags = TiffImagePlugin.ImageFileDirectory_v2(data[: 16 if data[2] == _BIG_TIFF else 8])
         while tags.next and tags.next not in seen:
             seen.add(tags.next)
             file.seek(tags.next)
@@ -270,7 +263,7 @@ def why_not_opened(data: bytes) -> str | None:
         is_deep = frame is not None and data[frame + 2 : frame + 3] == b"\x0c"
         return "JPEG of 12 bits per sample; convert it to PNG or TIFF" if is_deep else None
     with _quiet():
-        tags = next(_pages_of(io.BytesIO(data)), None)
+        tags = next(_pages_of(data), None)
     if tags is None or not tags[256] or not tags[257]:
         return None
     bands = f"{counted(tags[277], 'band')} of {'signed ' if tags[339] == 2 else ''}{tags[258]} bits"

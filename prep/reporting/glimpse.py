@@ -12,19 +12,19 @@ import numpy as np
 from tfshards.prep.imaging.coordinates import edges_of
 from tfshards.prep.imaging.pillow import Header, Picture
 from tfshards.prep.imaging.pixels import stored_picture
-from tfshards.prep.imaging.stored import (
+from tfshards.prep.imaging.stored import stored_header
+from tfshards.prep.progress.lines import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.reporting.catalog import Catalog, ShardExamples
+from tfshards.prep.reporting.drawing import (
     Edges,
     draw_boxes,
     draw_mask,
     draw_points,
     encoded_small,
-    stored_header,
     thumbnail,
     thumbnail_of,
 )
-from tfshards.prep.progress.lines import Meter
-from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.reporting.catalog import Catalog, ShardExamples
 from tfshards.prep.verification.show import description
 from tfshards.schemas import Feature, Manifest, Schema
 from tfshards.schemas.coordinates import Coordinates, coordinates_of, may_be_boxes

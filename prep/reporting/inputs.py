@@ -11,10 +11,10 @@ from tfshards.prep.auditing.audit import Audit, audit
 from tfshards.prep.auditing.findings import FoundExample, class_findings
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, require_imagehash
 from tfshards.prep.building.commit import read_rejects
-from tfshards.prep.imaging.stored import encoded_small, thumbnail
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.reporting.cards import Values, card, card_of
 from tfshards.prep.reporting.catalog import Catalog
+from tfshards.prep.reporting.drawing import encoded_small, thumbnail
 from tfshards.prep.reporting.glimpse import Glimpse
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.area import Reject

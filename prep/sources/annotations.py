@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -73,8 +74,12 @@ def annotation_table(
         formats: formats of boxes, keypoints and points of polygons, by column; these decide whether there
             are polygons.
     """
+    paths = pa.array([image.path for image in images], pa.large_binary())
+    # as text, since bytes may begin like an image
+    with suppress(pa.ArrowInvalid):
+        paths = paths.cast(pa.large_string())
     columns = {
-        "file_name": pa.array([image.path for image in images], pa.large_binary()),
+        "file_name": paths,
         FAULT: pa.array([image.fault for image in images], pa.large_string()),
     }
     if any(image.split for image in images):
@@ -255,9 +260,10 @@ def existing_path(folder: Path, name: str) -> str | None:
     ``images\1.png``, as Windows writes paths, is ``images/1.png`` if only this exists. Whether a letter and
     its accent are one character makes no difference.
     """
+    # not Path.is_file, which raises an error for a name that is too long
     for path in dict.fromkeys((name, name.replace("\\", "/"))):
         forms = {path, *(unicodedata.normalize(form, path) for form in ("NFC", "NFD"))}
-        if any((folder / form).is_file() for form in forms):
+        if any(os.path.isfile(folder / form) for form in forms):
             return path
     return None
 

@@ -84,6 +84,7 @@ def unreadable(path: AnyPath | bytes | str, error: OSError) -> InputError:
 
 # Bytes that one iterator holds before they are needed; several are read at the same time.
 _MOST_AHEAD = 16 << 20
+_MOST_CALLS = 2 * NUM_REQUESTS
 
 
 def fetched_ahead(
@@ -91,14 +92,15 @@ def fetched_ahead(
 ) -> Iterator[Found]:
     """Yield what ``fetch`` returns for each item, in order, while calls for the next items are made.
 
-    Up to ``NUM_REQUESTS`` calls are ahead, as far as their ``num_bytes`` are few; one always is.
+    Twice ``NUM_REQUESTS`` calls are ahead, so that no connection idles while results are used; fewer if they
+    have many ``num_bytes``, but always one.
     """
     ahead: deque[tuple[Future[Found], int]] = deque()
     held = 0
     try:
         for item in items:
             size = num_bytes(item)
-            while ahead and (len(ahead) == NUM_REQUESTS or held + size > _MOST_AHEAD):
+            while ahead and (len(ahead) == _MOST_CALLS or held + size > _MOST_AHEAD):
                 future, done = ahead.popleft()
                 held -= done
                 yield future.result()

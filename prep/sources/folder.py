@@ -68,27 +68,22 @@ class ImageFolder:
     sorted order of their names; in a split folder without class folders, examples have the label -1 if others
     have classes. Without class folders there are no labels.
 
+    ``tfshards build images --help`` describes each option.
+
     Attributes:
         root: the folder, or its URL, such as ``s3://bucket/photos``.
         images: how images are checked, converted and stored.
         class_names: class names in label order, which must be those of the class folders; by default sorted.
-        follow_links: follow links to folders, and to files outside the folder.
         allow_missing_classes: accept names of classes and splits that have no folder.
-        split_folders: the folder of each split, such as ``{"train": "Train", "test": "holdout"}``; others are
-            skipped. If empty, every folder is a class. By default the names of folders decide.
-        include: patterns such as ``["**/*.jpg"]``, one of which a key must match: ``*`` matches within a
-            folder, ``**`` across folders.
-        exclude: patterns of keys of images to leave out.
-        mask_dir: folder of the masks, relative to ``root``; by default ``masks`` next to ``images``, in
-            ``root`` or in its split folders. A mask has the path of its image in the folder of images, except
-            for the suffix.
-        mask_name: template of the path of a mask in ``mask_dir``, see ``masks.MaskName``, such as
-            ``{folders}/{stem:-_leftImg8bit}_gtFine_labelIds.png``. Other files there are skipped.
-        split_list: the list of the files of each split, such as ``{"train": "train.txt"}``, relative to
-            ``root``; see ``split_lists.read_split_lists``. Files in no list are left out.
-        as_is: take folders as classes and splits even if names of files or folders are marks of another
-            layout, which is an error otherwise, unless ``mask_dir`` or an empty ``split_folders`` is given.
-            Datasets do not record it.
+        split_folders: the folder of each split; others are skipped. If empty, every folder is a class.
+        mask_dir: folder of the masks; by default ``masks`` next to ``images``, in ``root`` or in its split
+            folders. A mask has the path of its image in the folder of images, except for the suffix.
+        mask_name: template of the path of a mask in ``mask_dir``, see ``masks.MaskName``. Other files there
+            are skipped.
+        split_list: path of the list of each split, see ``split_lists.read_split_lists``; files in no list are
+            left out.
+        as_is: marks of another layout are an error otherwise, unless ``mask_dir`` or an empty
+            ``split_folders`` is given. Datasets do not record it.
 
     Raises:
         OptionsError: an argument is not allowed, or has no effect.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
-from tfshards.prep.imaging.options import ImageOptions
+from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.sources.base import Source
 from tfshards.schemas import OptionsError, Schema
 from tfshards.schemas.option import Record, recorded_values
@@ -46,7 +46,8 @@ class Recorded:
     @property
     def images(self) -> ImageOptions:
         """The options of images."""
-        return ImageOptions(**recorded_values(ImageOptions, self.options))
+        quality = self.options.get("quality", JPEG_QUALITY)
+        return ImageOptions(**recorded_values(ImageOptions, self.options), usual_quality=quality)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,14 @@ def check_roles(roles: object) -> None:
             raise OptionsError(f"the columns {names[0]!r} and {names[1]!r} have the role {role}; one may")
 
 
-def flag(name: str, role: str) -> str:
-    """Return the words of a command line that give a role to a column."""
+# Sources that only Python has, as messages name them.
+IN_PYTHON = ("examples", "elements")
+
+
+def flag(name: str, role: str, where: str = "") -> str:
+    """Return what gives a role to a column of the source ``where``: words of a command line, or Python."""
+    if where in IN_PYTHON:
+        return f"roles={{{name!r}: {role!r}}}"
     return f"--column {shlex.quote(f'{name}={role}')}"
 
 
@@ -110,8 +116,8 @@ def resolve_roles(
         elif by_name is None and like in usual and usual[like] not in taken:
             raise InputError(
                 f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
-                f"{usual[like]}s || {flag(name, usual[like])} takes it as that, {flag(name, 'value')} stores "
-                "it as it is"
+                f"{usual[like]}s || {flag(name, usual[like], where)} takes it as that, "
+                f"{flag(name, 'value', where)} stores it as it is"
             )
     order = {name: number for number, name in enumerate(names)}
     return dict(sorted(given.items(), key=lambda item: order.get(item[0], len(order))))
@@ -161,7 +167,7 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
         if other is not None:
             raise InputError(
                 f"{where}: the columns {other!r} and {name!r} would both become the feature {feature!r} || "
-                f"{flag(name, 'drop')} leaves one out"
+                f"{flag(name, 'drop', where)} leaves one out"
             )
         if feature in ("", "key") or not feature.isprintable():
             why = "is reserved for keys" if feature == "key" else "must be printable characters"
@@ -187,8 +193,9 @@ def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
         what = _image_in(value)
         if what:
             raise InputError(
-                f"{where}: the column {name!r} seems to hold images, such as {what} || {flag(name, 'image')} "
-                f"or {flag(name, 'mask')} takes them as images, {flag(name, 'value')} stores them as they are"
+                f"{where}: the column {name!r} seems to hold images, such as {what} || "
+                f"{flag(name, 'image', where)} or {flag(name, 'mask', where)} takes them as images, "
+                f"{flag(name, 'value', where)} stores them as they are"
             )
 
 

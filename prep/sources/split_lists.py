@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import posixpath
@@ -121,10 +122,12 @@ def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection
             data = read_whole(path, ANNOTATIONS)
         except OSError as error:
             raise InputError("unreadable", path=path, why=error.strerror) from None
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise InputError(f"{path}: is UTF-16 || save it as UTF-8")
         content.update(data)
         beside, count = os.fsencode(posixpath.dirname(name)), 0
         missing: list[str] = []
-        for text in data.removeprefix(b"\xef\xbb\xbf").splitlines():
+        for text in data.removeprefix(codecs.BOM_UTF8).splitlines():
             line = text.strip()
             if not line:
                 continue

@@ -79,6 +79,11 @@ class ArrayFile(NamedTuple):
         """What determines the content, except for changes of a file of the user."""
         return repr((self.dtype, self.shape, self.order, self.content))
 
+    def check_unchanged(self) -> None:
+        """Raise InputError if this is a file of the user that has changed since it was listed, or OSError."""
+        if os.path.isabs(self.path) and os.stat(self.path).st_mtime_ns != self.stamp:
+            raise changed(Path(self.path))
+
     def mapped(self, path: Path) -> AnyArray:
         """Return the array, mapped read-only from where the file is; it needs no memory without elements."""
         if not math.prod(self.shape) * np.dtype(self.dtype).itemsize:
@@ -125,8 +130,13 @@ class StagedReader:
     staged: Listing | None = field(repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the listing, which may be large."""
-        return {**self.__dict__, "staged": None}
+        """Return the state without the listing, which may be large, and without mapped arrays."""
+        return {name: value for name, value in self.__dict__.items() if name != "_mapped"} | {"staged": None}
+
+    @cached_property
+    def _mapped(self) -> dict[ArrayFile, AnyArray]:
+        """Arrays that were mapped, as long as this reader exists: what was read once is read faster then."""
+        return {}
 
     def moved(self, folder: AnyPath) -> StagedReader:
         """Return the reader of the same files in another folder."""
@@ -181,10 +191,55 @@ class StagedReader:
             if VALUE + name in table.column_names:
                 columns[name] = taken[VALUE + name].to_pylist()
             elif name in self.arrays:
-                columns[name] = _array_values(self.folder, feature, self.arrays[name], places)
+                columns[name] = self._array_values(feature, self.arrays[name], places)
         if self.wide:
             columns |= _wide_values(self.folder, self.wide, places)
         return taken, columns
+
+    def _array_values(
+        self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
+    ) -> Sequence[Values]:
+        """Return the values of rows in files of arrays, as the encoder takes them."""
+        rows = self._array_rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
+        if feature.kind == "raw":
+            if rows.shape[1:] != feature.shape:
+                height, width = (side or 0 for side in feature.shape[:2])
+                rows = np.stack([resized_pixels(each, (width, height)) for each in rows])
+            data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+            step = feature.num_bytes
+            return [data[row * step : (row + 1) * step] for row in range(len(rows))]
+        if feature.dtype == "bfloat16":
+            # its bits are the upper half of a float32
+            rows = (rows.astype(np.uint32) << 16).view(np.float32)
+        values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
+        return values
+
+    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
+        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
+        ends = np.cumsum([file.num_rows for file in files])
+        places = np.searchsorted(ends, numbers, side="right")
+        rows: AnyArray = np.empty(
+            (len(numbers), *files[0].shape[1:]), np.dtype(files[0].dtype).newbyteorder("=")
+        )
+        for index in np.unique(places).tolist():
+            chosen, before = places == index, ends[index] - files[index].num_rows
+            rows[chosen] = self._array_rows(files[index], numbers[chosen] - before)
+        return rows
+
+    def _array_rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
+        """Return a copy of rows, or raise InputError if a file of the user has changed since it was listed."""
+        path = Path(file.path) if os.path.isabs(file.path) else any_path(self.folder) / file.path
+        try:
+            file.check_unchanged()
+            if file not in self._mapped:
+                with _on_disk(str(path)) as local:
+                    self._mapped[file] = file.mapped(Path(local))
+            rows: AnyArray = np.asarray(self._mapped[file][numbers])
+            # again, because the file may have changed before the rows were read
+            file.check_unchanged()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return rows
 
     def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
         """Return rows as they are staged, one by one."""
@@ -224,60 +279,6 @@ class StagedReader:
 def _num_bytes(row: _Staged) -> int:
     """Return the number of bytes to fetch for a row."""
     return sum(max(size, 0) for _, _, size, _, held in row.images if held is None)
-
-
-def _array_values(
-    folder: str, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
-) -> Sequence[Values]:
-    """Return the values of rows in files of arrays, as the encoder takes them."""
-    rows = _array_rows(folder, files[0], numbers) if len(files) == 1 else _joined_rows(folder, files, numbers)
-    if feature.kind == "raw":
-        if rows.shape[1:] != feature.shape:
-            height, width = (side or 0 for side in feature.shape[:2])
-            rows = np.stack([resized_pixels(each, (width, height)) for each in rows])
-        data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
-        step = feature.num_bytes
-        return [data[row * step : (row + 1) * step] for row in range(len(rows))]
-    if feature.dtype == "bfloat16":
-        # its bits are the upper half of a float32
-        rows = (rows.astype(np.uint32) << 16).view(np.float32)
-    values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
-    return values
-
-
-def _joined_rows(folder: str, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
-    """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
-    ends = np.cumsum([file.num_rows for file in files])
-    places = np.searchsorted(ends, numbers, side="right")
-    rows: AnyArray = np.empty((len(numbers), *files[0].shape[1:]), np.dtype(files[0].dtype).newbyteorder("="))
-    for index in np.unique(places).tolist():
-        chosen, before = places == index, ends[index] - files[index].num_rows
-        rows[chosen] = _array_rows(folder, files[index], numbers[chosen] - before)
-    return rows
-
-
-def _array_rows(folder: str, file: ArrayFile, numbers: IntArray) -> AnyArray:
-    """Return a copy of rows of an array, or raise InputError if the file has changed since it was listed."""
-    is_given = os.path.isabs(file.path)
-    path = Path(file.path) if is_given else any_path(folder) / file.path
-    try:
-        mapped = file.mapped(path) if isinstance(path, Path) else _fetched_array(str(path), file)
-        rows: AnyArray = np.asarray(mapped[numbers])
-        # afterwards, because the rows must not have changed before they were read
-        if is_given and os.stat(file.path).st_mtime_ns != file.stamp:
-            raise changed(path)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except ValueError:
-        # the file is too short to be mapped
-        raise changed(path) from None
-    return rows
-
-
-@lru_cache(maxsize=64)
-def _fetched_array(path: str, file: ArrayFile) -> AnyArray:
-    with _on_disk(path) as local:
-        return file.mapped(Path(local))
 
 
 def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:

@@ -261,6 +261,9 @@ def stage_table(
             if name in features
         ]
     keys = next((key_column(name, table[name]) for name, role in roles.items() if role == "key"), None)
+    # a file may have several names, which are one group
+    pairs = {name: zip(files[features[name]].real, paths[name], strict=True) for name in images}
+    real = {name: [file or path for file, path in found] for name, found in pairs.items()}
     return stage(
         Rows(
             num_rows=table.num_rows,
@@ -274,7 +277,7 @@ def stage_table(
             splits=splits,
             stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
-            groups=None if group_by is None else _groups(group_by, table, paths, stored, label, where),
+            groups=None if group_by is None else _groups(group_by, table, real, stored, label, where),
             image_column=images[0] if images else "",
             class_names=class_names,
             root=read.root,

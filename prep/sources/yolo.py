@@ -37,6 +37,14 @@ _YAML = (".yaml", ".yml")
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
 # Most characters of a value in YAML: reading a number takes the square of its length.
 _LONGEST = 10_000
+_DEEPEST = 50
+_OPENING = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,7 @@ def _described(config: Path, root: Path | None, inside: Boundary, warnings: list
             places = [_place(config, base, key, str(each), inside) for each in given]
             splits.setdefault(split, []).extend(places)
     for key, value in others.items():
-        if inside.holds(base / value) and (base / value).is_dir():
+        if inside.holds(base / value) and os.path.isdir(base / value):
             warnings.append(f"{config}: {key} names the folder {value!r}, but is not a split: it is left out")
     match described.get("kpt_shape") or [0, 0]:
         case [int(count), 0 | 2 | 3 as width] if count >= 0:
@@ -182,10 +190,9 @@ def _class_names(config: Path, names: object) -> tuple[str, ...]:
     if isinstance(names, dict):
         # a number that is missing has a name that is none
         names = [names.get(number) for number in range(len(names))]
-    if names is not None and not isinstance(names, list):
-        raise InputError(f"{config}: names is {names!r}, must be a list of names")
+    listed = names if isinstance(names, list) else [] if names is None else [names, names]
     # YAML reads 7 as a number, and no and on as truth values
-    texts = [str(name) if type(name) in (int, float) else name for name in names or ()]
+    texts: list[Any] = [str(name) if type(name) in (int, float) else name for name in listed]
     wrong = [name for name in texts if not is_text(name)] or repeated(texts)
     if wrong:
         raise InputError(
@@ -198,23 +205,23 @@ def _class_names(config: Path, names: object) -> tuple[str, ...]:
 def _yaml(config: Path) -> dict[Any, Any]:
     """Return the values in a ``data.yaml``."""
     content = read_annotation(config, OPTIONS)
+    depth = 0
     try:
         for token in yaml.scan(content):
-            # a few lines of aliases may stand for more values than fit into memory
-            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken)):
-                problem = f"{token.value!r} is an anchor or an alias; write the value out"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=token.start_mark)
-            if isinstance(token, yaml.ScalarToken) and len(token.value) > _LONGEST:
-                problem = f"a value has more than {_LONGEST:,} characters"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=token.start_mark)
+            # few lines may stand for more values than fit into memory, or take hours to read
+            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+            is_alias = isinstance(token, (yaml.AnchorToken, yaml.AliasToken))
+            is_long = isinstance(token, yaml.ScalarToken) and len(token.value) > _LONGEST
+            if is_alias or is_long or depth > _DEEPEST:
+                fault = (
+                    f"a value has more than {_LONGEST:,} characters" if is_long else "it is nested too deeply"
+                )
+                fault = f"{token.value!r} is an anchor or an alias" if is_alias else fault
+                raise InputError(f"{config}, line {token.start_mark.line + 1}: {fault} || write plain values")
         described = yaml.safe_load(content)
-    except RecursionError:
-        raise InputError(f"{config} is not plain YAML: it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{config}, line {mark.line + 1}" if mark else str(config)
-        problem = getattr(error, "problem", None) or (str(error).splitlines() or [""])[0]
-        raise InputError(f"{where} is not plain YAML: {problem}") from None
+        # with the line and the column
+        raise InputError(f"{config} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(described, dict):
         raise InputError(f"{config} is not a data.yaml of Ultralytics")
     return described
@@ -224,7 +231,7 @@ def _place(config: Path, base: Path, key: str, given: str, inside: Boundary) -> 
     """Return the folder of images, or the file that lists images, of a split in a ``data.yaml``."""
     # Roboflow writes ../train/images where it means train/images
     tried = [*dict.fromkeys((base / given, base / given.removeprefix("../")))]
-    places = [place for place in tried if place.exists()]
+    places = [place for place in tried if os.path.exists(place)]
     if not places:
         raise InputError(
             f"{config}: {key} names {given!r}, but there is no {' or '.join(map(str, tried))} || correct the "
@@ -286,7 +293,7 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
     head, found, tail = stem.rpartition("/images/")
     candidates = [f"{head}/labels/{tail}"] if found else []
     paths = [folder / each[1:] for each in (*candidates, stem)]
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(os.path.isfile, paths), None)
 
 
 def _unpaired(
@@ -299,13 +306,9 @@ def _unpaired(
     folders = {text.parent for text in images_of}
     texts = {file for folder in folders for file in folder.glob("*.txt") if file.name not in known}
     left = sorted(map(str, texts - {*images_of}))
-    lines = [
-        ("image", "a text file, and so without boxes", alone),
-        ("text file", "an image in the dataset", left),
-    ]
     return [
         f"{counted(len(found), noun)} without {what}, such as {found[0]!r}"
-        for noun, what, found in lines
+        for noun, what, found in (("image", "a text file", alone), ("text file", "an image", left))
         if found
     ]
 

@@ -99,10 +99,8 @@ def _arrays(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
 
 
 def _examples(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
-    schema = {name: role for name, role in roles.items() if role != "split"}
-    split = next((name for name, role in roles.items() if role == "split"), None)
     images = ImageOptions(**_taken(given, OF_IMAGES))
-    return prep.Examples(source(), schema or None, split, images=images, **given)
+    return prep.Examples(source(), roles, images, **given)
 
 
 SOURCES: dict[str, Callable[..., Any]] = {

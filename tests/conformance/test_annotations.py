@@ -817,7 +817,24 @@ OUTSIDE = [
     row("a polygon of YOLO outside", *beyond("0.5 0.5 1.25 0.5 0.75 0.75", segmentations=True),
         refused(BuildError, None, "box outside")),
 ]  # fmt: skip
+LONG = "x" * 5000
 COLUMNS = [
+    row("names of COCO that begin like an image", named(lambda name, n: f"GIF89a{name}", "none")
+        | {f"in/GIF89a{name}": n for n, name in enumerate(OBJECTS)}, coco("in/any.json"),
+        stored({"train": objects("GIF89a")}, *NAMES)),
+    row("an image of YOLO whose name is not UTF-8", {"in/caf\udce9.png": 0, "in/b.png": 1,
+        "in/caf\udce9.txt": LINES["a.png"]}, yolo(), stored({"train": {"caf\udce9.png": boxed("")["a.png"],
+        "b.png": {"image": 1, **NONE}}})),
+    row("an image of COCO with a long name", named(lambda name, n: name if n else f"{LONG}/{name}", "in"),
+        coco("in/any.json", max_rejected="50%"), stored({"train": dict([*objects().items()][1:])}, *NAMES,
+        rejected={"missing": 1})),
+    row("a long image in a list of YOLO", of_yolo("images", "labels", list_txt="\n".join([*PATHS, LONG]),
+        data_yaml=LIST_YAML), yolo(max_rejected="50%"), stored({"train": boxed("images", NAMES)}, *NAMES,
+        rejected={"missing": 1})),
+    row("a long text in data.yaml", of_yolo("images", "labels", data_yaml=f"about: {LONG}\ntrain: images\n"
+        "names: [person, car, dog]"), yolo(), LISTED),
+    row("a long folder in data.yaml", of_yolo("images", "labels", data_yaml=f"train: {LONG}\n"), yolo(),
+        refused(InputError, None, "data.yaml")),
     row("a column of COCO that is another", of_coco("in/any.json", "in"), coco("in/any.json",
         {"objects/areas": "drop"}), refused(InputError, None, "objects/area")),
     row("all objects of COCO dropped", of_coco("in/any.json", "in", faulty(bbox=5)), coco("in/any.json",

@@ -37,16 +37,30 @@ PET = stored(
     "dog",
     features={"label": "label int64", "n": "int int64", "x": "raw float64"},
 )
-KNOWN = {"known by content": 2}
+
+
+class MapStyle:
+    """A dataset as PyTorch has them, which never raises IndexError."""
+
+    def __len__(self):
+        return len(PETS)
+
+    def __getitem__(self, number):
+        return PETS[number % len(PETS)]
+
+
+KNOWN, ONE_KNOWN = {"known by content": 2}, {"known by content": 1}
 BITMAP, AGAIN = encoded(".bmp", pixels(2)), {"re-encoded": 2, **KNOWN}
 RAW, LISTS = [np.arange(6, dtype=">i2").reshape(2, 3), np.ones((2, 3), ">i2")], [[1], [2, 3]]
+IMAGE = {"x": "image"}
+TWICE = np.asarray(Image.fromarray(pixels(1)).resize((14, 12), Image.Resampling.LANCZOS))
 PARTS = [{"x": n, "part": "odd" if n % 2 else "even"} for n in range(4)]
 NOT_BY_CONTENT = stored(numbered(*PET_VALUES), "cat", "dog", conversions={"known by content": 5})
 ROWS = [
     row("a list", {}, examples(lambda: PETS), NOT_BY_CONTENT),
     row("a generator", {}, examples(lambda: (each for each in PETS)), NOT_BY_CONTENT),
     row("a function", {}, examples(lambda: lambda: iter(PETS)), NOT_BY_CONTENT),
-    row("a frame", {}, examples(lambda: pd.DataFrame(PETS)), NOT_BY_CONTENT),
+    row("objects with a length", {}, examples(lambda: MapStyle()), NOT_BY_CONTENT),
     row("pairs", {}, examples(lambda: [("b", {"n": 1}), ("a", {"n": 2})]), stored({"train": {"a": {"n": 2},
         "b": {"n": 1}}})),
     row("keys", {}, examples(lambda: [{"key": b"b\xff", "n": 1}, {"key": "a/é", "n": 2}]),
@@ -57,13 +71,24 @@ ROWS = [
     row("a value that names the split", {}, examples(lambda: PARTS, {"part": "split"}),
         stored({"even": {f"{n:010d}": {"x": n} for n in (0, 2)}, "odd": {f"{n:010d}": {"x": n}
         for n in (1, 3)}})),
-    row("no split is wanted", {}, examples(lambda: [{"x": 1, "split": "a"}], {"": "split"}),
+    row("integers as keys", {}, examples(lambda: [{"n": 7, "x": 1}, {"n": 10, "x": 2}], {"n": "key"}),
+        stored({"train": {"7": {"x": 1}, "10": {"x": 2}}})),
+    row("no split of examples is wanted", {}, examples(lambda: [{"x": 1, "split": "a"}], {"split": "value"}),
         stored(numbered({"x": 1, "split": "a"}))),
     row("class names", {}, examples(lambda: [{"label": "a"}, {"label": "b"}], class_names=["b", "a"]),
         stored(numbered({"label": "a"}, {"label": "b"}), "b", "a")),
-    row("a declared label", {}, examples(lambda: [{"label": n, "fine": n % 2} for n in range(3)],
-        {"fine": "label", "label": "int"}), stored(numbered(*({"label": n, "fine": n % 2} for n in range(3))),
-        features={"fine": "label int64"})),
+    row("a declared label of examples", {}, examples(lambda: [{"label": n, "fine": n % 2} for n in range(3)],
+        {"fine": "label", "label": "value"}),
+        stored(numbered(*({"label": n, "fine": n % 2} for n in range(3))),
+        features={"fine": "label int64", "label": "int int64"})),
+    row("examples without a class", {},
+        examples(lambda: [{"label": each, "x": 1} for each in ("b", "", None)]),
+        stored(numbered({"label": "b", "x": 1}, {"label": None, "x": 1}, {"label": None, "x": 1}), "b",
+        warns=("without a class (-1): 2",))),
+    row("the class -1", {}, examples(lambda: [{"label": n, "x": 1} for n in (-1, 3)]),
+        stored(numbered({"label": -1, "x": 1}, {"label": 3, "x": 1}), warns=("without a class (-1): 1",))),
+    row("a value is dropped", {}, examples(lambda: [{"x": 1, "y": object(), "z": {"a": 1}}],
+        {"y": "drop", "z": "drop"}), stored(numbered({"x": 1}))),
     row("nested values", {}, examples(lambda: [{"a": {"b": {"c": "é"}, "d": (1, 2)}}]),
         stored(numbered({"a/b/c": "é", "a/d": np.array([1, 2])}))),
     row("rejected images are counted", {}, examples(lambda: [{"image": png(1)}, {"image": png(2)[:-30]}],
@@ -72,26 +97,48 @@ ROWS = [
     of("arrays", *RAW, wanted=[each.astype("<i2") for each in RAW], feature="raw int16 2 3"),
     of("bytes", b"\0\1", bytearray(b"\xff"), wanted=[b"\0\1", b"\xff"], feature="bytes bytes"),
     of("truth", True, False, feature="raw bool"),
-    of("whole and other numbers", 1, 0.5, feature="raw float64"),
-    of("bfloat16", ml_dtypes.bfloat16(1.5), ml_dtypes.bfloat16(-2), feature="raw bfloat16"),
-    of("lists of any length", [1], [2, 3], roles={"x": "int"}, feature="int int64 ?"),
+    of("whole and other numbers", 0.5, 1, wanted=[0.5, 1.0], feature="raw float64"),
+    of("a bfloat16", ml_dtypes.bfloat16(1.5), ml_dtypes.bfloat16(-2), feature="raw bfloat16"),
+    of("lists of any length", [1], (2, 3), wanted=[[1], [2, 3]], feature="int int64 ?"),
+    of("arrays of any length", np.arange(2, dtype="u1"), np.arange(3, dtype="u1"), roles={"x": "list"},
+        feature="int uint8 ?"),
+    of("lists of truth", [True], [False, True], feature="int bool ?"),
+    of("lists of bfloat16", np.ones(2, ml_dtypes.bfloat16), roles={"x": "list"}, feature="float bfloat16 ?"),
+    of("lists of whole and other numbers", [0.5], [], [1], wanted=[np.array([0.5], "f4"), np.array([], "f4"),
+        np.array([1], "f4")], feature="float float32 ?"),
     of("lists of text", ["a"], ["b", "é"], feature="bytes bytes ?"),
     of("boxes", [[0.5, 1, 2, 3]], [], wanted=[np.array([[0.5, 1, 2, 3]], "f4"), np.zeros((0, 4), "f4")],
         feature="float float32 ? 4"),
-    of("fixed lists as arrays", [1, 2], [3, 4], roles={"x": "raw"}, feature="raw int64 2"),
-    of("encoded images", png(1), jpeg(2), feature="image uint8 ? ? 3", count=KNOWN),
-    of("bitmaps", BITMAP, BITMAP, wanted=[pixels(2), pixels(2)], count=AGAIN),
+    of("lists of text that may be empty", ["a"], [], feature="bytes bytes ?"),
+    of("text in arrays", np.array(["a", "é"]), wanted=[["a", "é"]], feature="bytes bytes 2"),
+    of("encoded images", png(1), jpeg(2), roles=IMAGE, feature="image uint8 ? ? 3", count=KNOWN),
+    of("encoded images as bytes", png(1), roles={"x": "value"}, feature="bytes bytes"),
+    of("bitmaps", BITMAP, BITMAP, wanted=[pixels(2), pixels(2)], roles=IMAGE, count=AGAIN),
     of("declared pixels", pixels(1), pixels(2), roles={"x": "image"}, count=KNOWN),
     of("pictures", Image.fromarray(pixels(1)), Image.fromarray(pixels(2)), wanted=[pixels(1), pixels(2)],
-        count=KNOWN),
+        roles=IMAGE, count=KNOWN),
     of("images of Hugging Face", *({"bytes": png(n), "path": None} for n in (1, 2)), wanted=[1, 2],
-        count=KNOWN),
+        roles=IMAGE, count=KNOWN),
     row("files", {"a.png": 1, "b.jpg": jpeg(2)},
-        examples(lambda: [{"x": Path("a.png")}, {"x": Path("b.jpg")}]), stored(numbered({"x": 1},
+        examples(lambda: [{"x": Path("a.png")}, {"x": "b.jpg"}], IMAGE), stored(numbered({"x": 1},
         {"x": jpeg(2)}), conversions=KNOWN)),
     row("masks", {}, examples(lambda: [{"image": png(1), "m": pixels(1, 1) % 7}], {"m": "mask"}),
         stored(numbered({"image": 1, "m": pixels(1, 1) % 7}), features={"m": "mask uint8 ? ? 1"},
         conversions=KNOWN)),
+    row("boxes and keypoints", {}, examples(lambda: [{"image": png(1), "b": [[0, 0, 4, 2]], "p": [[1, 1, 2]]},
+        {"image": png(1), "b": [], "p": []}], {"b": "xyxy", "p": "xyv"}, resize="12x14"), stored(numbered(
+        {"image": TWICE, "b": np.array([[0, 0, 8, 4]], "f4"), "p": np.array([[2, 2, 2]], "f4")},
+        {"image": TWICE, "b": np.zeros((0, 4), "f4"), "p": np.zeros((0, 3), "f4")}),
+        features={"b": "float float32 ? 4 xyxy", "p": "float float32 ? 3 xyv"},
+        conversions={**KNOWN, "resized": 2, "re-encoded": 2})),
+    row("boxes outside of their image", {},
+        examples(lambda: [{"image": png(n), "b": [0, 0, 5 + 9 * n, 5]} for n in (0, 1)], {"b": "xyxy"},
+        max_rejected=0.5), stored(numbered({"image": 0, "b": np.array([0, 0, 5, 5],
+        "f4")}), rejected={"box outside": 1}, conversions={"known by content": 1})),
+    row("boxes of turned images", {}, examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1))),
+        "b": [0, 0, 1, 2]}], {"b": "xyxy", **IMAGE}, boxes_in="file"),
+        stored(numbered({"x": np.rot90(pixels(1), -1), "b": np.array([4, 0, 6, 1], "f4")}),
+        conversions={**ONE_KNOWN, "boxes turned": 1, "orientation applied": 1, "re-encoded": 1})),
 ]  # fmt: skip
 
 
@@ -107,29 +154,40 @@ REFUSALS = {
     "text among numbers": (x([1], ["a"]), {}), "a missing value": (x(None), {}),
     "a missing value in a list": (x([[1, None]]), {}), "a list of images": (x([png(0)]), {}),
     "no values": (lambda: [{}], {}),
-    "a missing cell": (lambda: pd.DataFrame({"y": pd.array([1, None], dtype="Int64")}), {}),
-    "a folder as an image": (x(Path(".")), {}), "a device": (x(Path("/dev/zero")), {}),
-    "a missing file": (x(Path("/none.png")), {}), "lists that differ": (x([[1], [1, 2]]), {}),
+    "a folder as an image": (x(Path(".")), IMAGE), "a device": (x(Path("/dev/zero")), IMAGE),
+    "a missing file": (x(Path("/none.png")), IMAGE), "lists that differ": (x([[1], [1, 2]]), {}),
     "empty lists": (x([], []), {}), "numbers as an image": (x(np.ones((3, 3))), {"x": "image"}),
-    "a negative label": (lambda: [{"label": -1}], {}),
+    "a negative label": (lambda: [{"label": -2}], {}), "a label of a fraction": (x(0.5), {"x": "label"}),
+    "labels of text and numbers": (x("a", 1), {"x": "label"}), "several labels": (x([1, 2]), {"x": "label"}),
+    "a large number in a list": (x([1e300]), {}), "a masked array": (x(np.ma.array([1, 2], mask=[0, 1])), {}),
+    "a name like a role": (lambda: [{"Label": 1}], {}), "nothing to store": (lambda: [{"split": "a"}], {}),
+    "boxes of three numbers": (x([1, 2, 3]), {"x": "xyxy"}), "boxes of paths": (x(Path("a")), {"x": "xyxy"}),
+    "two sources of splits": (lambda: {"train": [{"x": 1, "split": "a"}]}, {}),
+    "two sources of keys": (lambda: [("a", {"x": 1, "key": "b"})], {}),
     "a name twice": (lambda: [{"a": {"b": 1}, "a/b": 2}], {}),
-    "a number as a key": (lambda: [(1, {"x": 1})], {}),
-    "a key twice": (lambda: [("a", {"x": 1}), ("a", {"x": 2})], {}), "another kind": (x(0.5), {"x": "float"}),
-    "an unknown value": (x(1), {"y": "int"}), "an unknown split": (x(1), {"part": "split"}),
+    "a fraction as a key": (lambda: [(0.5, {"x": 1})], {}),
+    "a key twice": (lambda: [("a", {"x": 1}), ("a", {"x": 2})], {}),
+    "a single value as a list": (x(0.5), {"x": "list"}),
+    "an unknown value": (x(1), {"y": "value"}), "an unknown split": (x(1), {"part": "split"}),
 }  # fmt: skip
+UNDECLARED = {"encoded": png(0), "a picture": Image.fromarray(pixels(0)), "a path": Path("a.png"),
+    "text": "photos/a.jpg", "of Hugging Face": {"bytes": png(0), "path": None}}  # fmt: skip
 WRONG = [
+    *(row(f"an image without a role, {name}", {}, examples(x(value)), refused(InputError, None, "'x'",
+        "image", "mask", "value")) for name, value in UNDECLARED.items()),
     *(row(name, {}, examples(source, roles), refused(InputError)) for name,
         (source, roles) in REFUSALS.items()),
     row("a path", {}, examples(lambda: "photos/"), refused(OptionsError)),
+    row("a frame", {}, examples(lambda: pd.DataFrame({"y": [1]})), refused(InputError, None, "Table(frame)")),
     row("an object", {}, examples(object), refused(OptionsError)),
-    row("an unknown kind", {}, examples(x(1), {"x": "text"}), refused(OptionsError, None, "text")),
+    row("an unknown role", {}, examples(x(1), {"x": "text"}), refused(OptionsError, None, "text")),
+    row("a template", {}, examples(x(1), {"{x}.jpg": "image"}), refused(OptionsError, None, "{x}.jpg")),
     row("two labels", {}, examples(x(1), {"x": "label", "y": "label"}), refused(OptionsError)),
     row("class names without a label", {}, examples(x(1), class_names=["a"]), refused(InputError)),
     row("options of images without images", {}, examples(x(1), resize="9x9"), refused(OptionsError, None,
         "images")),
 ]  # fmt: skip
 
-ONE_KNOWN = {"known by content": 1}
 MODES = {
     "gray": (Image.new("L", (9, 8), 77), np.full((8, 9), 77, np.uint8)),
     "bilevel": (Image.new("1", (9, 8), 1), np.full((8, 9), True)),
@@ -149,10 +207,11 @@ def as_tagged(picture):
 
 
 PICTURES = [
-    *(row(f"a picture of mode {name}", {}, examples(lambda picture=picture: [{"x": picture}]),
+    *(row(f"a picture of mode {name}", {}, examples(lambda picture=picture: [{"x": picture}], IMAGE),
         stored(numbered({"x": wanted}), conversions=ONE_KNOWN | CHANGED.get(name, {}))) for name, (picture,
         wanted) in MODES.items()),
-    row("a picture that is turned", {}, examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1)))}]),
+    row("a picture that is turned", {},
+        examples(lambda: [{"x": as_tagged(Image.fromarray(pixels(1)))}], IMAGE),
         stored(numbered({"x": np.rot90(pixels(1), -1)}), conversions=ONE_KNOWN | {"orientation applied": 1,
         "re-encoded": 1})),
     row("deep pixels", {}, examples(lambda: [{"x": DEEP}], {"x": "image"}, depth=16, channels=1),
@@ -160,11 +219,10 @@ PICTURES = [
     row("deep pixels of colors are numbers", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}]),
         stored(numbered({"x": np.repeat(DEEP, 3, 2)}), features={"x": "raw uint16 8 9 3"})),
     row("deep pixels of colors as an image", {}, examples(lambda: [{"x": np.repeat(DEEP, 3, 2)}],
-        {"x": "image"}), refused(InputError, "element-fault")),
-    row("a picture that cannot be encoded", {}, examples(lambda: [{"x": Image.new("HSV", (4, 4))}]),
-        refused(InputError, "element-fault")),
-    row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError,
-        "example-mask-unclear")),
+        IMAGE), refused(InputError, None, "0000000000", "'x'")),
+    row("a picture that cannot be encoded", {}, examples(lambda: [{"x": Image.new("HSV", (4, 4))}], IMAGE),
+        refused(InputError, None, "0000000000", "'x'")),
+    row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError, None, "'mask'")),
     row("a mask that is an image", {}, examples(lambda: MASKED, {"mask": "image"}), stored(numbered({
         "image": 1, "mask": pixels(1, 1) % 7}), conversions={"known by content": 2})),
     row("a mask of another size", {}, examples(lambda: [{"image": png(n), "m": pixels(1, 1)} for n in (1,

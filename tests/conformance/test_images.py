@@ -199,11 +199,11 @@ PIXELS = [
     *(rejected(f"{count} bands of {bits} bits with {given}", "a.tif", BANDS[
         f"TIFF, {count} bands of {bits} bits, photometric 2, {order}"], "unsupported", **given)
         for count, bits, order, given in ((4, 8, "big-endian", {"channels": 4, "alpha": "keep"}),
-        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"channels": 1, "depth": 16}),
+        (4, 16, "little-endian", {"channels": "keep"}), (5, 8, "little-endian", {"depth": "keep"}),
         (6, 8, "big-endian", {"animation": "first"}))),
     *(rejected(f"AVIF of {bits} bits, {colors}", "a.avif", (DEEP_AVIF / f"{colors}-{bits}.avif").read_bytes(),
-        "unsupported", depth=depth, channels=channels) for colors, bits, depth, channels in (("gray", 10, 16,
-        1), ("gray", 12, "keep", 3), ("rgb", 10, "keep", 3), ("rgba", 12, "keep", 4))),
+        "unsupported", depth="keep", channels=channels) for colors, bits, channels in (("gray", 10, "keep"),
+        ("gray", 12, 3), ("rgb", 10, 3), ("rgba", 12, 4))),
     *(rejected(f"HEIC of {bits} bits, {mode}", "a.heic", deep_heif(mode, bits), "unsupported", depth="keep")
         for mode in ("RGB;16", "RGBA;16") for bits in HEIF_BITS),
     *(rejected(f"pages {name}", "a.tif", tiff(*pages), "animated") for name, pages in {"after an overview":
@@ -370,9 +370,8 @@ MASKS = [
     *(no_mask(f"of {name}", image_file(MASK, kind, **options), "unsupported", suffix) for name, kind, suffix,
         options in (("JPEG 2000", "JPEG2000", ".jp2", {}), ("WebP", "WEBP", ".webp", {"lossless": True}),
         ("JPEG in TIFF", "TIFF", ".tif", {"compression": "jpeg"}))),
-    *(no_mask(f"with -1, {numbers.dtype}, {order}", tiff(Page(numbers), order=order), "unsupported", ".tif",
-        mask_depth=depth) for numbers, depth in ((UNKNOWN, 8), (UNKNOWN, 16), (UNKNOWN.astype(np.int16), 16))
-        for order in "<>"),
+    *(no_mask(f"with -1, {dtype}, {order}", tiff(Page(UNKNOWN.astype(dtype)), order=order), "unsupported",
+        ".tif") for dtype in ("int8", "int16") for order in "<>"),
     *(no_mask(f"of {count} bands", BANDS[f"TIFF, {count} bands of 8 bits, photometric {kind}, {order}"],
         "unsupported", ".tif") for count, kind, order in ((2, 1, "little-endian"), (4, 2, "big-endian"),
         (5, 1, "big-endian"), (8, 2, "little-endian"))),

@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.prep.sources.elements.stored import Element
+from tfshards.prep.sources.stored_elements import Element
 
 from .builds import contents
 
@@ -60,10 +60,9 @@ def test_each_example_is_read_once_although_a_worker_is_killed_meanwhile(engine,
             os.kill(os.getpid(), signal.SIGKILL)
         return element
 
-    elements = prep.Elements(images=["image"], label="label", class_names=["cat", "dog"])
     with beam.Pipeline(options=PipelineOptions(engine.options)) as pipeline:
         read = pipeline | prep.ReadShards(photos) | beam.Map(kill_once)
-        _ = read | prep.WriteShards(out, elements, shards=5)
+        _ = read | prep.WriteShards(out, class_names=["cat", "dog"], shards=5)
     assert mark.exists()
     digests = [[shard.digest for shard in prep.info(each).shards] for each in (photos, out)]
     assert digests[0] == digests[1]

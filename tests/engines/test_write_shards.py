@@ -51,9 +51,8 @@ class FailOnce(beam.DoFn):
 
 
 def transform(out) -> prep.WriteShards:
-    elements = prep.Elements(images=["image"], label="label")
     options = prep.Options(splits={"train": 0.8, "val": 0.2}, stratify=True, max_rejected=0.2)
-    return prep.WriteShards(out, elements, shards={"train": 4, "val": 2}, options=options)
+    return prep.WriteShards(out, shards={"train": 4, "val": 2}, options=options)
 
 
 class Run(NamedTuple):

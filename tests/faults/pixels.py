@@ -4,7 +4,9 @@ BOXES, CROPS, POINTS = (f"loader/examples/{name}.py" for name in ("boxes", "crop
 PLACES, MASKS = "prep/imaging/coordinates.py", "prep/imaging/masks.py"
 GEOMETRY = "tests/pixels/test_geometry.py"
 DECLARED = f"{GEOMETRY}::test_what_was_declared_stays_on_what_it_marked"
-CONVERT = "prep/imaging/convert.py"
+CONVERT, DEPTH = "prep/imaging/convert.py", "prep/imaging/depth.py"
+PILLOW, RULES = "prep/imaging/pillow.py", "prep/imaging/whitelist.py"
+IMAGES = "tests/conformance/test_images.py::test_images_and_masks_become_what_they_show_or_are_refused"
 CORPUS = "tests/pixels/test_corpus.py"
 SHOWN = f"{CORPUS}::test_three_decoders_show_the_picture_of_each_file"
 OUTCOMES = f"{CORPUS}::test_every_file_is_kept_converted_skipped_or_rejected_for_its_reason"
@@ -82,7 +84,7 @@ FAULTS = [
         f"{GEOMETRY}::test_a_crop_is_cut_where_its_name_says",
     ),
     ("alpha is blended over black", CONVERT, "(255, 255, 255, 255)", "(0, 0, 0, 255)", SHOWN),
-    ("16 bits keep the lower byte", CONVERT, "values >> used - 8", "values & 255", SHOWN),
+    ("16 bits keep the lower byte", DEPTH, "values >> used - 8", "values & 255", SHOWN),
     (
         "EXIF 5 is turned as 7",
         CONVERT,
@@ -93,12 +95,39 @@ FAULTS = [
     ("EXIF of photos is ignored", CONVERT, "return found if found in _TURNS else 1", "return 1", SHOWN),
     (
         "floats out of range become white",
-        CONVERT,
+        DEPTH,
         "if not ((values >= 0) & (values <= 1)).all():",
         "if False:",
         OUTCOMES,
     ),
     ("alpha is dropped without a count", CONVERT, 'note("alpha over white")', "pass", OUTCOMES),
     ("resized photos get another filter", CONVERT, "Resampling.LANCZOS, red", "Resampling.BOX, red", BYTES),
+    ("AVIF of 10 bits is taken for one of 8", PILLOW, "(flags[0] >> 5 & 2)", "0", OUTCOMES),
+    ("a band after the third is lost", RULES, "if image.num_bands > read:", "if False:", OUTCOMES),
+    ("0 is black in 16 bits", DEPTH, "255 - upper if header.is_inverted", "255 - upper if False", SHOWN),
+    (
+        "0 is black in images of 16 bits",
+        DEPTH,
+        "WHITE - values if header.is_inverted and not is_mask",
+        "WHITE - values if False",
+        f"{IMAGES}[0_is_white_in_16_bits]",
+    ),
+    (
+        "white is 0 in masks",
+        MASKS,
+        "if header.is_inverted:",
+        "if False:",
+        f"{IMAGES}[mask_where_0_is_white,_8_bits]",
+    ),
+    ("a negative number is a bright one", CONVERT, "if header.is_signed and", "if False and", OUTCOMES),
+    ("overviews are frames", PILLOW, "if not (tags[254] & 1", "if not (tags[254] & 2", OUTCOMES),
+    ("a thumbnail is the picture", PILLOW, "image.seek(full[0])", "image.seek(0)", SHOWN),
+    (
+        "Pillow's messages are printed",
+        PILLOW,
+        '(_logger, "disabled", True)',
+        '(_logger, "disabled", False)',
+        "tests/prep/test_images.py::test_messages_of_pillow_which_name_no_file_are_not_printed",
+    ),
     ("a quality of JPEG is lost", CONVERT, "quality=options.quality", "quality=75", BYTES),
 ]

@@ -1,4 +1,4 @@
-"""Several captions per image: rows that name the same image stay in one split."""
+"""Several captions per image: rows that name the same image are refused, or grouped to stay in one split."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.prep.table_files import IMAGES, encoded, examples, write_parquet, write_text
 from tfshards.prep import Options, Table, append, plan
-from tfshards.schemas import read_manifest
+from tfshards.schemas import InputError, read_manifest
 
 RATIOS = {"train": "1/2", "val": "1/2"}
 
@@ -49,54 +49,45 @@ SPELLINGS = {
 }
 
 
+DIVIDED = Options(splits=RATIOS, group_by="file_name")
+
+
 @pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS)
-def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp_path, log):
+def test_rows_of_one_image_are_divided_only_if_they_are_grouped(spellings, photos, build_table, tmp_path):
     (photos / "link").symlink_to("a")
     for number in range(14):
         os.symlink(f"{number}.png", photos / f"a/{number}-link.png")
     spellings = [spelling.replace("ROOT", str(photos)) for spelling in spellings]
     table = write_text(photos / "rows.csv", "file_name,caption", *rows_of(spellings, range(12)))
-    manifest = build_table(table, build={"options": Options(splits=RATIOS)})
+    with pytest.raises(InputError, match="group_by='file_name'"):
+        build_table(table, build={"options": Options(splits=RATIOS)})
+    manifest = build_table(table, build={"options": DIVIDED})
     check_apart(tmp_path / "out", 36, 12)
     assert manifest.splits["train"].num_examples == 18
-    assert any("36 rows name 12 images" in line for line in log)
-    assert "same_image" not in plan(Table(table), tmp_path / "whole").options
+    assert plan(Table(table), tmp_path / "whole").listing.num_examples == 36
 
 
 TWICE = [f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)]
-GROUPS = {
-    "own groups": (TWICE, {"group_by": "half"}, None),
-    "one row per image": (TWICE[:4], {}, None),
-    "rows without an image": ([*TWICE, ",8 x,0", ",9 x,0", "none.png,10 x,0"], {}, "one split"),
-}
 
 
-@pytest.mark.parametrize(("lines", "options", "recorded"), GROUPS.values(), ids=GROUPS)
-def test_images_are_groups_only_where_rows_share_one(lines, options, recorded, photos, build_table, tmp_path):
-    table = write_text(photos / "rows.csv", "file_name,caption,half", *lines)
-    manifest = build_table(table, build={"options": Options(splits=RATIOS, max_rejected=1, **options)})
-    assert manifest.options.get("same_image") == recorded
-    assert manifest.totals.rejected == (3 if recorded else 0)
-    if options:
-        groups = {frozenset(images_of(captions)) for captions in captions_by_split(tmp_path / "out").values()}
-        assert groups == {frozenset("0123"), frozenset("4567")}
+def test_other_groups_may_divide_the_rows_of_an_image(photos, build_table, tmp_path):
+    table = write_text(photos / "rows.csv", "file_name,caption,half", *TWICE)
+    build_table(table, build={"options": Options(splits=RATIOS, group_by="half")})
+    groups = {frozenset(images_of(captions)) for captions in captions_by_split(tmp_path / "out").values()}
+    assert groups == {frozenset("0123"), frozenset("4567")}
 
 
-@pytest.mark.parametrize("name", ["0.png", None])
-def test_images_of_one_path_inside_of_parquet_stay_in_one_split(name, build_table, tmp_path):
-    rows = [{"bytes": encoded(number), "path": name and f"{number}.png"} for number in (0, 0, 1)]
-    columns = {"image": pa.array(rows, IMAGES), "caption": ["0 a", "0 b", "1 a"]}
-    table = write_parquet(tmp_path / "rows.parquet", columns)
-    manifest = build_table(table, build={"options": Options(splits=RATIOS)})
-    if name:
-        check_apart(tmp_path / "out", 3, 2)
-    assert ("same_image" in manifest.options) == (name is not None)
+def test_images_inside_of_parquet_are_no_groups_whatever_their_paths(build_table, tmp_path):
+    rows = [{"bytes": encoded(number), "path": "image.png"} for number in range(20)]
+    table = write_parquet(tmp_path / "rows.parquet", {"image": pa.array(rows, IMAGES), "n": [*range(20)]})
+    manifest = build_table(table, build={"options": Options(splits={"train": 0.8, "val": 0.2})})
+    assert [split.num_examples for split in manifest.splits.values()] == [16, 4]
 
 
 def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
     lines = ["file_name,caption", *rows_of(["a/{}.png", "./a/{}.png"], range(10))]
     table = write_text(photos / "rows.csv", *lines)
-    build_table(table, build={"options": Options(splits=RATIOS)})
+    build_table(table, build={"options": DIVIDED})
     write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
     append([str(table)], tmp_path / "out", engine="local", log=lambda _: None)
     check_apart(tmp_path / "out", 40, 20)
@@ -106,6 +97,7 @@ def test_stratified_splits_keep_rows_of_one_image_together(photos, build_table, 
     spellings = ("a/{0}.png,{0} a,{1}", "./a/{0}.png,{0} b,{1}")
     lines = [spelling.format(n, n % 2) for n in range(12) for spelling in spellings]
     table = write_text(photos / "rows.csv", "file_name,caption,label", *lines)
-    manifest = build_table(table, build={"options": Options(splits=RATIOS, stratify=True)})
+    options = Options(splits=RATIOS, group_by="file_name", stratify=True)
+    manifest = build_table(table, build={"options": options})
     check_apart(tmp_path / "out", 24, 12)
     assert [dict(split.label_counts) for split in manifest.splits.values()] == [{"0": 6, "1": 6}] * 2

@@ -66,7 +66,9 @@ def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(arrays, de
 
 
 def test_an_array_next_to_photos_is_no_image(tmp_path, quiet_build):
-    quiet_build(prep.Examples([{"photo": PHOTO, "depth": raw(28, 28)[0]}]), tmp_path / "out")
+    quiet_build(
+        prep.Examples([{"photo": PHOTO, "depth": raw(28, 28)[0]}], {"photo": "image"}), tmp_path / "out"
+    )
     (batch,) = loader.batches(tmp_path / "out", "train", batch_size=1, image=loader.Image(size=(5, 5)))
     assert (batch["photo"].shape[1:], batch["depth"].shape[1:]) == ((5, 5, 3), (28, 28))
 

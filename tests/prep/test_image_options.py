@@ -1,6 +1,5 @@
 """Image options that stand for others, and what a build says of conversions that lose something."""
 
-import io
 from dataclasses import fields
 
 import numpy as np
@@ -9,7 +8,7 @@ from PIL import Image, ImageCms
 
 from tests.pictures import image_file
 from tests.surface.command import run
-from tfshards.prep import ImageFolder, ImageOptions, plan
+from tfshards.prep import ImageFolder, ImageOptions
 from tfshards.schemas import OptionsError, read_manifest
 
 RGBA = np.random.default_rng(0).integers(0, 256, (40, 60, 4), dtype=np.uint8)
@@ -80,14 +79,3 @@ def test_what_conversions_lose_is_said_with_the_options_that_keep_it(photos, tmp
     ]
     kept = run([*words, "--alpha", "keep", "--channels", "4", "--overwrite"])
     assert (kept.status, "warning" in kept.err, "alpha" in kept.out) == (0, False, False)
-
-
-def test_a_plan_warns_of_bits_that_the_build_would_reduce(image_folder, tmp_path):
-    deep = Image.fromarray(RGBA[..., 0].astype(np.uint16) * 200)
-    file = io.BytesIO()
-    deep.save(file, "PNG")
-    root = image_folder({"a.png": file.getvalue(), "b.png": 1, "c.tif": b"II*\0"})
-    (warning,) = plan(ImageFolder(root), tmp_path / "out").warnings
-    assert "1 of 3 images" in warning
-    assert "'a.png'" in warning
-    assert not plan(ImageFolder(root, ImageOptions(depth="keep")), tmp_path / "out").warnings

@@ -1,17 +1,20 @@
 """Settings of the process that are not those of a build, and formats that need a package."""
 
+import logging
 import os
 import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
 from tests.pixels.corpus.jpegs import PLAIN as JPEG
 from tests.pixels.corpus.jpegs import declared
 from tests.pixels.corpus.kind import encoded
+from tests.pixels.corpus.layouts import Page, tiff
 from tests.pixels.corpus.modes import RGB
 from tests.pixels.corpus.pngs import PLAIN as PNG
 from tests.prep.exported import write_dataset
@@ -96,6 +99,17 @@ def test_a_file_above_one_gibibyte_is_rejected_before_it_is_read(kind, image_fol
     assert run(["build", kind, source, tmp_path / "out", "--max-rejected=50%", "--shards=1"]).status == 0
     totals = read_manifest(tmp_path / "out").totals
     assert (totals.accepted, totals.reasons["rejected"]) == (1, {"too large": 1})
+
+
+def test_messages_of_pillow_which_name_no_file_are_not_printed(image_folder, tmp_path, caplog):
+    bands = tiff(Page(np.zeros((3, 4, 8), np.uint8)))
+    root = image_folder({"a.tif": bands, "b.tif": PNG, "c.png": bands})
+    words = [root, tmp_path / "out", "--shards=1", "--max-rejected=90%", "--jobs=1"]
+    ended = run(["build", "images", *words])
+    assert ended.status == 0
+    assert [name in ended.err for name in ("a.tif", "b.tif", "c.png")] == [True, False, True]
+    assert not [record for record in caplog.records if record.name.startswith("PIL")]
+    assert not logging.getLogger("PIL.TiffImagePlugin").disabled
 
 
 def test_heic_without_its_package_is_rejected_with_the_remedy(image_folder, tmp_path):

@@ -23,8 +23,8 @@ from tfshards.loader import Records
 from tfshards.prep.engines import read_shards
 from tfshards.prep.records import frames
 from tfshards.prep.records.frames import RecordError
-from tfshards.prep.sources.elements import stored
-from tfshards.prep.sources.elements.stored import Element, StoredElements
+from tfshards.prep.sources import stored_elements
+from tfshards.prep.sources.stored_elements import Element, StoredElements
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import index_path
@@ -94,7 +94,7 @@ def test_elements_are_the_examples_as_records_deliver_them(tmp_path):
 
 
 CLASSES = ["cat", "dog", "owl"]
-LABELED = prep.Elements(["image"], "label", masks=["mask"], lists=["boxes", "words"], class_names=CLASSES)
+ROLES = {"mask": "mask", "boxes": "list", "words": "list"}
 
 
 def labeled(number: int) -> Element:
@@ -118,7 +118,7 @@ def labeled(number: int) -> Element:
 
 def test_what_is_read_and_written_again_is_the_same_dataset(tmp_path, contents):
     options = prep.Options(compression="gzip")
-    write = partial(prep.WriteShards, elements=LABELED, shards=3, seed=5, options=options)
+    write = partial(prep.WriteShards, roles=ROLES, class_names=CLASSES, shards=3, seed=5, options=options)
     one, other = tmp_path / "one" / "pets", tmp_path / "other" / "pets"
     with beam.Pipeline(FnApiRunner()) as pipeline:
         _ = pipeline | beam.Create([labeled(number) for number in range(20)]) | write(one)
@@ -252,7 +252,7 @@ def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
 
 def test_a_damaged_index_is_named(numbers, shard):
     flip(numbers / index_path(shard.name), 3)
-    stored._index.cache_clear()
+    stored_elements._index.cache_clear()
     with raises(FormatError, "format") as caught:
         all_of(numbers)
     assert index_path(shard.name) in str(caught.value)

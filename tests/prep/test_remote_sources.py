@@ -159,6 +159,18 @@ def test_a_wrong_folder_is_an_error(bucket):
             ImageFolder(root.format(bucket.url), mask_dir=masks).stage(Path(), preview=True)
 
 
+def test_workers_of_beam_read_staged_rows_from_the_bucket(image_folder, proxied, bucket, tmp_path, contents):
+    url, proxy = proxied(image_folder(FOLDERS["masks"][0]))
+    for out, engine in ((tmp_path / "out", "local"), (f"{bucket.url}/out", "beam")):
+        build(ImageFolder(url), out, shards=2, options=OPTIONS, engine=engine, log=lambda _: None)
+    kinds = {each.kind for each in proxy.requests if "rows.arrow" in each.target}
+    assert {"put", "get"} <= kinds
+    listed = s3_client(bucket.server).list_objects_v2(Bucket=bucket.name, Prefix="out/")["Contents"]
+    assert not [each["Key"] for each in listed if "staged-" in each["Key"]]
+    found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
+    assert found == contents(tmp_path / "out")["dataset.json"]
+
+
 GIVEN = [
     {"x": "{}/x.npy", "label": "{}/label.npy"},
     ["{}/all.npz"],

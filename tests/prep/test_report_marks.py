@@ -11,7 +11,7 @@ from tests.pictures import image_file as encoded
 from tests.prep.pages import parsed
 from tests.prep.table_files import write_parquet
 from tfshards.prep import Coco, ImageFolder, ReportOptions, Table, build, report
-from tfshards.prep.imaging.stored import draw_boxes, draw_mask
+from tfshards.prep.reporting.drawing import draw_boxes, draw_mask
 from tfshards.prep.reporting.glimpse import DrawnBoxes
 from tfshards.schemas.coordinates import Coordinates
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.processes
 
 Element = tuple[str, dict[str, object]]
 
-SCENES = prep.Elements(images=["image"], masks=["mask"], lists=["boxes"], label="label")
+SCENES = {"mask": "mask", "boxes": "list"}
 OPTIONS = prep.Options(max_rejected=0.2, name="scenes")
 
 

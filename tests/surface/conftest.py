@@ -1,5 +1,6 @@
 """Fixtures for the tests of the command line: a folder with a source and a dataset of each kind."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -39,6 +40,10 @@ def made(tmp_path_factory) -> Path:
     np.save(root / "x.npy", np.arange(12))
     rows = "".join(f"{number}.5,{number % 3}\n" for number in range(9))
     write(root / "t.csv", f"size,label\n{rows}")
+    annotated = {"id": 1, "file_name": "photos/cat/0.png"}
+    write(root / "coco.json", json.dumps({"images": [annotated], "annotations": [], "categories": []}))
+    write(root / "yolo" / "1.png", picture(1))
+    write(root / "yolo" / "1.txt", "0 0.5 0.5 0.5 0.5\n")
     write(root / "keys", "cat/0.png\n")
     write(root / "labels.csv", "key,label\ncat/2.png,dog\n")
     write(root / "other" / "mine", "mine")

@@ -103,6 +103,16 @@ TABLE = {
     "--label-separator": TEXT,
     "--column": Flag(("size", "size=x"), named="size"),
 }
+ANNOTATIONS = {
+    **PIXELS,
+    **REJECTED,
+    "--root": Flag((GONE,), 1, GONE),
+    "--follow-links": SWITCH,
+    "--segmentations": SWITCH,
+    "--outside-boxes": choice("clip"),
+    "--boxes-in": choice("file"),
+    "--column": Flag(("size", "size=x"), named="size"),
+}
 RUN = {
     "--split": Flag(("z",), 1, "z"),
     "--batch-size": COUNT,
@@ -143,9 +153,11 @@ class Line:
 
     def own_flags(self) -> dict[str, Flag]:
         """Return the flags, but without those of another verb or kind that the same code adds to both."""
-        shared = {**PIXELS, **PLAN, **BUILD, **OUTPUT} if self.verb == "build table" else {}
+        shared = {}
+        if self.verb in ("build table", "build coco", "build yolo"):
+            shared = {**PIXELS, **PLAN, **BUILD, **OUTPUT}
         if self.verb.startswith("plan "):
-            shared = {**PLAN, **IMAGES, **ARRAYS, **TABLE, **OUTPUT}
+            shared = {**PLAN, **IMAGES, **ARRAYS, **TABLE, **ANNOTATIONS, **OUTPUT}
         return {name: flag for name, flag in self.flags.items() if name not in shared}
 
     def with_path(self, index: int, path: str) -> list[str]:
@@ -162,6 +174,8 @@ def kinds(verb: str, more: dict[str, Flag], **what: object) -> list[Line]:
         Line(f"{verb} images", "photos new", {**common, **IMAGES}, **given),
         Line(f"{verb} arrays", "x.npy new", {**common, **ARRAYS}, **given, missing=2),
         Line(f"{verb} table", "t.csv new", {**common, **TABLE}, **given),
+        Line(f"{verb} coco", "coco.json new", {**common, **ANNOTATIONS}, **given),
+        Line(f"{verb} yolo", "yolo new", {**common, **ANNOTATIONS}, **given),
     ]
 
 

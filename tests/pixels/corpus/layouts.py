@@ -88,6 +88,7 @@ _OTHER_BANDS = {
     "TIFF, CMYK and a band": Page(_EIGHT[..., :5], 5, [0]),
     "TIFF, a palette and a band": Page(_EIGHT[..., :2], 3, [0], more={320: _RAMP}),
     "TIFF, two bands without their kind": Page(_EIGHT[..., :2]),
+    "TIFF, planes of RGB and a band": Page(_EIGHT[..., :4], 2, [0], more={284: [2]}),
 }
 _FULL, _SECOND = Page(GRAY), Page(GRAY[::-1].copy())
 _SMALLER, _TINY = Page(GRAY[::2, ::2].copy(), kind=1), Page(GRAY[::4, ::4].copy(), kind=1)

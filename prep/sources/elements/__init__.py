@@ -1,1 +1,0 @@
-"""Elements of a Beam pipeline: keys with features, which any worker may hold and the plan does not."""

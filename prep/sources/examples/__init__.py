@@ -1,1 +1,0 @@
-"""Examples of any Python iterable: how they are read, what their values are, and the source."""
