@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -178,23 +178,24 @@ class StagedReader:
             else:
                 yield Accepted([*(row.values[name] for name in names), row.key], conversions)
 
-    def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[pa.Table, dict[str, Sequence[Any]]]:
-        """Return rows as they are staged, and their values by feature; of embedded images the bytes."""
+    def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
+        """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
         table = mapped_table(any_path(self.folder) / ROWS_NAME)
         keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
-        numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        taken = table.take(pa.array(numbers, pa.int64()))
-        places = taken[ROW].to_numpy() if ROW in table.column_names else np.array(numbers, np.int64)
+        found = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
+        numbers = places = np.array(found, np.int64)
+        if ROW in table.column_names:
+            places = np.array(_values(table[ROW], numbers), np.int64)
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
             if VALUE + name in table.column_names:
-                columns[name] = taken[VALUE + name].to_pylist()
+                columns[name] = _values(table[VALUE + name], numbers)
             elif name in self.arrays:
                 columns[name] = self._array_values(feature, self.arrays[name], places)
         if self.wide:
             columns |= _wide_values(self.folder, self.wide, places)
-        return taken, columns
+        return numbers, columns
 
     def _array_values(
         self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
@@ -227,7 +228,7 @@ class StagedReader:
         return rows
 
     def _array_rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
-        """Return a copy of rows, or raise InputError if a file of the user has changed since it was listed."""
+        """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
         path = Path(file.path) if os.path.isabs(file.path) else any_path(self.folder) / file.path
         try:
             file.check_unchanged()
@@ -243,11 +244,12 @@ class StagedReader:
 
     def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
         """Return rows as they are staged, one by one."""
-        taken, columns = self._columns(rows, schema)
+        table = mapped_table(any_path(self.folder) / ROWS_NAME)
+        numbers, columns = self._columns(rows, schema)
         wide = {name: columns.pop(name) for name in self.images if name in columns}
-        images = {name: taken[IMAGE + name].to_pylist() for name in self.images}
-        sides = [taken[name].to_pylist() for name in (WIDTH, HEIGHT) if name in taken.column_names]
-        faults = taken[FAULT].to_pylist() if FAULT in taken.column_names else [None] * len(rows)
+        images = {name: _values(table[IMAGE + name], numbers) for name in self.images}
+        sides = [_values(table[name], numbers) for name in (WIDTH, HEIGHT) if name in table.column_names]
+        faults = _values(table[FAULT], numbers) if FAULT in table.column_names else [None] * len(rows)
         found = []
         for index, row in enumerate(rows):
             stated = tuple(side[index] for side in sides)
@@ -279,6 +281,21 @@ class StagedReader:
 def _num_bytes(row: _Staged) -> int:
     """Return the number of bytes to fetch for a row."""
     return sum(max(size, 0) for _, _, size, _, held in row.images if held is None)
+
+
+def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
+    """Return the values of some rows of a staged column."""
+    if column.num_chunks == 1 and not column.null_count:
+        # Without functions of Arrow: the first one imports pandas, which takes as long as thousands of rows.
+        chunk = column.chunk(0)
+        if column.type == pa.int64():
+            integers = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset :]
+            return cast("list[int]", integers[numbers].tolist())
+        if column.type == pa.large_binary():
+            texts = ArrowKeys(column)
+            return [texts.at(number) for number in numbers.tolist()]
+    found: list[Any] = column.take(pa.array(numbers)).to_pylist()
+    return found
 
 
 def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
