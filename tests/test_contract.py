@@ -29,7 +29,13 @@ def test_the_loader_returns_every_dtype_and_shape_bit_for_bit(tmp_path):
     columns["list_float32"] = np.linspace(-1e30, 1e30, COUNT * 2, dtype=np.float32).reshape(COUNT, 2)
     columns["strings"] = np.array([[b"a" * number, b"\xff\x00x"] for number in range(COUNT)])
     lists = ("list_bool", "list_float32")
-    build(Arrays(columns, lists=lists), tmp_path / "arrays", shards=3, seed=4, log=lambda _: None)
+    build(
+        Arrays(columns, dict.fromkeys(lists, "list")),
+        tmp_path / "arrays",
+        shards=3,
+        seed=4,
+        log=lambda _: None,
+    )
     batches = [*loader.load(tmp_path / "arrays", batch_size=5, remainder="keep").as_numpy_iterator()]
     found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     rows = found["key"].astype(int)
