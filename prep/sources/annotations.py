@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -108,7 +109,7 @@ def annotation_table(
 
 
 @dataclass(frozen=True)
-class Annotations:
+class Annotations(ABC):
     """The images of annotation files, and their objects; ``Coco`` and ``Yolo`` are formats of these files.
 
     The features are ``image``, ``objects/bbox``, ``objects/category`` with the classes, and what else the
@@ -184,9 +185,9 @@ class Annotations:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
+    @abstractmethod
     def read(self, path: Path, root: Path | None) -> TableRows:
         """Return the rows of the annotation files."""
-        raise NotImplementedError
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the rows; the annotations are copied into ``folder``, but not the images.

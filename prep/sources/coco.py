@@ -69,9 +69,10 @@ class Coco(Annotations):
         Raises:
             InputError: a file is not JSON or has no images, no image is found, or a path leaves the folder.
         """
-        files, warnings = _annotation_files(path)
+        warnings: list[str] = []
+        splits = _splits(path, warnings)
         bases = [path if path.is_dir() else path.parent]
-        if files == [path] and path.parent.name == "annotations":
+        if path in splits and path.parent.name == "annotations":
             # this folder is next to those of images
             bases.append(path.parent.parent)
         in_source = Boundary(bases[-1], follow_links=self.follow_links)
@@ -85,7 +86,7 @@ class Coco(Annotations):
         split_of: dict[bytes, str] = {}
         class_names: dict[tuple[str, ...], Path] = {}
         left_out = Counter[str]()
-        for file, split in zip(files, _splits(path, files), strict=True):
+        for file, split in splits.items():
             if file != path:
                 in_source.check(file)
             found, categories = _read(file, stored, left_out)
@@ -126,36 +127,38 @@ class Coco(Annotations):
         )
 
 
-def _annotation_files(path: Path) -> tuple[list[Path], list[str]]:
-    """Return an annotation file, or those of a folder, and a warning about those that are not read."""
-    if not path.is_dir():
-        return [path], []
-    named = {file: _NAME.fullmatch(file.name) for file in sorted(path.glob("annotations/*.json"))}
-    kinds = [match["kind"] for match in named.values() if match]
-    files = [file for file, match in named.items() if match and match["kind"] == kinds[0]]
-    left = ", ".join(file.name for file in named if files and file not in files)
-    files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
-    if not files:
-        raise InputError(
-            f"{path} has neither annotations/instances_*.json nor */{_ROBOFLOW} || name the file"
-        )
-    return files, [f"not read in {path / 'annotations'}: {left}; each can be built by its name"] * bool(left)
+def _splits(path: Path, warnings: list[str]) -> dict[Path, str]:
+    """Return the split of an annotation file, or of each in a folder, and add a warning about others.
 
-
-def _splits(path: Path, files: Sequence[Path]) -> list[str]:
-    """Return the split of each file. A single file has one only if its name has, unless this is train."""
-    splits = []
+    A single file has a split only if its name is that of a usual one, but not of train, which may be divided.
+    """
+    files = [path]
+    if path.is_dir():
+        named = {file: _NAME.fullmatch(file.name) for file in sorted(path.glob("annotations/*.json"))}
+        kinds = [match["kind"] for match in named.values() if match]
+        files = [file for file, match in named.items() if match and match["kind"] == kinds[0]]
+        left = [file.name for file in named if files and file not in files]
+        if left:
+            warnings.append(
+                f"not read in {path / 'annotations'}: {', '.join(left)}; each can be built by its name"
+            )
+        files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
+        if not files:
+            raise InputError(
+                f"{path} has neither annotations/instances_*.json nor */{_ROBOFLOW} || name the file"
+            )
+    splits = {}
     for file in files:
         match = _NAME.fullmatch(file.name)
         name = match["split"] if match else file.parent.name if file.name == _ROBOFLOW else ""
-        splits.append(usual_split(name) or "")
-    if len(files) == 1:
-        return ["" if splits[0].startswith("train") else splits[0]]
-    if "" in splits:
-        raise InputError(
-            f"{path}: {files[splits.index('')].relative_to(path)} does not name a usual split, such as train "
-            "or val, as others do || build each file by its name, and join them with 'tfshards merge'"
-        )
+        splits[file] = usual_split(name) or ""
+        if len(files) > 1 and not splits[file]:
+            raise InputError(
+                f"{file} is not of a usual split, such as train or val, as others are || build each file by "
+                "its name, and join them with 'tfshards merge'"
+            )
+    if len(files) == 1 and splits[files[0]].startswith("train"):
+        splits[files[0]] = ""
     return splits
 
 

@@ -88,7 +88,7 @@ def convert_images(
         # a mask must fit its image
         for image in sorted(images, key=lambda image: image.name in rules.masks):
             is_mask = image.name in rules.masks
-            found = normalized_image(image, mask_options(rules.options) if is_mask else rules.options, views)
+            found = _normalized_image(image, mask_options(rules.options) if is_mask else rules.options, views)
             if isinstance(found, Rejected):
                 return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
             values[image.name] = found.data
@@ -104,7 +104,7 @@ def convert_images(
     return tuple(conversions)
 
 
-def normalized_image(
+def _normalized_image(
     image: EncodedImage, options: ImageOptions, views: Sequence[Geometry]
 ) -> Normalized | Rejected:
     """Return the normalized image, or why it is rejected; a mask may belong to the images in ``views``."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import shutil
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -31,7 +32,7 @@ from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
 ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
@@ -130,12 +131,22 @@ class StagedReader:
     staged: Listing | None = field(repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the listing, which may be large, and without mapped arrays."""
-        return {name: value for name, value in self.__dict__.items() if name != "_mapped"} | {"staged": None}
+        """Return the state without the listing, which may be large, and without what was mapped."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"staged": None}
+
+    # What is mapped stays so as long as the reader exists, and no longer, because a deleted file occupies disk
+    # space as long as it is mapped.
+    @cached_property
+    def _table(self) -> pa.Table:
+        return mapped_table(any_path(self.folder) / ROWS_NAME)
+
+    @cached_property
+    def _wide_file(self) -> _Wide:
+        path = any_path(self.folder) / WIDE_NAME
+        return _Wide(str(path)) if isinstance(path, Path) else _fetched_wide(str(path), os.getpid())
 
     @cached_property
     def _mapped(self) -> dict[ArrayFile, AnyArray]:
-        """Arrays that were mapped, as long as this reader exists: what was read once is read faster then."""
         return {}
 
     def moved(self, folder: AnyPath) -> StagedReader:
@@ -180,7 +191,7 @@ class StagedReader:
 
     def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
         """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
-        table = mapped_table(any_path(self.folder) / ROWS_NAME)
+        table = self._table
         keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
         found = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
         numbers = places = np.array(found, np.int64)
@@ -189,12 +200,15 @@ class StagedReader:
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
-            if VALUE + name in table.column_names:
+            if feature == schema.label:
+                # an append to relabeled examples compares rows with the labels that these have
+                columns[name] = [row.label for row in rows]
+            elif VALUE + name in table.column_names:
                 columns[name] = _values(table[VALUE + name], numbers)
             elif name in self.arrays:
                 columns[name] = self._array_values(feature, self.arrays[name], places)
         if self.wide:
-            columns |= _wide_values(self.folder, self.wide, places)
+            columns |= _wide_values(self._wide_file, self.wide, places)
         return numbers, columns
 
     def _array_values(
@@ -233,8 +247,11 @@ class StagedReader:
         try:
             file.check_unchanged()
             if file not in self._mapped:
-                with _on_disk(str(path)) as local:
-                    self._mapped[file] = file.mapped(Path(local))
+                self._mapped[file] = (
+                    file.mapped(path)
+                    if isinstance(path, Path)
+                    else _fetched_array(str(path), file, os.getpid())
+                )
             rows: AnyArray = np.asarray(self._mapped[file][numbers])
             # again, because the file may have changed before the rows were read
             file.check_unchanged()
@@ -244,7 +261,7 @@ class StagedReader:
 
     def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
         """Return rows as they are staged, one by one."""
-        table = mapped_table(any_path(self.folder) / ROWS_NAME)
+        table = self._table
         numbers, columns = self._columns(rows, schema)
         wide = {name: columns.pop(name) for name in self.images if name in columns}
         images = {name: _values(table[IMAGE + name], numbers) for name in self.images}
@@ -298,9 +315,8 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
     return found
 
 
-def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
+def _wide_values(wide: _Wide, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
     """Return the values of rows in ``wide.arrow`` by feature."""
-    wide = _mapped_wide(*_file_id(any_path(folder) / WIDE_NAME))
     found: dict[str, list[Any]] = {name: [] for name in names}
     for number in numbers.tolist():
         batch, row = wide.find(number)
@@ -313,56 +329,53 @@ class _Wide:
     """A file of record batches, of which single rows are read through a memory map."""
 
     def __init__(self, path: str) -> None:
-        self._file = pa.ipc.open_file(pa.memory_map(path))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        numbers = range(self._file.num_record_batches)
-        return [*accumulate(self._file.get_batch(number).num_rows for number in numbers)]
+        with open(path, "rb") as file:
+            # not Arrow's memory map, which asks the system to read each batch as a whole
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        found = pa.ipc.open_file(pa.py_buffer(mapped))
+        self._batches = [found.get_batch(number) for number in range(found.num_record_batches)]
+        self._ends = [*accumulate(batch.num_rows for batch in self._batches)]
 
     def find(self, number: int) -> tuple[pa.RecordBatch, int]:
         """Return the batch that holds a row, and its index there."""
         index = bisect_right(self._ends, number)
-        batch = self._file.get_batch(index)
+        batch = self._batches[index]
         return batch, number - self._ends[index] + batch.num_rows
 
 
 def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read."""
-    return _mapped_table(*_file_id(path))
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
+    return _table_in(str(path)) if isinstance(path, Path) else _fetched_table(str(path), os.getpid())
 
 
-def _file_id(path: AnyPath) -> tuple[str, int, int]:
-    """Return what a mapped file is cached by: its path may be that of another one later."""
-    if isinstance(path, RemotePath):
-        # of an object, every process has a copy
-        return str(path), os.getpid(), 0
-    status = os.stat(path)
-    return str(path), status.st_ino, status.st_mtime_ns
+def _table_in(path: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
-# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
+# Of an object, every process has a copy.
 @lru_cache(maxsize=1)
-def _mapped_table(path: str, _inode: int, _stamp: int) -> pa.Table:
+def _fetched_table(path: str, _process: int) -> pa.Table:
     with _on_disk(path) as local:
-        return pa.ipc.open_file(pa.memory_map(local)).read_all()
+        return _table_in(local)
 
 
 @lru_cache(maxsize=1)
-def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
+def _fetched_wide(path: str, _process: int) -> _Wide:
     with _on_disk(path) as local:
         return _Wide(local)
 
 
+@lru_cache(maxsize=64)
+def _fetched_array(path: str, file: ArrayFile, _process: int) -> AnyArray:
+    with _on_disk(path) as local:
+        return file.mapped(Path(local))
+
+
 @contextmanager
 def _on_disk(path: str) -> Iterator[str]:
-    """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
-    found = any_path(path)
-    if isinstance(found, Path):
-        yield path
-        return
+    """Yield the path of a copy of an object, which is removed at the end, but stays mapped."""
     with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
-        with open_regular(found, buffering=0) as source:
+        with open_regular(any_path(path), buffering=0) as source:
             shutil.copyfileobj(source, copy, _COPY_BYTES)
         copy.flush()
         yield copy.name

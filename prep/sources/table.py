@@ -29,8 +29,9 @@ from tfshards.prep.sources.split_lists import (
     split_list_option,
 )
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.table_files import Batches, find_files, read_files
+from tfshards.prep.sources.table_files import find_files, read_files
 from tfshards.prep.sources.table_rows import (
+    Batches,
     RowOptions,
     TableRows,
     is_image_role,
@@ -185,35 +186,25 @@ class Table:
         given = None if self.root is None else any_path(self.root)
         if isinstance(given, Path) and not given.is_dir():
             raise InputError("root-not-a-folder", root=os.fspath(given))
-        if not isinstance(self.source, (str, os.PathLike)):
-            stream = pa.RecordBatchReader.from_stream(self.source)
-            tables = (pa.Table.from_batches([batch]) for batch in stream)
-            table: pa.Table | Batches = Batches(stream.schema, tables)
-            where, near, name = f"this {type(self.source).__name__}", any_path("."), ""
-            class_names: Mapping[str, tuple[str, ...]] = classes_in(stream.schema.metadata)
-            warnings: Sequence[str] = ()
-            unread: Sequence[str] = ()
-        else:
+        if isinstance(self.source, (str, os.PathLike)):
             files = find_files(self.source, follow_links=self.follow_links)
             kept = {group_by, *template_columns(self.roles)}
             dropped = {name for name, role in self.roles.items() if role == "drop"} - kept
-            table, class_names, warnings, unread = read_files(files, dropped, self._is_path)
-            where, name = str(files.where), files.where.name
+            read = read_files(files, dropped, self._is_path)
             near = files.where if files.where.is_dir() else files.paths[0].parent
+            is_own = self.root is None and files.where.name in METADATA_NAMES
+        else:
+            stream = pa.RecordBatchReader.from_stream(self.source)
+            tables = (pa.Table.from_batches([batch]) for batch in stream)
+            read = TableRows(
+                Batches(stream.schema, tables),
+                where=f"this {type(self.source).__name__}",
+                class_names=classes_in(stream.schema.metadata),
+            )
+            near, is_own = any_path("."), False
         root = given or near
         text = to_bytes(str(root)) if isinstance(root, RemotePath) else os.path.realpath(os.fsencode(root))
-        is_own = self.root is None and name in METADATA_NAMES
-        read = TableRows(
-            table,
-            {},
-            text,
-            where,
-            class_names,
-            warnings=tuple(warnings),
-            owns_root=is_own,
-            unread=tuple(unread),
-        )
-        return read, near
+        return replace(read, root=text, owns_root=is_own), near
 
     def _is_path(self, name: str) -> bool:
         return is_image_role(self.roles.get(name, USUAL.get(name)))

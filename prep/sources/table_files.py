@@ -32,6 +32,7 @@ from tfshards.prep.sources.features import (
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.splits import usual_split
+from tfshards.prep.sources.table_rows import Batches, TableRows
 from tfshards.prep.sources.text_tables import add_json, csv_columns, json_array, path_column, typed
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
@@ -47,30 +48,6 @@ _SHOWN = 30
 _COPY_BYTES = 1 << 20
 # Rows of a Parquet file that are read at a time: about as many bytes, and at most as many rows.
 _BATCH_BYTES, _BATCH_ROWS = 8 << 20, 1 << 16
-
-
-class Batches(NamedTuple):
-    """A table that is read once, batch by batch; fields of structs are columns of their own."""
-
-    schema: pa.Schema
-    tables: Iterator[pa.Table]
-
-
-def in_memory(rows: pa.Table | Batches) -> pa.Table:
-    """Return all rows as a table."""
-    return rows if isinstance(rows, pa.Table) else pa.concat_tables([rows.schema.empty_table(), *rows.tables])
-
-
-class FileRows(NamedTuple):
-    """The rows of files: a table, or batches of it, with class names by column, and warnings.
-
-    ``unread`` has the columns that the files have, too, but that were not read.
-    """
-
-    rows: pa.Table | Batches
-    class_names: Mapping[str, tuple[str, ...]]
-    warnings: Sequence[str]
-    unread: Sequence[str]
 
 
 class TableFiles(NamedTuple):
@@ -159,7 +136,7 @@ def _matches(pattern: AnyPath) -> list[AnyPath]:
     return [path for path, _ in folder.walk([]) if matches(path.key)]
 
 
-def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[str], bool]) -> FileRows:
+def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[str], bool]) -> TableRows:
     """Return the rows of all files, without columns that are dropped.
 
     The names of several files, or of their folders, may be those of splits, as in
@@ -207,7 +184,12 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
             warnings += [warning] if warning else []
     more, notes = _columns_of_folders(files, [*columns], lengths)
     unread = [name for name in columns if name not in arrays]
-    return FileRows(flattened(pa.table({**arrays, **more})), {}, (*warnings, *notes), unread)
+    return TableRows(
+        flattened(pa.table({**arrays, **more})),
+        where=str(files.where),
+        warnings=(*warnings, *notes),
+        unread=tuple(unread),
+    )
 
 
 def _check_same(path: AnyPath, names: Collection[str], first: AnyPath, others: Collection[str]) -> None:
@@ -273,7 +255,7 @@ def _split_of(path: AnyPath) -> str | None:
     return usual_split(path.stem) or usual_split(path.parent.name)
 
 
-def _read_parquet(files: TableFiles, dropped: Collection[str], warnings: list[str]) -> FileRows:
+def _read_parquet(files: TableFiles, dropped: Collection[str], warnings: list[str]) -> TableRows:
     paths = files.paths
     schemas, lengths = zip(*map(_parquet_schema, paths), strict=True)
     class_names = classes_in(schemas[0].metadata)
@@ -306,7 +288,13 @@ def _read_parquet(files: TableFiles, dropped: Collection[str], warnings: list[st
                 yield table.cast(schema)
 
     unread = [name for name in flat[0].names if name not in types]
-    return FileRows(Batches(schema, tables()), class_names, (*warnings, *notes), unread)
+    return TableRows(
+        Batches(schema, tables()),
+        where=str(files.where),
+        class_names=class_names,
+        warnings=(*warnings, *notes),
+        unread=tuple(unread),
+    )
 
 
 def _is_plain_bytes(kind: pa.DataType) -> bool:

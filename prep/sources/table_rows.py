@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from string import Formatter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +34,7 @@ from tfshards.prep.sources.features import (
     stored_column,
     unlisted,
 )
-from tfshards.prep.sources.image_paths import check_found, is_url, stat_images, unmentioned
+from tfshards.prep.sources.image_paths import ImageFiles, check_found, is_url, stat_images, unmentioned
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.labels import first_folders, groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.pictures import (
@@ -60,7 +62,6 @@ from tfshards.prep.sources.split_lists import (
 from tfshards.prep.sources.splits import all_usual, usual_split
 from tfshards.prep.sources.staged import Rows, Wide, WideWriter, stage
 from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.table_files import Batches
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.json_reader import Json
@@ -76,6 +77,18 @@ _LONGEST_PATH = 4096
 _ROW = "\0row"
 # What may follow a name in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
+
+
+class Batches(NamedTuple):
+    """A table that is read once, batch by batch; fields of structs are columns of their own."""
+
+    schema: pa.Schema
+    tables: Iterator[pa.Table]
+
+
+def in_memory(rows: pa.Table | Batches) -> pa.Table:
+    """Return all rows as a table."""
+    return rows if isinstance(rows, pa.Table) else pa.concat_tables([rows.schema.empty_table(), *rows.tables])
 
 
 @dataclass(frozen=True)
@@ -196,8 +209,13 @@ def stage_table(
     needed = {name for name in names if roles.get(name) != "drop"} | hidden
     needed |= {name for name in (*template_columns(roles), group_by) if name in types}
     writer = WideWriter(None if preview else folder)
-    columns = _Columns(features, roles, where, writer)
-    table, paths = columns.collect(read.table, needed, images)
+    table, paths = _collect(
+        read.table,
+        needed,
+        [name for name in images if not is_template(name)],
+        partial(_check_undeclared, {*roles, *template_columns(roles)}, where),
+        lambda encoded: writer.write({features[name]: column for name, column in encoded.items()}),
+    )
     wide = writer.close()
     if not table.num_rows:
         raise InputError("table-no-rows", path=where)
@@ -214,7 +232,7 @@ def stage_table(
         paths = {name: [each[row] for row in kept] for name, each in paths.items()}
     elif splits is None:
         splits = _folder_splits([name for name in images if roles[name] == "image"], paths, wide, features)
-    files = {}
+    files: dict[str, ImageFiles] = {}
     for name in images:
         sizes = wide.sizes.get(features[name]) if wide else None
         embedded = (
@@ -223,7 +241,7 @@ def stage_table(
         found = stat_images(read.root, paths[name], embedded, follow_links=options.follow_links)
         if sizes is None:
             check_found(name, found, read.root)
-        files[features[name]] = found
+        files[name] = found
     stored = {
         feature: _stored(table[name], name, roles.get(name) or _plain_role(name, types), options, read)
         for name, feature in features.items()
@@ -261,9 +279,6 @@ def stage_table(
             if name in features
         ]
     keys = next((key_column(name, table[name]) for name, role in roles.items() if role == "key"), None)
-    # a file may have several names, which are one group
-    pairs = {name: zip(files[features[name]].real, paths[name], strict=True) for name in images}
-    real = {name: [file or path for file, path in found] for name, found in pairs.items()}
     return stage(
         Rows(
             num_rows=table.num_rows,
@@ -271,13 +286,13 @@ def stage_table(
             rules=rules,
             recorded=options.to_json(recorded_roles(roles, [*names, *read.unread])),
             values={name: column.values for name, column in stored.items()},
-            images=files,
+            images={features[name]: found for name, found in files.items()},
             wide=wide,
             keys=keys,
             splits=splits,
             stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
-            groups=None if group_by is None else _groups(group_by, table, real, stored, label, where),
+            groups=None if group_by is None else _groups(group_by, table, paths, files, stored, label),
             image_column=images[0] if images else "",
             class_names=class_names,
             root=read.root,
@@ -339,47 +354,54 @@ def _check_image_type(name: str, kind: pa.DataType) -> None:
         raise InputError("column-paths-type", name=name, kind=shown(kind))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Reads rows once: encoded images go into the wide file, and all else into memory."""
+def _collect(
+    rows: pa.Table | Batches,
+    needed: set[str],
+    images: Sequence[str],
+    undeclared: Callable[[str, pa.ChunkedArray], None],
+    write: Callable[[Mapping[str, pa.Array]], None],
+) -> tuple[pa.Table, dict[str, list[bytes]]]:
+    """Read rows once: encoded images are written, and all else is kept in memory.
 
-    features: Mapping[str, str]
-    roles: Mapping[str, str]
-    where: str
-    writer: WideWriter
+    Args:
+        rows: the rows.
+        needed: columns that are needed.
+        images: those of them that are images.
+        undeclared: is called with parts of each other column, and raises if it may not be stored.
+        write: is called with parts of the columns of encoded images.
 
-    def collect(
-        self, rows: pa.Table | Batches, needed: set[str], images: Sequence[str]
-    ) -> tuple[pa.Table, dict[str, list[bytes]]]:
-        """Return the columns that are ``needed`` and no images, and the path of each row by image column."""
-        paths: dict[str, list[bytes]] = {name: [] for name in images if not is_template(name)}
-        narrow = [name for name in flattened(rows.schema.empty_table()).column_names if name in needed]
-        narrow = [name for name in narrow if name not in paths]
-        undeclared = {*narrow} - {*self.roles} - template_columns(self.roles)
-        kept = [flattened(rows.schema.empty_table()).select(narrow)]
-        is_embedded: dict[str, bool] = {}
-        for batch in rows.tables if isinstance(rows, Batches) else _batches_of(rows):
-            flat = flattened(batch)
-            for name in undeclared:
-                self._check_undeclared(name, flat[name])
-            encoded: dict[str, pa.Array] = {}
-            for name in paths:
-                of_rows, values = _image_values(flat[name])
-                if is_embedded.setdefault(name, values is not None):
-                    encoded[self.features[name]] = pa.nulls(len(of_rows), TEXT) if values is None else values
-                paths[name] += of_rows
-            if encoded:
-                self.writer.write(encoded)
-            # a table without columns has no rows
-            row = pa.array(np.arange(flat.num_rows))
-            kept.append(flat.select(narrow).append_column(_ROW, row))
-        kept[0] = kept[0].append_column(_ROW, pa.array([], pa.int64()))
-        return pa.concat_tables(kept), paths
+    Returns:
+        The columns that are ``needed`` and no images, and the path of each row by column of images.
+    """
+    empty = flattened(rows.schema.empty_table())
+    paths: dict[str, list[bytes]] = {name: [] for name in images}
+    narrow = [name for name in empty.column_names if name in needed and name not in paths]
+    kept = [empty.select(narrow).append_column(_ROW, pa.array([], pa.int64()))]
+    is_embedded: dict[str, bool] = {}
+    for batch in rows.tables if isinstance(rows, Batches) else _batches_of(rows):
+        flat = flattened(batch)
+        for name in narrow:
+            undeclared(name, flat[name])
+        encoded: dict[str, pa.Array] = {}
+        for name in paths:
+            of_rows, values = _image_values(flat[name])
+            if is_embedded.setdefault(name, values is not None):
+                encoded[name] = pa.nulls(len(of_rows), TEXT) if values is None else values
+            paths[name] += of_rows
+        if encoded:
+            write(encoded)
+        # a table without columns has no rows
+        kept.append(flat.select(narrow).append_column(_ROW, pa.array(np.arange(flat.num_rows))))
+    return pa.concat_tables(kept), paths
 
-    def _check_undeclared(self, name: str, column: pa.ChunkedArray) -> None:
-        if is_image_struct(item_type(column.type)):
-            check_undeclared(name, [{"bytes": None, "path": None}], self.where)
-        check_undeclared(name, sampled(unlisted(column)[0]), self.where)
+
+def _check_undeclared(known: Collection[str], where: str, name: str, column: pa.ChunkedArray) -> None:
+    """Raise InputError if a column whose role is not known evidently holds images."""
+    if name in known:
+        return
+    is_struct = is_image_struct(item_type(column.type))
+    check_undeclared(name, [{"bytes": None, "path": None}] * is_struct, where)
+    check_undeclared(name, [] if is_struct else sampled(unlisted(column)[0]), where)
 
 
 def _batches_of(table: pa.Table) -> Iterator[pa.Table]:
@@ -507,13 +529,15 @@ def _groups(
     by: str,
     table: pa.Table,
     paths: Mapping[str, Sequence[bytes]],
+    files: Mapping[str, ImageFiles],
     stored: Mapping[str, StoredColumn],
     label: str | None,
-    where: str,
 ) -> list[bytes]:
     """Return the group of each row: its value in the column ``by``, which need not be stored."""
     if by in paths:
-        return groups_of(by, pa.chunked_array([pa.array(paths[by], TEXT)]))
+        # with links followed, so that all names of a file are one group
+        real = [name or path for name, path in zip(files[by].real, paths[by], strict=True)]
+        return groups_of(by, pa.chunked_array([pa.array(real, TEXT)]))
     if by not in table.column_names or by == _ROW:
         names = [*paths, *(name for name in table.column_names if name != _ROW)]
         raise InputError("group-by-column", by=by, columns=listed_columns(sorted(names)))

@@ -8,7 +8,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -27,9 +28,8 @@ from tfshards.schemas.storage.untrusted import open_regular
 _LONGEST = 64 << 20
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
 _INTEGERS = range(-(1 << 63), 1 << 63)
-# Up to this, float64 has every integer.
-_EXACT = 1 << 53
 _LOOKED_AT, _SHOWN = 64, 60
 _ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -86,35 +86,35 @@ def typed(name: str, texts: Sequence[str], path: AnyPath | str) -> tuple[pa.Arra
     ``true`` or ``false``. An empty text is null, except among texts.
     """
     distinct = {*texts} - {""}
-    kind: Callable[[str], object] | None = None
     if distinct and distinct <= {"true", "false"}:
-        kind = "true".__eq__
-    elif distinct and all(map(_is_integer, distinct)):
-        kind = int
-    elif distinct and all(_is_integer(text, _EXACT) or _is_float(text) for text in distinct):
-        kind = float
-    if kind is not None:
-        dtype = {int: pa.int64(), float: pa.float64()}.get(kind, pa.bool_())  # type: ignore[call-overload]
-        return pa.array([kind(text) if text else None for text in texts], dtype), None
-    kept = [text for text in distinct if not (_is_integer(text) or _is_float(text))]
-    looks = bool(distinct) and all(text in ("true", "false") or _is_number(text) for text in distinct)
-    warning = (
-        f"column {name!r} is stored as text, since {min(kept)!r} would not be written back as it is"
-        if looks and kept
-        else None
-    )
+        return pa.array([text == "true" if text else None for text in texts], pa.bool_()), None
+    numbers: dict[str, int | float | None] = {"": None}
+    for text in distinct:
+        numbers[text] = number = _number(text)
+        if number is None:
+            break
+    else:
+        found = [number for number in numbers.values() if number is not None]
+        are_integers = all(type(number) is int for number in found)
+        # a large integer among fractions would be rounded
+        if found and (are_integers or all(float(number) == number for number in found)):
+            kind = pa.int64() if are_integers else pa.float64()
+            return pa.array([numbers[text] for text in texts], kind), None
+    warning = None
+    if distinct and all(text in ("true", "false") or _is_number(text) for text in distinct):
+        odd = min(distinct, key=lambda text: (_number(text) is not None, text))
+        warning = f"column {name!r} is stored as text, since {odd!r} would not be written back as it is"
     return _text(name, texts, path), warning
 
 
-def _is_integer(text: str, most: int = 1 << 63) -> bool:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(most)):
-        return False
-    return str(int(text)) == text and int(text) in _INTEGERS and abs(int(text)) <= most
-
-
-def _is_float(text: str) -> bool:
-    return _is_number(text) and repr(float(text)) == text and math.isfinite(float(text))
+def _number(text: str) -> int | float | None:
+    """Return the number that is written exactly as a text, or None."""
+    if _INTEGER.fullmatch(text):
+        return int(text) if int(text) in _INTEGERS else None
+    if not _is_number(text):
+        return None
+    number = float(text)
+    return number if repr(number) == text and math.isfinite(number) else None
 
 
 def _is_number(text: str) -> bool:
@@ -162,49 +162,35 @@ def add_json(path: AnyPath, columns: dict[str, list[Any]], count: int) -> int:
     return count
 
 
-class _NumberError(ValueError):
-    """A number that would be rounded."""
-
-
 def _object(where: str, line: str) -> dict[str, Any]:
     """Return the object in a line; ``where`` is the line, for messages."""
-    found = _parsed(where, line, _integer, _real)
+    hint = "JSON Lines have one object per line, without commas between them"
+    try:
+        found = json.loads(line, object_pairs_hook=_unique, parse_int=_integer, parse_float=_real)
+        is_deep = line.count("[") + line.count("{") > _DEEPEST and _is_deep(found)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}, character {error.pos + 1}: {error.msg} || {hint}") from None
+    except RecursionError:
+        found, is_deep = {}, True
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
     if not isinstance(found, dict):
-        raise InputError(f"{where}: holds {_kind(found)} || JSON Lines have one object per line")
-    if line.count("[") + line.count("{") > _DEEPEST and _is_deep(found):
+        raise InputError(f"{where}: holds a {type(found).__name__} || {hint}")
+    if is_deep:
         raise InputError(f"{where}: lists and objects in {_DEEPEST} levels at most")
     return found
 
 
-def _parsed(where: str, line: str, integer: Callable[[str], Any], real: Callable[[str], Any]) -> object:
-    try:
-        return json.loads(line, object_pairs_hook=_unique, parse_int=integer, parse_float=real)
-    except _NumberError as error:
-        row = _parsed(where, line, str, str)
-        held = row.items() if isinstance(row, dict) else ()
-        name = next((name for name, value in held if str(error) in json.dumps(value)), "")
-        text = str(error)[:_SHOWN]
-        raise InputError(
-            f"{where}: column {name!r}: the number {text} does not fit; save it as text"
-        ) from None
-    except json.JSONDecodeError as error:
-        hint = "JSON Lines have one object per line, without commas between them"
-        raise InputError(f"{where}, character {error.pos + 1}: {error.msg} || {hint}") from None
-    except RecursionError:
-        raise InputError(f"{where}: lists and objects in {_DEEPEST} levels at most") from None
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
 def _integer(text: str) -> int:
-    if len(text) > len(str(_INTEGERS[0])) or int(text) not in _INTEGERS:
-        raise _NumberError(text)
-    return int(text)
+    number = int(text)
+    if number not in _INTEGERS:
+        raise ValueError(f"the number {text[:_SHOWN]} is beyond int64; save it as text")
+    return number
 
 
 def _real(text: str) -> float:
     if math.isinf(float(text)):
-        raise _NumberError(text)
+        raise ValueError(f"the number {text} is beyond float64; save it as text")
     return float(text)
 
 
@@ -227,10 +213,6 @@ def _is_deep(value: object) -> bool:
     return True
 
 
-def _kind(value: object) -> str:
-    return {list: "a list", str: "text", type(None): "null"}.get(type(value), "a number")
-
-
 def json_array(name: str, values: Sequence[Any], path: AnyPath | str) -> pa.Array | pa.ChunkedArray:
     """Return the values of a column of JSON as Arrow has them; integers and fractions become float64.
 
@@ -243,7 +225,7 @@ def json_array(name: str, values: Sequence[Any], path: AnyPath | str) -> pa.Arra
         raise InputError("column-not-utf8", path=path, name=name) from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         line = str(error).splitlines()[0]
-        raise InputError(f"{path}: the values of column {name!r} have no common type: {line}") from None
+        raise InputError(f"{path}: the values of column {name!r} have no exact type: {line}") from None
 
 
 @contextmanager

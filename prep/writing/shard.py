@@ -7,7 +7,7 @@ and all attempts write the same bytes.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -160,8 +160,9 @@ def _read_ahead(
 
     with ExitStack() as stack:
         for each in outcomes:
-            # drops what was requested ahead, when its thread has ended
-            stack.callback(getattr(each, "close", bool))
+            # when its thread has ended: drops what was requested ahead
+            if isinstance(each, Generator):
+                stack.callback(each.close)
         pool = stack.enter_context(ThreadPoolExecutor(max(1, num_threads)))
         started = deque(pool.submit(read, number) for number in range(num_threads))
         try:

@@ -102,7 +102,7 @@ FAULTS = [
     ),
     ("alpha is dropped without a count", CONVERT, 'note("alpha over white")', "pass", OUTCOMES),
     ("resized photos get another filter", CONVERT, "Resampling.LANCZOS, red", "Resampling.BOX, red", BYTES),
-    ("AVIF of 10 bits is taken for one of 8", PILLOW, "(flags[0] >> 5 & 2)", "0", OUTCOMES),
+    ("AVIF of 10 bits is taken for one of 8", PILLOW, "(each >> 5 & 2)", "0", OUTCOMES),
     ("a band after the third is lost", RULES, "if image.num_bands > read:", "if False:", OUTCOMES),
     ("0 is black in 16 bits", DEPTH, "255 - upper if header.is_inverted", "255 - upper if False", SHOWN),
     (

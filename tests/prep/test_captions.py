@@ -1,15 +1,16 @@
-"""Several captions per image: rows that name the same image are refused, or grouped to stay in one split."""
+"""Several captions per image: rows that name the same image stay in one split, by ``group_by``."""
 
 import os
+from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
-from tests.prep.table_files import IMAGES, encoded, examples, write_parquet, write_text
-from tfshards.prep import Options, Table, append, plan
+from tests.prep.table_files import examples, write_text
+from tfshards.prep import Options, append
 from tfshards.schemas import InputError, read_manifest
 
 RATIOS = {"train": "1/2", "val": "1/2"}
+BY_IMAGE = Options(splits=RATIOS, group_by="file_name")
 
 
 def captions_by_split(out):
@@ -49,11 +50,8 @@ SPELLINGS = {
 }
 
 
-DIVIDED = Options(splits=RATIOS, group_by="file_name")
-
-
 @pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS)
-def test_rows_of_one_image_are_divided_only_if_they_are_grouped(spellings, photos, build_table, tmp_path):
+def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp_path):
     (photos / "link").symlink_to("a")
     for number in range(14):
         os.symlink(f"{number}.png", photos / f"a/{number}-link.png")
@@ -61,33 +59,37 @@ def test_rows_of_one_image_are_divided_only_if_they_are_grouped(spellings, photo
     table = write_text(photos / "rows.csv", "file_name,caption", *rows_of(spellings, range(12)))
     with pytest.raises(InputError, match="group_by='file_name'"):
         build_table(table, build={"options": Options(splits=RATIOS)})
-    manifest = build_table(table, build={"options": DIVIDED})
+    manifest = build_table(table, build={"options": BY_IMAGE})
     check_apart(tmp_path / "out", 36, 12)
     assert manifest.splits["train"].num_examples == 18
-    assert plan(Table(table), tmp_path / "whole").listing.num_examples == 36
 
 
 TWICE = [f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)]
 
 
-def test_other_groups_may_divide_the_rows_of_an_image(photos, build_table, tmp_path):
-    table = write_text(photos / "rows.csv", "file_name,caption,half", *TWICE)
-    build_table(table, build={"options": Options(splits=RATIOS, group_by="half")})
-    groups = {frozenset(images_of(captions)) for captions in captions_by_split(tmp_path / "out").values()}
-    assert groups == {frozenset("0123"), frozenset("4567")}
+@pytest.mark.parametrize(
+    ("lines", "by"), [(TWICE, "half"), (TWICE[:4], None)], ids=["own groups", "one row per image"]
+)
+def test_only_rows_that_share_an_image_need_groups(lines, by, photos, build_table, tmp_path):
+    table = write_text(photos / "rows.csv", "file_name,caption,half", *lines)
+    build_table(table, build={"options": Options(splits=RATIOS, group_by=by)})
+    if by:
+        groups = {frozenset(images_of(captions)) for captions in captions_by_split(tmp_path / "out").values()}
+        assert groups == {frozenset("0123"), frozenset("4567")}
 
 
-def test_images_inside_of_parquet_are_no_groups_whatever_their_paths(build_table, tmp_path):
-    rows = [{"bytes": encoded(number), "path": "image.png"} for number in range(20)]
-    table = write_parquet(tmp_path / "rows.parquet", {"image": pa.array(rows, IMAGES), "n": [*range(20)]})
-    manifest = build_table(table, build={"options": Options(splits={"train": 0.8, "val": 0.2})})
-    assert [split.num_examples for split in manifest.splits.values()] == [16, 4]
+def test_rows_without_an_image_are_groups_of_their_own(photos, build_table, tmp_path):
+    table = write_text(
+        photos / "rows.csv", "file_name,caption", *(line[:-2] for line in TWICE), "none.png,9 x"
+    )
+    manifest = build_table(table, build={"options": replace(BY_IMAGE, max_rejected=1)})
+    assert manifest.totals.rejected == 1
 
 
 def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
     lines = ["file_name,caption", *rows_of(["a/{}.png", "./a/{}.png"], range(10))]
     table = write_text(photos / "rows.csv", *lines)
-    build_table(table, build={"options": DIVIDED})
+    build_table(table, build={"options": BY_IMAGE})
     write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
     append([str(table)], tmp_path / "out", engine="local", log=lambda _: None)
     check_apart(tmp_path / "out", 40, 20)
@@ -97,7 +99,6 @@ def test_stratified_splits_keep_rows_of_one_image_together(photos, build_table, 
     spellings = ("a/{0}.png,{0} a,{1}", "./a/{0}.png,{0} b,{1}")
     lines = [spelling.format(n, n % 2) for n in range(12) for spelling in spellings]
     table = write_text(photos / "rows.csv", "file_name,caption,label", *lines)
-    options = Options(splits=RATIOS, group_by="file_name", stratify=True)
-    manifest = build_table(table, build={"options": options})
+    manifest = build_table(table, build={"options": replace(BY_IMAGE, stratify=True)})
     check_apart(tmp_path / "out", 24, 12)
     assert [dict(split.label_counts) for split in manifest.splits.values()] == [{"0": 6, "1": 6}] * 2

@@ -31,10 +31,3 @@ def test_paths_that_fit_no_file_are_rejected_by_name(photos, tmp_path):
     path = write_jsonl(tmp_path / "t.jsonl", [{"file_name": "a.png"}, {"file_name": "../b"}])
     with raises(InputError, "outside"):
         Table(path).stage(tmp_path)
-
-
-def test_columns_of_json_are_reported(photos, tmp_path, build_table, log):
-    photos("a.png", "b.png")
-    rows = [{"file_name": f"{name}.png", "region": '{"x": 1}', "note": "{}x"} for name in "ab"]
-    build_table(write_jsonl(tmp_path / "t.jsonl", rows))
-    assert ["region" in line for line in log if " holds JSON" in line] == [True]
