@@ -134,8 +134,8 @@ class StagedReader:
         """Return the state without the listing, which may be large, and without what was mapped."""
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"staged": None}
 
-    # What is mapped stays so as long as the reader exists, and no longer, because a deleted file occupies disk
-    # space as long as it is mapped.
+    # What is mapped stays so as long as the reader exists, and no longer: a deleted file occupies disk space
+    # while it is mapped.
     @cached_property
     def _table(self) -> pa.Table:
         return mapped_table(any_path(self.folder) / ROWS_NAME)
