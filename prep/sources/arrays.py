@@ -23,7 +23,7 @@ from tfshards.prep.sources.array_files import (
     open_file,
 )
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.features import TEXT, relisted
+from tfshards.prep.sources.features import TEXT, array_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
@@ -367,10 +367,10 @@ def _column(name: str, parts: Sequence[OpenArray], role: str) -> pa.ChunkedArray
     if first.is_text:
         return _texts(name, parts)
     arrays = [part.values.astype(part.values.dtype.newbyteorder("="), copy=False) for part in parts]
-    if role == "label" and first.dtype == "bool":
+    if first.dtype == "bool":
         # the classes 0 and 1
         arrays = [each.view(np.uint8) for each in arrays]
-    return pa.chunked_array([pa.array(each) for each in arrays])
+    return pa.chunked_array([array_of(each) for each in arrays])
 
 
 def _texts(name: str, parts: Sequence[OpenArray]) -> pa.ChunkedArray:
