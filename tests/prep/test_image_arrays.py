@@ -12,7 +12,7 @@ from tests.errors import raises
 from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import OptionsError, read_manifest
 
 SHAPES = {"gray": (12, 9), "one channel": (12, 9, 1), "color": (12, 9, 3), "alpha": (12, 9, 4)}
 
@@ -196,22 +196,6 @@ def test_a_build_resizes_images_and_nothing_else(build, tmp_path, contents):
         read_manifest(build(arrays, name, **more)) for name, more in (("k", {"resize": "long=99"}), ("p", {}))
     )
     assert [shard.digest for shard in kept.shards] == [shard.digest for shard in plain.shards]
-
-
-def test_what_cannot_be_resized_or_declared_is_refused(build):
-    image, mask = pixels((12, 9)), pixels((12, 9))
-    for arrays, names in (
-        ({"image": image, "mask": mask}, "'mask'.*'image'"),
-        ({"a": image, "b": mask}, "a, b.*--column NAME=image"),
-        ({"x": np.ones(3)}, "--column NAME=image"),
-    ):
-        with pytest.raises(InputError, match=f"resize='6x6'.*{names}"):
-            build(arrays, resize="6x6")
-    for array, name in ((image, "z"), (np.ones((3, 9, 9)), "x")):
-        with pytest.raises(InputError, match=f"'{name}'"):
-            build({"x": array}, roles={name: "image"})
-    with raises(OptionsError, "resize-form"):
-        prep.Arrays({"x": image}, resize="big")
 
 
 @pytest.fixture
