@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from tfshards.schemas.storage.untrusted import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
+# The last folder "images" in a path.
+_IMAGES = re.compile(r"^(.*/)?images/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -232,11 +235,9 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
 
     Folders above ``folder``, to which the path of the image is relative, are not replaced.
     """
-    stem = "/" + os.path.splitext(os.fsdecode(image))[0] + ".txt"
-    head, images, tail = stem.rpartition("/images/")
-    candidates = [f"{head}/labels/{tail}"] if images else []
-    paths = [folder / each[1:] for each in (*candidates, stem)]
-    return next(filter(os.path.isfile, paths), None)
+    stem = os.path.splitext(os.fsdecode(image))[0]
+    tried = (folder / f"{each}.txt" for each in (_IMAGES.sub(r"\1labels/", stem), stem))
+    return next(filter(os.path.isfile, tried), None)
 
 
 def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
@@ -267,19 +268,23 @@ def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygo
 
 def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
-    num_values = 4 + layout.num_points * layout.width
     category, *numbers = map(float, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
-    values: Row = {"category": int(category), "bbox": numbers[:4], "keypoints": numbers[4:], "polygons": []}
-    if has_polygons and len(words) >= 7 and len(words) % 2 == 1:
+    values: Row = {"category": int(category), "bbox": numbers[:4]}
+    if layout.num_points:
+        values["keypoints"] = numbers[4:]
+    if has_polygons:
+        values["polygons"] = []
+    allowed = 4 + layout.num_points * layout.width
+    if has_polygons and len(numbers) >= 6 and len(numbers) % 2 == 0:
         (left, right), (top, bottom) = ((min(each), max(each)) for each in (numbers[::2], numbers[1::2]))
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
-    elif len(numbers) != num_values:
+    elif len(numbers) != allowed:
         hint = (
             "" if layout.num_points else "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
         )
-        raise ValueError(f"{len(numbers)} numbers after the class, not {num_values}{hint}")
+        raise ValueError(f"{len(numbers)} numbers after the class, not {allowed}{hint}")
     return values
