@@ -194,8 +194,9 @@ def _yaml(config: Path) -> dict[str, Any]:
 
 def _texts(config: Path, key: str, texts: Any) -> list[str]:  # noqa: ANN401 -- of YAML
     """Return the texts that a ``data.yaml`` has for a key."""
-    if not isinstance(texts, list) or not all(map(is_text, texts)):
-        raise InputError(f"{config}: {key} must be a list of texts, not {shown(texts)}")
+    wrong = [text for text in texts if not is_text(text)] if isinstance(texts, list) else [texts]
+    if wrong:
+        raise InputError(f"{config}: {key} must be a list of texts, not {shown(wrong[0])[:100]}")
     return texts
 
 
