@@ -167,7 +167,7 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
         # a number that is missing has a name that is not text
         names = [names.get(str(number)) for number in range(len(names))]
     shape = _texts(config, "kpt_shape", described.get("kpt_shape", ["0", "2"]))
-    if len(shape) != 2 or not shape[0].isdecimal() or shape[1] not in ("2", "3"):
+    if not re.fullmatch("[0-9]{1,4} [23]", " ".join(shape)):
         raise InputError(
             f"{config}: kpt_shape must be the number of keypoints and 2 or 3 numbers for each, such as "
             f"[17, 3], not {shown([*shape])}"
@@ -197,7 +197,7 @@ def _texts(config: Path, key: str, texts: Any) -> list[str]:  # noqa: ANN401 -- 
     wrong = [text for text in texts if not is_text(text)] if isinstance(texts, list) else [texts]
     if wrong:
         raise InputError(f"{config}: {key} must be a list of texts, not {shown(wrong[0])[:100]}")
-    return texts
+    return [*texts]
 
 
 def _found(folder: Path, inside: Boundary) -> _Layout:
@@ -243,13 +243,12 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
 
 def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
     """Yield warnings about images without a text file, and about text files without an image."""
-    if images:
-        yield f"{counted(len(images), 'image')} without a text file, such as {images[0]!r}"
     known = {Path(name).name for name in _CLASS_FILES}
-    beside = {file for folder in {text.parent for text in texts} for file in folder.glob("*.txt")}
-    left = sorted(str(file) for file in beside - {*texts} if file.name not in known)
-    if left:
-        yield f"{counted(len(left), 'text file')} without an image, such as {left[0]!r}"
+    others = {file for folder in {text.parent for text in texts} for file in folder.glob("*.txt")} - {*texts}
+    left = sorted(str(file) for file in others if file.name not in known)
+    for names, noun, lacking in ((images, "image", "a text file"), (left, "text file", "an image")):
+        if names:
+            yield f"{counted(len(names), noun)} without {lacking}, such as {names[0]!r}"
 
 
 def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
@@ -284,8 +283,6 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
-        hint = (
-            "" if layout.num_points else "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
-        )
+        hint = "; keypoints need kpt_shape in data.yaml, polygons --segmentations" * (not layout.num_points)
         raise ValueError(f"{len(numbers)} numbers after the class, not {allowed}{hint}")
     return values
