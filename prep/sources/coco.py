@@ -284,6 +284,7 @@ def _warnings(path: Path, files: Collection[Path], unread: Counter[str]) -> Iter
     others = sorted(file.name for file in {*path.glob("annotations/*.json")} - {*files})
     if others:
         yield f"not read in {path / 'annotations'}: {', '.join(others)}; each can be built by its name"
-    counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(unread.items()) if count)
+    counts = [f"{name} ({count:,})" for name, count in sorted(unread.items()) if count]
     if counts:
-        yield f"not stored: {counts}; segmentations=True keeps polygons"
+        remedy = "; segmentations=True keeps polygons" * ("annotations.segmentation" in unread)
+        yield f"not stored: {', '.join(counts)}{remedy}"
