@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,8 +84,7 @@ class Coco(Annotations):
             first, other, *_ = class_names.values()
             raise InputError(f"{other}: its categories differ from those of {first} || build two datasets")
         roles = {name: value.role for name, value in (_VALUES | values).items()}
-        objects = [each for row in images.rows.values() for each in row["objects"]]
-        if "keypoints" in values and not _complete_keypoints(objects):
+        if "keypoints" in values and not _complete_keypoints(images.rows.values()):
             del roles["keypoints"]
         return images.table_rows(path, roles, next(iter(class_names)), _warnings(path, splits, unread))
 
@@ -268,14 +267,21 @@ _POLYGONS = _Value("segmentation", "polygons of 3 points or more, or RLE", "xy",
 _READ = {"id", "image_id", *(value.key for value in _VALUES.values())}
 
 
-def _complete_keypoints(objects: Sequence[Row]) -> bool:
-    """Give objects without keypoints as many as others have, and return whether any object has some.
+def _complete_keypoints(rows: Iterable[Row]) -> bool:
+    """Give all objects as many keypoints as most have, and return whether any object has some.
 
-    These are zeros: a visibility of 0 means that a point is not labeled.
+    Objects without keypoints get zeros: a visibility of 0 means that a point is not labeled. An image with
+    another number of them is rejected.
     """
-    most = max((len(each["keypoints"]) for each in objects), default=0)
-    for each in objects:
-        each["keypoints"] = each["keypoints"] or [0.0] * most
+    counts = Counter(len(each["keypoints"]) for row in rows for each in row["objects"])
+    del counts[0]
+    most = max(counts, key=lambda count: (counts[count], count), default=0)
+    for row in rows:
+        for each in row["objects"]:
+            number = len(each["keypoints"])
+            if number not in (0, most):
+                row.setdefault(FAULT, f"an object has {number // 3} keypoints, but most have {most // 3}")
+            each["keypoints"] = each["keypoints"] if number == most else [0.0] * most
     return most > 0
 
 

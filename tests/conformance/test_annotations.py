@@ -629,7 +629,7 @@ LAYOUTS = [
         list_txt="images/a.png\n./images/a.png"), yolo(), refused(InputError, None, "a.png")),
     row("keypoints of COCO whose numbers differ", {"in/a.png": PHOTO, "in/k.json": {**POSE, "annotations":
         [POSE["annotations"][0], {**POSE["annotations"][1], "keypoints": [1, 2, 2]}]}}, coco("in/k.json"),
-        refused(InputError, None, "objects/keypoints")),
+        refused(BuildError, None, "keypoints")),
     row("polygons of COCO without objects", {"in/k.json": POSE, "in/a.png": PHOTO}, coco("in/k.json",
         {"objects": "drop"}, segmentations=True), stored({"train": {"a.png": {"image": PHOTO, "image_id": 0,
         "polygons/points": np.array(CORNERS, F32), "polygons/lengths": [3, 3, 4], "polygons/object": [0, 1,
