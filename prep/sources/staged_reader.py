@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
-from tfshards.prep.imaging.pixels import resized_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.fetching import changed, fetched_ahead, read_as_listed, unreadable
@@ -206,9 +205,6 @@ class StagedReader:
         """Return the values of rows in files of arrays, as the encoder takes them."""
         rows = self._array_rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
         if feature.kind == "raw":
-            if rows.shape[1:] != feature.shape:
-                height, width = (side or 0 for side in feature.shape[:2])
-                rows = np.stack([resized_pixels(each, (width, height)) for each in rows])
             data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
             step = feature.num_bytes
             return [data[row * step : (row + 1) * step] for row in range(len(rows))]
