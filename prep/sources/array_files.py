@@ -16,12 +16,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
+from typing import IO, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from tfshards.prep.sources.fetching import stamp_of, unreadable
-from tfshards.prep.sources.staged_reader import AnyArray, ArrayFile
+from tfshards.prep.sources.fetching import changed, stamp_of, unreadable
 from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.compression import CODECS
 from tfshards.schemas.files import require_space
@@ -35,6 +35,56 @@ _MAX_HEADER_BYTES = 1 << 14
 # threads do it: https://github.com/python/cpython/issues/106905
 _PARSING = threading.Lock()
 _BFLOAT16 = "bfloat16"
+AnyArray: TypeAlias = npt.NDArray[np.generic]
+
+
+class ArrayFile(NamedTuple):
+    """The elements of an array in a file; axis 0 counts the rows.
+
+    Attributes:
+        path: path of the file; one without a folder is in that of the staged rows.
+        dtype: NumPy's string of the dtype.
+        shape: shape of the array.
+        offset: offset of the first element.
+        order: "C", or "F" if the first axis varies fastest.
+        stamp: of a file of the user, its modification time in nanoseconds, which must not change, or the
+            stamp of an object.
+        content: what identifies the content of a copy.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int = 0
+    order: Literal["C", "F"] = "C"
+    stamp: int = 0
+    content: str = ""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """The number of bytes of a row."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def identity(self) -> str:
+        """What determines the content, except for changes of a file of the user."""
+        return repr((self.dtype, self.shape, self.order, self.content))
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if this is a file of the user that has changed since it was listed, or OSError."""
+        if os.path.isabs(self.path) and os.stat(self.path).st_mtime_ns != self.stamp:
+            raise changed(Path(self.path))
+
+    def mapped(self, path: Path) -> AnyArray:
+        """Return the array, mapped read-only from where the file is; it needs no memory without elements."""
+        if not math.prod(self.shape) * np.dtype(self.dtype).itemsize:
+            return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+        return np.memmap(path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 class Member(NamedTuple):

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.array_files import (
+    AnyArray,
     Chunk,
     Member,
     OpenArray,
@@ -37,7 +38,7 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.staged import Rows, stage
-from tfshards.prep.sources.staged_reader import AnyArray, StagedReader
+from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.declared import RAW_PIXELS
 from tfshards.schemas.pixels import likely_images, pixel_images

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import shutil
 import tempfile
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.records.example import Values
+from tfshards.prep.sources.array_files import AnyArray, ArrayFile
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import changed, fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
@@ -39,66 +38,30 @@ ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
 VALUE, IMAGE = "value/", "image/"
 _COPY_BYTES = 1 << 20
-AnyArray: TypeAlias = npt.NDArray[np.generic]
 
 
-class ArrayFile(NamedTuple):
-    """The elements of an array in a file; axis 0 counts the rows.
+class _StagedImage(NamedTuple):
+    """An image of a row before it is read: its file as it was listed, or the bytes that the row holds."""
 
-    Attributes:
-        path: path of the file; one without a folder is in that of the staged rows.
-        dtype: NumPy's string of the dtype.
-        shape: shape of the array.
-        offset: offset of the first element.
-        order: "C", or "F" if the first axis varies fastest.
-        stamp: of a file of the user, its modification time in nanoseconds, which must not change, or the
-            stamp of an object.
-        content: what identifies the content of a copy.
-    """
-
-    path: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int = 0
-    order: Literal["C", "F"] = "C"
-    stamp: int = 0
-    content: str = ""
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows."""
-        return self.shape[0]
-
-    @property
-    def row_bytes(self) -> int:
-        """The number of bytes of a row."""
-        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
-
-    @property
-    def identity(self) -> str:
-        """What determines the content, except for changes of a file of the user."""
-        return repr((self.dtype, self.shape, self.order, self.content))
-
-    def check_unchanged(self) -> None:
-        """Raise InputError if this is a file of the user that has changed since it was listed, or OSError."""
-        if os.path.isabs(self.path) and os.stat(self.path).st_mtime_ns != self.stamp:
-            raise changed(Path(self.path))
-
-    def mapped(self, path: Path) -> AnyArray:
-        """Return the array, mapped read-only from where the file is; it needs no memory without elements."""
-        if not math.prod(self.shape) * np.dtype(self.dtype).itemsize:
-            return np.broadcast_to(np.zeros((), self.dtype), self.shape)
-        return np.memmap(path, self.dtype, "r", self.offset, self.shape, self.order)
+    name: str
+    held: bytes | None
+    path: bytes
+    size: int
+    stamp: int
 
 
-class _Staged(NamedTuple):
+class _StagedRow(NamedTuple):
     """One row as it is staged: values by feature, and its images before they are read."""
 
     key: bytes
     values: dict[str, Values]
-    images: list[tuple[str, bytes, int, int, bytes | None]]
+    images: Sequence[_StagedImage]
     stated: tuple[int, int] | None
     fault: str | None
+
+    def num_bytes(self) -> int:
+        """Return the number of bytes to fetch for the row."""
+        return sum(max(image.size, 0) for image in self.images if image.held is None)
 
 
 @dataclass(frozen=True)
@@ -130,13 +93,8 @@ class StagedReader:
     staged: Listing | None = field(repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the listing, which may be large, and without mapped arrays."""
-        return {name: value for name, value in self.__dict__.items() if name != "_mapped"} | {"staged": None}
-
-    @cached_property
-    def _mapped(self) -> dict[ArrayFile, AnyArray]:
-        """Arrays that were mapped, as long as this reader exists: what was read once is read faster then."""
-        return {}
+        """Return the state without the listing, which may be large."""
+        return {**self.__dict__, "staged": None}
 
     def moved(self, folder: AnyPath) -> StagedReader:
         """Return the reader of the same files in another folder."""
@@ -161,13 +119,13 @@ class StagedReader:
         if not (self.images or self.rules.coordinates):
             for piece in pieces_of(rows):
                 _, columns = self._columns(piece, schema)
-                keys = [row.key.encode("utf-8", "surrogateescape") for row in piece]
+                keys = [to_bytes(row.key) for row in piece]
                 yield from map(Accepted, zip(*(columns[name] for name in names), keys, strict=True))
             return
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
         if self.has_remote_images:
             # the rows themselves are needed again with what was fetched for them
-            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _num_bytes)
+            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _StagedRow.num_bytes)
         else:
             fetched = ((row, self._contents(row)) for row in staged)
         for row, images in fetched:
@@ -182,24 +140,93 @@ class StagedReader:
 
     def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
         """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
-        table = mapped_table(any_path(self.folder) / ROWS_NAME)
-        keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
-        found = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        numbers = places = np.array(found, np.int64)
-        if ROW in table.column_names:
-            places = np.array(_values(table[ROW], numbers), np.int64)
+        files = _files_in(self.folder)
+        numbers = files.find(rows)
+        places = np.array(files.values(ROW, numbers), np.int64) if ROW in files.rows.column_names else numbers
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
-            if VALUE + name in table.column_names:
-                columns[name] = _values(table[VALUE + name], numbers)
+            if name in self.wide:
+                columns[name] = _values(files.wide[name], places)
             elif name in self.arrays:
-                columns[name] = self._array_values(feature, self.arrays[name], places)
-        if self.wide:
-            columns |= _wide_values(self.folder, self.wide, places)
+                columns[name] = files.array_values(feature, self.arrays[name], places)
+            elif name != "key" and name not in self.images:
+                columns[name] = files.values(VALUE + name, numbers)
         return numbers, columns
 
-    def _array_values(
+    def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
+        """Yield rows as they are staged."""
+        files = _files_in(self.folder)
+        numbers, columns = self._columns(rows, schema)
+        nothing = [None] * len(rows)
+        images = [
+            [
+                _StagedImage(name, held, **file)
+                for file, held in zip(
+                    files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                )
+            ]
+            for name in self.images
+        ]
+        widths, heights, faults = (files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
+        # without columns there are no tuples to make
+        values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
+        of_images = zip(*images, strict=True) if images else repeat((), len(rows))
+        for row, width, height, fault, of_row, some in zip(
+            rows, widths, heights, faults, values, of_images, strict=True
+        ):
+            stated = None if width is None or height is None else (width, height)
+            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, stated, fault)
+
+    def _contents(self, row: _StagedRow) -> list[EncodedImage]:
+        """Read the images of a row."""
+        return [] if row.fault else [self._content(image) for image in row.images]
+
+    def _content(self, image: _StagedImage) -> EncodedImage:
+        name, held, path, size, stamp = image
+        if held is not None:
+            return EncodedImage(name, content_of(held), path)
+        if size < 0:
+            lacks = ["the row holds no image"] if name in self.wide else []
+            lacks += [f"there is no file {to_text(path)!r}"] if path else []
+            return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
+        where = location_of(self.root, path) or os.path.join(self.root, path)
+        return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
+
+
+class _StagedFiles:
+    """The staged files in a folder, each of which is mapped into memory when it is first read."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = any_path(folder)
+        self._arrays: dict[ArrayFile, AnyArray] = {}
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """The rows in the order of their keys."""
+        return mapped_table(self._folder / ROWS_NAME)
+
+    @cached_property
+    def wide(self) -> pa.Table:
+        """Large values, in the order of the source."""
+        return _opened(self._folder / WIDE_NAME).read_all()
+
+    @cached_property
+    def _keys(self) -> ArrowKeys | None:
+        return ArrowKeys(self.rows[KEY]) if KEY in self.rows.column_names else None
+
+    def find(self, rows: Sequence[Row]) -> IntArray:
+        """Return the numbers of some rows."""
+        keys = self._keys
+        return np.array([keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows], np.int64)
+
+    def values(self, name: str, numbers: IntArray) -> Sequence[Any]:
+        """Return the values of some rows in a column of ``rows``; None for each without this column."""
+        if name not in self.rows.column_names:
+            return [None] * len(numbers)
+        return _values(self.rows[name], numbers)
+
+    def array_values(
         self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
     ) -> Sequence[Values]:
         """Return the values of rows in files of arrays, as the encoder takes them."""
@@ -228,58 +255,18 @@ class StagedReader:
 
     def _array_rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
         """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
-        path = Path(file.path) if os.path.isabs(file.path) else any_path(self.folder) / file.path
+        path = Path(file.path) if os.path.isabs(file.path) else self._folder / file.path
         try:
             file.check_unchanged()
-            if file not in self._mapped:
-                with _on_disk(str(path)) as local:
-                    self._mapped[file] = file.mapped(Path(local))
-            rows: AnyArray = np.asarray(self._mapped[file][numbers])
+            if file not in self._arrays:
+                with _on_disk(path) as local:
+                    self._arrays[file] = file.mapped(local)
+            rows: AnyArray = np.asarray(self._arrays[file][numbers])
             # again, because the file may have changed before the rows were read
             file.check_unchanged()
         except OSError as error:
             raise unreadable(path, error) from None
         return rows
-
-    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
-        """Return rows as they are staged, one by one."""
-        table = mapped_table(any_path(self.folder) / ROWS_NAME)
-        numbers, columns = self._columns(rows, schema)
-        wide = {name: columns.pop(name) for name in self.images if name in columns}
-        images = {name: _values(table[IMAGE + name], numbers) for name in self.images}
-        sides = [_values(table[name], numbers) for name in (WIDTH, HEIGHT) if name in table.column_names]
-        faults = _values(table[FAULT], numbers) if FAULT in table.column_names else [None] * len(rows)
-        found = []
-        for index, row in enumerate(rows):
-            stated = tuple(side[index] for side in sides)
-            files = [
-                (name, file["path"], file["size"], file["stamp"], wide[name][index] if name in wide else None)
-                for name, file in ((name, files[index]) for name, files in images.items())
-            ]
-            values = {name: column[index] for name, column in columns.items()}
-            is_stated = len(stated) == 2 and None not in stated
-            size = (stated[0], stated[1]) if is_stated else None
-            found.append(_Staged(to_bytes(row.key), values, files, size, faults[index]))
-        return found
-
-    def _contents(self, row: _Staged) -> list[EncodedImage]:
-        """Read the images of a row."""
-        return [] if row.fault else [self._content(*image) for image in row.images]
-
-    def _content(self, name: str, path: bytes, size: int, stamp: int, held: bytes | None) -> EncodedImage:
-        if held is not None:
-            return EncodedImage(name, content_of(held), path)
-        if size < 0:
-            lacks = ["the row holds no image"] if name in self.wide else []
-            lacks += [f"there is no file {to_text(path)!r}"] if path else []
-            return EncodedImage(name, None, path, ", and ".join(lacks) or "the row names no file")
-        where = location_of(self.root, path) or os.path.join(self.root, path)
-        return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
-
-
-def _num_bytes(row: _Staged) -> int:
-    """Return the number of bytes to fetch for a row."""
-    return sum(max(size, 0) for _, _, size, _, held in row.images if held is None)
 
 
 def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
@@ -293,78 +280,59 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
         if column.type == pa.large_binary():
             texts = ArrowKeys(column)
             return [texts.at(number) for number in numbers.tolist()]
+    if column.num_chunks > 1:
+        # which Arrow may join before it takes rows
+        return [column[number].as_py() for number in numbers.tolist()]
     found: list[Any] = column.take(pa.array(numbers)).to_pylist()
     return found
 
 
-def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
-    """Return the values of rows in ``wide.arrow`` by feature."""
-    wide = _mapped_wide(*_file_id(any_path(folder) / WIDE_NAME))
-    found: dict[str, list[Any]] = {name: [] for name in names}
-    for number in numbers.tolist():
-        batch, row = wide.find(number)
-        for name in names:
-            found[name].append(batch.column(name)[row].as_py())
-    return found
+# Only one folder and one table are cached: deleted files occupy disk space as long as they are mapped. The
+# path may be that of other files later; of an object, every process has a copy.
+def _files_in(folder: str) -> _StagedFiles:
+    """Return the staged files in a folder, or at its URL."""
+    return _files_of(folder, _file_id(any_path(folder) / ROWS_NAME))
 
 
-class _Wide:
-    """A file of record batches, of which single rows are read through a memory map."""
-
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            # not Arrow's memory map, which asks the system to read each batch as a whole
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        found = pa.ipc.open_file(pa.py_buffer(mapped))
-        self._batches = [found.get_batch(number) for number in range(found.num_record_batches)]
-        self._ends = [*accumulate(batch.num_rows for batch in self._batches)]
-
-    def find(self, number: int) -> tuple[pa.RecordBatch, int]:
-        """Return the batch that holds a row, and its index there."""
-        index = bisect_right(self._ends, number)
-        batch = self._batches[index]
-        return batch, number - self._ends[index] + batch.num_rows
+@lru_cache(maxsize=1)
+def _files_of(folder: str, _id: tuple[int, int]) -> _StagedFiles:
+    return _StagedFiles(folder)
 
 
 def mapped_table(path: AnyPath) -> pa.Table:
     """Return a staged table, mapped into memory rather than read."""
-    return _mapped_table(*_file_id(path))
+    return _table_of(path, _file_id(path))
 
 
-def _file_id(path: AnyPath) -> tuple[str, int, int]:
-    """Return what a mapped file is cached by: its path may be that of another one later."""
+@lru_cache(maxsize=1)
+def _table_of(path: AnyPath, _id: tuple[int, int]) -> pa.Table:
+    return _opened(path).read_all()
+
+
+def _file_id(path: AnyPath) -> tuple[int, int]:
     if isinstance(path, RemotePath):
-        # of an object, every process has a copy
-        return str(path), os.getpid(), 0
+        return os.getpid(), 0
     status = os.stat(path)
-    return str(path), status.st_ino, status.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
-# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
-@lru_cache(maxsize=1)
-def _mapped_table(path: str, _inode: int, _stamp: int) -> pa.Table:
-    with _on_disk(path) as local:
-        return pa.ipc.open_file(pa.memory_map(local)).read_all()
-
-
-@lru_cache(maxsize=1)
-def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
-    with _on_disk(path) as local:
-        return _Wide(local)
+def _opened(path: AnyPath) -> pa.ipc.RecordBatchFileReader:
+    with _on_disk(path) as local, open(local, "rb") as file:
+        # not Arrow's memory map, which asks the system to read each batch as a whole
+        return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
 
 
 @contextmanager
-def _on_disk(path: str) -> Iterator[str]:
+def _on_disk(path: AnyPath) -> Iterator[Path]:
     """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
-    found = any_path(path)
-    if isinstance(found, Path):
+    if isinstance(path, Path):
         yield path
         return
     with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
-        with open_regular(found, buffering=0) as source:
+        with open_regular(path, buffering=0) as source:
             shutil.copyfileobj(source, copy, _COPY_BYTES)
         copy.flush()
-        yield copy.name
+        yield Path(copy.name)
 
 
 class ArrowKeys(LazyKeys):
@@ -395,7 +363,7 @@ class ArrowKeys(LazyKeys):
 
     def find(self, key: bytes) -> int:
         """Return the index of a key."""
-        index = bisect_left(self, key)
-        if index == len(self) or self[index] != key:
+        index = bisect_left(range(len(self)), key, key=self.at)
+        if index == len(self) or self.at(index) != key:
             raise KeyError(key)
         return index
