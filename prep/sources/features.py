@@ -192,23 +192,6 @@ def sampled(column: pa.ChunkedArray) -> list[bytes]:
     return [value for value in column.cast(TEXT).take(pa.array(rows)).to_pylist() if value]
 
 
-def row_bytes(values: pa.ChunkedArray) -> IntArray:
-    """Return the number of bytes of the values of each row, shape ``(num_rows,)`` int64.
-
-    The bytes of the values are counted, because Arrow's own sizes may change with its version.
-    """
-    flat, lengths = unlisted(values)
-    if flat.type == TEXT:
-        each: IntArray = pc.binary_length(flat).to_numpy().astype(np.int64)
-    else:
-        each = np.full(len(flat), ITEM_SIZES[_DTYPES[flat.type]], dtype=np.int64)
-    if lengths is None:
-        return each
-    sums = np.concatenate([[0], np.cumsum(each)])
-    lists: IntArray = np.diff(sums[np.concatenate([[0], np.cumsum(lengths)])]).astype(np.int64)
-    return lists
-
-
 def shown(kind: pa.DataType) -> str:
     """Return the name of a type for a message, shortened: lists may be nested thousands deep."""
     name = f"float{kind.bit_width}" if pa.types.is_floating(kind) else str(kind)
