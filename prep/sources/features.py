@@ -147,8 +147,13 @@ def relisted(flat: pa.ChunkedArray, lengths: IntArray | None) -> pa.ChunkedArray
     """Return lists of these lengths that hold the items in order, or without lengths the items."""
     if lengths is None:
         return flat
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int64())
+    offsets = pa.array(offsets_of(lengths))
     return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, flat.combine_chunks())])
+
+
+def offsets_of(lengths: IntArray) -> IntArray:
+    """Return the offsets of consecutive values with these lengths, and at last their end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def plain_values(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 from tfshards.prep.sources.array_files import ArrayFile
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import twins
-from tfshards.prep.sources.features import TEXT, is_bytes_type, unlisted
+from tfshards.prep.sources.features import TEXT, is_bytes_type, offsets_of, unlisted
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
@@ -51,7 +52,6 @@ from tfshards.schemas.json_reader import Json
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 # Rows of which values are in memory as objects of Python.
 _MANY_ROWS = 1 << 16
-_Number = TypeVar("_Number", np.int64, np.uint64)
 
 
 class Wide(NamedTuple):
@@ -224,7 +224,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
 class ColumnSums:
     """A digest of a column, and the size in bytes and the stamp of each row, from its parts in order.
 
-    None of these depends on how Arrow divides or pads values. The stamp of a row changes with its values, so
+    None of these depends on how Arrow divides or pads values. The stamp of a row changes with its bytes, so
     that ``append`` finds changed rows.
     """
 
@@ -246,25 +246,22 @@ class ColumnSums:
             texts = flat.cast(TEXT).to_pylist()
             sizes = np.array([-1 if text is None else len(text) for text in texts], np.int64)
             numbers = np.array([-1 if text is None else crc32(text) for text in texts], np.int64)
+            data = b"".join(filter(None, texts))
             items.update(sizes.astype("<i8").tobytes())
-            content.update(b"".join(filter(None, texts)))
         else:
-            items.update(flat.is_null().to_numpy().tobytes())
             values = (flat.fill_null(0) if flat.null_count else flat).to_numpy()
             sizes = np.full(len(values), values.itemsize, np.int64)
             numbers = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.int64)
-            content.update(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
-        stamps = _mixed(numbers.view(np.uint64))
+            data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+            items.update(flat.is_null().to_numpy().tobytes())
+        content.update(data)
         if lengths is not None:
             lists.update(lengths.astype("<i8").tobytes())
-            ends = np.cumsum(lengths)
-            # the index of an item in its list counts
-            indices = np.arange(len(flat)) - np.repeat(ends - lengths, lengths)
-            of_items = _mixed(stamps + indices.view(np.uint64))
-            stamps = _mixed(_sums(of_items, ends, lengths) + lengths.view(np.uint64))
-            sizes = _sums(sizes, ends, lengths)
+            offsets = offsets_of(sizes)[offsets_of(lengths)]
+            view, sizes = memoryview(data), np.diff(offsets)
+            numbers = np.array([crc32(view[a:b]) for a, b in pairwise(offsets.tolist())], np.int64)
         self._sizes.append(sizes)
-        self._stamps.append(stamps)
+        self._stamps.append(_mixed(numbers.view(np.uint64)))
 
     @property
     def sizes(self) -> IntArray:
@@ -279,13 +276,6 @@ class ColumnSums:
     def hexdigest(self) -> str:
         """Return the digest as text."""
         return hashlib.sha256("".join(part.hexdigest() for part in self._digests).encode()).hexdigest()
-
-
-def _sums(values: npt.NDArray[_Number], ends: IntArray, lengths: IntArray) -> npt.NDArray[_Number]:
-    """Return the sums of values in consecutive lists, of which the last is followed by ``ends``."""
-    sums = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values, dtype=values.dtype)])
-    found: npt.NDArray[_Number] = sums[ends] - sums[ends - lengths]
-    return found
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
