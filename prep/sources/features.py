@@ -132,8 +132,8 @@ def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
 
 def _no_coordinates(name: str, role: str, what: str) -> InputError:
     return InputError(
-        f"column {name!r} has the role {role}, but holds {what} || save a box as a list of 4 numbers, a point "
-        "as one of 2 or 3, and several objects as a list of such lists"
+        f"column {name!r} has the role {role}, but holds {what} || give a box as a list of 4 numbers, a "
+        "point as one of 2 or 3, and several objects as a list of such lists"
     )
 
 
