@@ -16,6 +16,7 @@ from tfshards.prep.sources.features import (
     StoredColumn,
     is_bytes_type,
     is_list_type,
+    numbers_of,
     plain_values,
     relisted,
     shown,
@@ -133,7 +134,8 @@ def _class_numbers(
         raise _unfit(name, "classes", f"the number {least if least < lowest else most}")
     if names and most >= len(names):
         raise _unfit(name, "classes", f"the number {most}, beyond the {len(names)} class names")
-    return flat.cast(pa.int64()).fill_null(-1), tuple(names)
+    numbers = flat.cast(pa.int64())
+    return numbers.fill_null(-1) if numbers.null_count else numbers, tuple(names)
 
 
 def _warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str | None:
@@ -169,7 +171,7 @@ def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:
     """Return the rows of each split that a staged column names, in the usual order of splits."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [to_text(value) for value in encoded.dictionary.to_pylist()]
-    codes = encoded.indices.to_numpy()
+    codes = numbers_of(encoded.indices)
     order = sorted(range(len(names)), key=lambda code: usual_order(names[code]))
     return {names[code]: np.flatnonzero(codes == code).astype(np.int64) for code in order}
 
