@@ -244,8 +244,9 @@ class ColumnSums:
         if is_bytes_type(flat.type):
             texts = pc.fill_null(flat.cast(TEXT), b"").to_pylist()
             sizes = np.fromiter(map(len, texts), np.int64, len(texts))
-            # which tells null from an empty text
-            sizes[flat.is_null().to_numpy()] = -1
+            if flat.null_count:
+                # which tells null from an empty text
+                sizes[flat.is_null().to_numpy()] = -1
             numbers = np.fromiter(map(crc32, texts), np.int64, len(texts))
             data = b"".join(texts)
             items.update(sizes.astype("<i8").tobytes())

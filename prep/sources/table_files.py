@@ -25,7 +25,7 @@ from tfshards.prep.sources.features import (
     is_list_type,
     shown,
 )
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import Batches, TableRows
