@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from tfshards.prep.imaging.formats import METADATA_NAMES
 from tfshards.prep.sources.features import classes_in
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.roles import USUAL
-from tfshards.prep.sources.split_lists import check_split_list, read_split_lists, split_list_option
 from tfshards.prep.sources.table_files import find_files, read_files
 from tfshards.prep.sources.table_rows import IMAGE_ROLES, Batches, RowSource, TableRows
 from tfshards.schemas import OptionsError
@@ -36,8 +34,6 @@ class Table(RowSource):
             table.
         label_separator: what separates the classes in a text of the label column, such as "|". An empty text
             is no class. An empty string states that each text is one class.
-        split_list: the list of the images of each split, as in ``ImageFolder``, without labels; its path is
-            relative to the folder of the table. Rows whose first image is in no list are left out.
     """
 
     label_separator: str | None = option(
@@ -45,7 +41,6 @@ class Table(RowSource):
         "text between the classes in a text of the label column, such as '|'; '' if each text is one class",
         metavar="TEXT",
     )
-    split_list: Mapping[str, str] = split_list_option()
 
     kind = "table"
 
@@ -54,7 +49,6 @@ class Table(RowSource):
         if not isinstance(self.source, (str, os.PathLike)) and not hasattr(self.source, "__arrow_c_stream__"):
             kind = type(self.source).__name__
             raise OptionsError(f"the source of a table is a path, or has __arrow_c_stream__, not {kind}")
-        check_split_list(self.split_list)
 
     def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows of the files or the stream; ``needed`` names columns to read even if dropped."""
@@ -79,7 +73,6 @@ class Table(RowSource):
             # by convention the folder belongs to its metadata
             owns_root=is_metadata and root is None,
             separator=self.label_separator,
-            split_lists=partial(read_split_lists, self.split_list, folder) if self.split_list else None,
         )
 
     def _is_path(self, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
@@ -24,7 +24,6 @@ from tfshards.prep.sources.features import (
     flattened,
     is_bytes_type,
     is_image_struct,
-    is_list_type,
     is_text_type,
     item_type,
     sampled,
@@ -38,10 +37,8 @@ from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import first_folders, groups_of, key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
-    USUAL,
     check_roles,
     check_undeclared,
-    feature_name,
     features_of,
     flag,
     is_template,
@@ -50,12 +47,12 @@ from tfshards.prep.sources.roles import (
     roles_option,
     unknown_column,
 )
-from tfshards.prep.sources.split_lists import UNLISTED, SplitLists
 from tfshards.prep.sources.splits import all_usual, usual_split
 from tfshards.prep.sources.staged import Rows, Wide, WideWriter, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
+from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, check_instance, option, recorded_values, to_json
 from tfshards.schemas.storage import AnyPath, any_path
 
@@ -110,7 +107,6 @@ class TableRows:
         owns_root: whether images below ``root`` that are in no row are reported.
         unread: columns of the source that are not in ``table``, since the user drops them.
         separator: what separates classes in a text of the label column.
-        split_lists: returns the splits of the images with these paths, if lists of files give them.
     """
 
     table: pa.Table | Batches
@@ -126,59 +122,53 @@ class TableRows:
     owns_root: bool = False
     unread: tuple[str, ...] = ()
     separator: str | None = None
-    split_lists: Callable[[Collection[bytes]], SplitLists] | None = None
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of rows, or a template of image paths.
 
     Attributes:
         name: name of the column, or the template.
         role: its role, or None: it is stored as it is.
         feature: name of the feature that it becomes; empty if it is not stored.
-        kind: type of its values; for encodings by a dictionary, of these.
-        has_content: whether images are in the rows themselves, perhaps only some of them.
+        kind: type of its values.
+        is_embedded: whether the rows hold images, perhaps only some of them, rather than paths alone.
     """
 
     name: str
     role: str | None
     feature: str
     kind: pa.DataType
-    has_content: bool
+    is_embedded: bool
 
     @property
     def is_image(self) -> bool:
         """Whether the column holds images or masks."""
         return self.role in IMAGE_ROLES
 
-    @property
-    def struct(self) -> str:
-        """The struct of which the column is a field, or an empty text."""
-        return self.name.rpartition("/")[0]
 
-
-@dataclass(frozen=True)
-class _Content:
-    """The rows in memory, without encoded images, which have been written to ``wide``.
+class Content(NamedTuple):
+    """Rows that have been read.
 
     Attributes:
+        read: the rows as the format describes them.
+        columns: columns of features, in their order, and then others that have a role.
         num_rows: number of rows.
         table: columns that hold no images.
         paths: path of the image in each row by column, empty for none.
         wide: what has been written of encoded images.
-        splits: split of each row as ``TEXT``, if the source has splits.
-        warnings: warnings for the user.
-        num_unlisted: number of rows that are left out, since no list of a split has their image.
     """
 
+    read: TableRows
+    columns: Sequence[Column]
     num_rows: int
     table: pa.Table
     paths: dict[str, list[bytes]]
     wide: Wide | None
-    splits: pa.ChunkedArray | None = None
-    warnings: Sequence[str] = ()
-    num_unlisted: int = 0
+
+    def of_role(self, role: str) -> Column | None:
+        """Return the first column that has a role, or None."""
+        return next((column for column in self.columns if column.role == role), None)
 
 
 @dataclass(frozen=True)
@@ -266,13 +256,10 @@ class RowSource(ABC):
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
         """Return the source of a build from its record, and the paths of its inputs."""
-        roles = dict(recorded.options.get("columns", {}))
-        has_images = not {*IMAGE_ROLES}.isdisjoint(roles.values())
-        allowed = "and at most one folder of images" if has_images else "since the dataset has no images"
-        check_num_inputs(inputs, 2 if has_images else 1, f"one table or annotation file, {allowed}")
+        check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
         return cls(
             inputs[0],
-            roles,
+            dict(recorded.options.get("columns", {})),
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
             class_names=recorded.class_names,
@@ -296,14 +283,11 @@ class RowSource(ABC):
         """
         needed = {group_by, *template_columns(self.roles)}
         read = self.rows(self._folder_of_images(), needed)
-        columns = self._columns(read)
-        content = _read_once(read, columns, needed, WideWriter(None if preview else folder))
-        content = _with_splits(content, read, columns)
-        files = {each.name: self._image_files(each, content, read.root) for each in columns if each.is_image}
-        values = self._values(read, columns, content)
+        content = _read_once(read, self._columns(read), needed, WideWriter(None if preview else folder))
+        files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
+        values = self._values(content)
         groups = None if group_by is None else _groups(group_by, content, files)
-        rows = self._rows(read, columns, content, files, values)
-        return stage(replace(rows, groups=groups), folder, preview=preview)
+        return stage(self._rows(content, files, values, groups), folder, preview=preview)
 
     def _folder_of_images(self) -> AnyPath | None:
         root = None if self.root is None else any_path(self.root)
@@ -312,7 +296,7 @@ class RowSource(ABC):
         return root
 
     def _columns(self, read: TableRows) -> list[Column]:
-        """Return the columns: first those of features, in their order, and then others that have a role."""
+        """Return the columns of features, in their order, and then others that have a role."""
         schema = flattened(read.table.schema.empty_table()).schema
         names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
         for name in repeated(names):
@@ -321,39 +305,33 @@ class RowSource(ABC):
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
                 raise InputError("table-class-repeated", path=read.where, repeated=class_name, column=name)
-        roles = resolve_roles([*names, *read.unread], self._declared_roles(names), read.where, read.roles)
+        declared = self.roles
+        if self._only is not None:
+            # what the dataset dropped, or what named its splits or keys, need not be in rows for it
+            declared = {
+                name: role for name, role in declared.items() if name in names or role not in _NOT_STORED
+            }
+        roles = resolve_roles([*names, *read.unread], declared, read.where, read.roles)
         features = features_of(names, roles, read.where)
+        if self._only is not None:
+            known = {*declared, *(name for name, role in roles.items() if role == "drop")}
+            left = [name for name in names if name not in known and features.get(name) not in self._only]
+            if left:
+                report_line(
+                    f"columns left out because the dataset does not have them: {listed_columns(left)}"
+                )
+            roles |= dict.fromkeys(left, "drop")
+            features = {name: feature for name, feature in features.items() if name not in left}
         columns = []
         for name in dict.fromkeys([*features, *roles]):
-            kind = schema.field(name).type if name in names else pa.large_string()
+            kind, role = schema.field(name).type if name in names else pa.large_string(), roles.get(name)
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            has_content = isinstance(read.table, Batches) and not is_text_type(kind)
-            has_content = roles.get(name) in IMAGE_ROLES and (has_content or is_image_struct(kind))
-            columns.append(Column(name, roles.get(name), features.get(name, ""), kind, has_content))
+            # formats of text have no bytes
+            is_bytes = isinstance(read.table, Batches) and not is_text_type(kind)
+            is_embedded = role in IMAGE_ROLES and (is_bytes or is_image_struct(kind))
+            columns.append(Column(name, role, features.get(name, ""), kind, is_embedded))
         self._check(read, columns)
         return columns
-
-    def _declared_roles(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the declared roles; of rows for a dataset, also ``drop`` for columns that it does not have.
-
-        These are reported. A column that the dataset dropped, or that named splits or keys, may be missing.
-        """
-        if self._only is None:
-            return self.roles
-        roles = {name: role for name, role in self.roles.items() if name in names or role not in _NOT_STORED}
-        left = [
-            name
-            for name in names
-            if name not in roles
-            and not any(name.startswith(f"{struct}/") for struct in roles)
-            and (
-                USUAL.get(name) in _NOT_STORED
-                or feature_name(name, USUAL.get(name, "value")) not in self._only
-            )
-        ]
-        if left:
-            report_line(f"columns left out because the dataset does not have them: {listed_columns(left)}")
-        return {**roles, **dict.fromkeys(left, "drop")}
 
     def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
         """Raise an error if an option has no effect on these columns, or one cannot hold images."""
@@ -363,41 +341,32 @@ class RowSource(ABC):
             for name, value in {**changed_images(self.images.to_json()), **root}.items():
                 raise OptionsError("image-option-useless", name=name, found=value, path=read.where)
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
-        if all(column.role != "label" for column in columns):
-            if self.class_names is not None:
-                raise InputError("table-no-label", path=read.where)
-            if read.separator:
-                raise InputError("label-separator-type", name="label", kind="a column that the table lacks")
-        for column in images:
-            items = item_type(column.kind)
-            if is_list_type(column.kind) and (is_bytes_type(items) or is_image_struct(items)):
-                raise InputError("image-list", name=column.name)
-            if not is_bytes_type(column.kind) and not is_image_struct(column.kind):
-                raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
+        has_labels = any(column.role == "label" for column in columns)
+        for option_of_labels in ("class_names", "label_separator"):
+            if getattr(self, option_of_labels, None) and not has_labels:
+                raise InputError(
+                    f"{option_of_labels}= has no effect, since {read.where} has no column of labels || leave "
+                    f"it out, or name the column: {flag('COLUMN', 'label')}"
+                )
+        for name, _, _, kind, _ in images:
+            if not is_bytes_type(kind) and not is_image_struct(kind):
+                raise InputError("column-paths-type", name=name, kind=shown(kind))
 
-    def _image_files(self, column: Column, content: _Content, root: bytes) -> ImageFiles:
+    def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
-        paths, sizes = content.paths[column.name], [None] * content.num_rows
-        if column.has_content and content.wide is not None:
+        sizes: list[int | None] = [None] * content.num_rows
+        if column.is_embedded and content.wide is not None:
             sizes = [None if size < 0 else size for size in content.wide.sizes[column.feature].tolist()]
-        files = stat_images(root, paths, sizes, follow_links=self.follow_links)
-        if not column.has_content:
+        root = content.read.root
+        files = stat_images(root, content.paths[column.name], sizes, follow_links=self.follow_links)
+        if not column.is_embedded:
             check_found(column.name, files, root)
         return files
 
-    def _values(
-        self, read: TableRows, columns: Sequence[Column], content: _Content
-    ) -> dict[str, StoredColumn]:
-        """Return the columns that are stored, except images, by feature.
-
-        Lists in a struct with lists of lists, such as the classes of boxes, are lists of any length: if all
-        images have as many boxes, the next ones need not.
-        """
-        along = {
-            each.struct for each in columns if is_list_type(each.kind) and is_list_type(each.kind.value_type)
-        }
-        stored = {}
-        for column in columns:
+    def _values(self, content: Content) -> dict[str, StoredColumn]:
+        """Return the columns that are stored, except images, by feature."""
+        read, stored = content.read, dict[str, StoredColumn]()
+        for column in content.columns:
             if column.is_image or not column.feature:
                 continue
             name, values = column.name, content.table[column.name]
@@ -405,22 +374,20 @@ class RowSource(ABC):
                 own = read.class_names.get(name, ())
                 stored[column.feature] = label_column(name, values, self.class_names, own, read.separator)
             else:
-                is_along = column.struct in along - {""} and is_list_type(column.kind)
-                stored[column.feature] = stored_column(
-                    name, values, column.role or ("list" if is_along else "value")
-                )
+                stored[column.feature] = stored_column(name, values, column.role or "value")
         return stored
 
     def _rows(
         self,
-        read: TableRows,
-        columns: Sequence[Column],
-        content: _Content,
+        content: Content,
         files: Mapping[str, ImageFiles],
         values: Mapping[str, StoredColumn],
+        groups: Sequence[bytes] | None,
     ) -> Rows:
         """Return the rows as they are staged."""
-        images = [column for column in columns if column.is_image]
+        read, table = content.read, content.table
+        images = [column for column in content.columns if column.is_image]
+        photo, key, split = map(content.of_role, ("image", "key", "split"))
         features = [
             (mask_feature if column.role == "mask" else image_feature)(column.feature, self.images)
             for column in images
@@ -430,59 +397,43 @@ class RowSource(ABC):
             self.images,
             masks=frozenset(column.feature for column in images if column.role == "mask"),
             coordinates=coordinates_of(features),
-            placed_in=next((column.feature for column in images if column.role == "image"), None),
+            placed_in=photo and photo.feature,
             outside=self.outside_boxes,
             boxes_in=self.boxes_in or read.boxes_in,
         )
-        key = next((column.name for column in columns if column.role == "key"), None)
+        roles: dict[str, Json] = {each.name: each.role for each in content.columns if each.role}
         return Rows(
             num_rows=content.num_rows,
             features=features,
             rules=rules,
-            recorded={
-                "source": self.kind,
-                "columns": {each.name: each.role for each in columns if each.role},
-                **to_json(self),
-            },
+            recorded={"source": self.kind, "columns": roles, **to_json(self)},
             values={name: column.values for name, column in values.items()},
             images={column.feature: files[column.name] for column in images},
             wide=content.wide,
-            keys=None if key is None else key_column(key, content.table[key]),
-            splits=content.splits,
-            stated=(content.table[read.sizes[0]], content.table[read.sizes[1]]) if read.sizes else None,
-            faults=content.table[read.faults] if read.faults else None,
+            keys=key and key_column(key.name, table[key.name]),
+            splits=split_names(split.name, table[split.name]) if split else _folder_splits(photo, content),
+            stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
+            faults=table[read.faults] if read.faults else None,
+            groups=groups,
             image_column=images[0].name if images else "",
             class_names=next((each.class_names for each in values.values() if each.class_names), ()),
             root=read.root,
-            warnings=[*read.warnings, *content.warnings, *self._warnings(read, columns, content, values)],
-            skipped={**read.skipped, UNLISTED: content.num_unlisted},
+            warnings=[*read.warnings, *self._warnings(content, values)],
+            skipped=read.skipped,
         )
 
-    def _warnings(
-        self,
-        read: TableRows,
-        columns: Sequence[Column],
-        content: _Content,
-        values: Mapping[str, StoredColumn],
-    ) -> Iterator[str]:
+    def _warnings(self, content: Content, values: Mapping[str, StoredColumn]) -> Iterator[str]:
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
-        paths = {
-            path
-            for each in columns
-            if each.is_image and not each.has_content
-            for path in content.paths[each.name]
-        }
-        paths = {path for path in paths if path and not is_url(path)}
+        read, columns = content.read, content.columns
+        by_path = [content.paths[each.name] for each in columns if each.is_image and not each.is_embedded]
+        paths = {path for each in by_path for path in each if path and not is_url(path)}
         if read.owns_root and paths:
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
-        if all(column.role != "label" for column in columns):
-            for column in columns:
-                if column.feature and column.name in read.class_names:
-                    yield (
-                        f"the column {column.name!r} has class names, which are not stored; "
-                        f"{flag(column.name, 'label')} stores them"
-                    )
+        for name, _, feature, _, _ in columns if content.of_role("label") is None else ():
+            if feature and name in read.class_names:
+                how = f"{flag(name, 'label')} stores them"
+                yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
 def template_columns(roles: Mapping[str, Any]) -> set[str]:
@@ -496,13 +447,13 @@ def template_columns(roles: Mapping[str, Any]) -> set[str]:
 
 def _read_once(
     read: TableRows, columns: Sequence[Column], needed: Collection[str | None], writer: WideWriter
-) -> _Content:
+) -> Content:
     """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory."""
-    in_templates = template_columns({column.name: column.role for column in columns})
+    in_templates = template_columns({each.name: each.role for each in columns})
     undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]
     images = [column for column in columns if column.is_image and not is_template(column.name)]
-    left = {column.name for column in columns if column.is_image}
-    left |= {column.name for column in columns if column.role == "drop" and column.name not in needed}
+    left = {each.name for each in columns if each.role == "drop" and each.name not in needed}
+    left.update(column.name for column in images)
     empty = flattened(read.table.schema.empty_table())
     parts = [empty.select([name for name in empty.column_names if name not in left])]
     paths: dict[str, list[bytes]] = {column.name: [] for column in images}
@@ -514,22 +465,21 @@ def _read_once(
         encoded: dict[str, pa.Array] = {}
         for column in images:
             names, content = _image_values(column, rows[column.name])
+            paths[column.name] += names
             if content is not None:
                 encoded[column.feature] = content
                 if not num_rows and not is_image_struct(column.kind):
                     _check_no_paths(column.name, content, read.where)
-            paths[column.name] += names
         if encoded:
             writer.write(encoded)
         num_rows += rows.num_rows
         parts.append(rows.select(parts[0].column_names))
     if not num_rows:
         raise InputError("table-no-rows", path=read.where)
-    content = _Content(num_rows, pa.concat_tables(parts), paths, writer.close())
-    for column in columns:
-        if column.is_image and is_template(column.name):
-            paths[column.name] = _template_paths(content.table, column.name, read.where)
-    return content
+    table = pa.concat_tables(parts)
+    templates = [column.name for column in columns if column.is_image and is_template(column.name)]
+    paths |= {name: _template_paths(table, name, read.where) for name in templates}
+    return Content(read, columns, num_rows, table, paths, writer.close())
 
 
 def _check_undeclared(name: str, column: pa.ChunkedArray, where: str) -> None:
@@ -541,17 +491,13 @@ def _check_undeclared(name: str, column: pa.ChunkedArray, where: str) -> None:
 
 
 def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
-    """Raise InputError if all values of a column of encoded images are paths."""
-    first = b""
-    for value in content:
-        data = value.as_py() or b""
-        if _NOT_IN_PATHS.search(data):
-            return
-        first = first or data
-    if first:
+    """Raise InputError if a column of encoded images holds paths."""
+    values = sampled(pa.chunked_array([content]))
+    if values and not any(map(_NOT_IN_PATHS.search, values)):
         raise InputError(
-            f"{where}: column {name!r} holds bytes, which would be images, but all are paths, such as "
-            f"{to_text(first[:_SHOWN])!r} || cast them to text, in pandas: rows[{name!r}].str.decode('utf-8')"
+            f"{where}: column {name!r} holds bytes, which would be images, but they are paths, such as "
+            f"{to_text(values[0][:_SHOWN])!r} || cast them to text, in pandas: "
+            f"rows[{name!r}].str.decode('utf-8')"
         )
 
 
@@ -563,7 +509,7 @@ def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes],
     else:
         # values of a dictionary
         plain = values.cast(column.kind)
-        content, paths = (plain, None) if column.has_content else (None, plain)
+        content, paths = (plain, None) if column.is_embedded else (None, plain)
     names = [None] * len(values) if paths is None else paths.cast(TEXT).to_pylist()
     return [name or b"" for name in names], None if content is None else content.cast(TEXT).combine_chunks()
 
@@ -577,80 +523,40 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
             continue
         if name not in table.column_names:
             raise unknown_column(name, table.column_names, where)
-        if conversion or not _DIGITS.fullmatch(digits or ""):
-            why = "only digits as in {id:06d} may follow a name"
+        column = table[name]
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        is_integer, digits = pa.types.is_integer(kind), digits or ""
+        is_plain = not conversion and _DIGITS.fullmatch(digits) and (is_integer or not digits)
+        if not is_plain or not (is_integer or is_bytes_type(kind)):
+            why = f"{name!r} holds {shown(kind)}; braces name text, or integers with digits, as {{id:06d}}"
             raise InputError("template-form", template=template, why=why)
-        pieces.append(_template_values(table[name], name, template, digits or ""))
+        column = column.cast(kind)
+        values = (column if is_integer else column.cast(TEXT)).to_pylist()
+        if lacking := sum(value in (None, b"") for value in values):
+            where = "of which paths are made"
+            raise InputError("column-missing-values", name=name, null_count=lacking, where=where)
+        pieces.append([format(value, digits).encode() for value in values] if is_integer else values)
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 
 
-def _template_values(column: pa.ChunkedArray, name: str, template: str, digits: str) -> list[bytes]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    is_integer = pa.types.is_integer(column.type)
-    if not is_integer and (digits or not is_bytes_type(column.type)):
-        raise InputError("template-column", template=template, name=name, kind=shown(column.type))
-    values = (column if is_integer else column.cast(TEXT)).to_pylist()
-    lacking = sum(value in (None, b"") for value in values)
-    if lacking:
-        where = "of which paths are made"
-        raise InputError("column-missing-values", name=name, null_count=lacking, where=where)
-    return [format(value, digits).encode() for value in values] if is_integer else values
-
-
-def _with_splits(content: _Content, read: TableRows, columns: Sequence[Column]) -> _Content:
-    """Return the rows with their splits, if a column, lists of files, or folders of images give these."""
-    images = [column for column in columns if column.is_image]
-    named = next((column.name for column in columns if column.role == "split"), None)
-    if read.split_lists is not None:
-        if named or not images or content.wide is not None:
-            raise InputError("split-list-table")
-        return _in_lists(content, images[0].name, read.split_lists)
-    if named:
-        return replace(content, splits=split_names(named, content.table[named]))
-    photo = next((column for column in images if column.role == "image"), None)
-    if photo is None or photo.has_content:
-        return content
-    return replace(content, splits=_folder_splits(photo.name, content.paths[photo.name]))
-
-
-def _in_lists(
-    content: _Content, images: str, split_lists: Callable[[Collection[bytes]], SplitLists]
-) -> _Content:
-    """Return the rows whose images are in lists of splits."""
-    plain = [os.path.normpath(path) for path in content.paths[images]]
-    lists = split_lists({*plain})
-    if lists.label_of:
-        raise InputError("split-list-table-labels")
-    left, lines = lists.unlisted({*plain})
-    kept = [row for row, path in enumerate(plain) if path not in left]
-    return _Content(
-        len(kept),
-        content.table.take(pa.array(kept, pa.int64())),
-        {name: [paths[row] for row in kept] for name, paths in content.paths.items()},
-        wide=None,
-        splits=_texts(to_bytes(lists.split_of[plain[row]]) for row in kept),
-        warnings=lines,
-        num_unlisted=content.num_rows - len(kept),
-    )
-
-
-def _folder_splits(column: str, paths: Sequence[bytes]) -> pa.ChunkedArray | None:
+def _folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | None:
     """Return the splits that the first folders of the images name, or None.
 
     As in folders of images, all of them must have usual names of splits, and there must be several.
     """
-    folders = first_folders(paths)
+    if column is None or column.is_embedded:
+        return None
+    folders = first_folders(content.paths[column.name])
     usual, are_splits = all_usual(sorted({*folders}))
     if len(usual) < 2:
         return None
     if not are_splits:
         others = sorted({*folders} - {*usual})
         raise InputError(
-            f"column {column!r}: only some paths are in the folders {', '.join(usual)}; others are in "
+            f"column {column.name!r}: only some paths are in the folders {', '.join(usual)}; others are in "
             f"{', '.join(map(repr, others[:3]))} || add a column 'split', which names the split of each row"
         )
-    report_line(f"the splits are the folders {', '.join(usual)} in column {column!r}")
+    report_line(f"the splits are the folders {', '.join(usual)} in column {column.name!r}")
     return _texts(to_bytes(usual_split(name) or name) for name in folders)
 
 
@@ -658,7 +564,7 @@ def _texts(values: Iterable[bytes]) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, TEXT)])
 
 
-def _groups(by: str, content: _Content, files: Mapping[str, ImageFiles]) -> list[bytes]:
+def _groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> list[bytes]:
     """Return the group of each row: its value in the column ``by``, which need not be stored."""
     if by in files:
         # with links followed, so that all names of a file are one group
