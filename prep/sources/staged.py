@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.sources.array_files import ArrayFile
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import twins
 from tfshards.prep.sources.features import TEXT, row_bytes, unlisted
@@ -37,7 +38,6 @@ from tfshards.prep.sources.staged_reader import (
     VALUE,
     WIDE_NAME,
     WIDTH,
-    ArrayFile,
     ArrowKeys,
     StagedReader,
     mapped_table,
