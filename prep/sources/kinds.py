@@ -112,8 +112,8 @@ _KINDS = (
         "table",
         "tfshards.prep.sources.table:Table",
         "rows of CSV, TSV, JSON Lines or Parquet files, with the images that they name",
-        "CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a folder or "
-        "pattern of files of one suffix",
+        "CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a folder "
+        "or pattern of files of one suffix",
     ),
     Kind(
         "coco",

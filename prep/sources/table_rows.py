@@ -22,16 +22,13 @@ from tfshards.prep.sources.features import (
     StoredColumn,
     fields_of,
     flattened,
-    is_bytes_type,
     is_image_struct,
-    is_text_type,
-    item_type,
     sampled,
     shown,
     stored_column,
     unlisted,
 )
-from tfshards.prep.sources.image_paths import ImageFiles, check_found, is_url, stat_images, unmentioned
+from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import first_folders, groups_of, key_column, label_column, split_names
@@ -61,9 +58,13 @@ IMAGE_ROLES = ("image", "mask")
 _NOT_STORED = ("split", "key", "drop")
 # No encoded image has fewer bytes that a path cannot have.
 _NOT_IN_PATHS = re.compile(rb"[\0-\x1f\x7f]")
+# What a column of structs of images holds, for messages.
+_IMAGE_STRUCTS = [{"bytes": None, "path": None}]
 # What may follow a name in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
 _SHOWN = 60
+# Type of text in tables that ``flattened`` returns; that of bytes is TEXT.
+_STRING = pa.large_string()
 
 
 class Batches(NamedTuple):
@@ -324,11 +325,10 @@ class RowSource(ABC):
             features = {name: feature for name, feature in features.items() if name not in left}
         columns = []
         for name in dict.fromkeys([*features, *roles]):
-            kind, role = schema.field(name).type if name in names else pa.large_string(), roles.get(name)
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            kind, role = schema.field(name).type if name in names else _STRING, roles.get(name)
             # formats of text have no bytes
-            is_bytes = isinstance(read.table, Batches) and not is_text_type(kind)
-            is_embedded = role in IMAGE_ROLES and (is_bytes or is_image_struct(kind))
+            has_bytes = is_image_struct(kind) or (kind == TEXT and isinstance(read.table, Batches))
+            is_embedded = role in IMAGE_ROLES and has_bytes
             columns.append(Column(name, role, features.get(name, ""), kind, is_embedded))
         self._check(read, columns)
         return columns
@@ -348,9 +348,9 @@ class RowSource(ABC):
                     f"{option_of_labels}= has no effect, since {read.where} has no column of labels || leave "
                     f"it out, or name the column: {flag('COLUMN', 'label')}"
                 )
-        for name, _, _, kind, _ in images:
-            if not is_bytes_type(kind) and not is_image_struct(kind):
-                raise InputError("column-paths-type", name=name, kind=shown(kind))
+        for column in images:
+            if column.kind not in (TEXT, _STRING) and not is_image_struct(column.kind):
+                raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
         """Return the files of a column of images."""
@@ -425,15 +425,14 @@ class RowSource(ABC):
     def _warnings(self, content: Content, values: Mapping[str, StoredColumn]) -> Iterator[str]:
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
-        read, columns = content.read, content.columns
-        by_path = [content.paths[each.name] for each in columns if each.is_image and not each.is_embedded]
-        paths = {path for each in by_path for path in each if path and not is_url(path)}
-        if read.owns_root and paths:
+        read = content.read
+        if read.owns_root and content.paths:
+            paths = {path for of_rows in content.paths.values() for path in of_rows}
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
-        for name, _, feature, _, _ in columns if content.of_role("label") is None else ():
-            if feature and name in read.class_names:
-                how = f"{flag(name, 'label')} stores them"
-                yield f"the column {name!r} has class names, which are not stored; {how}"
+        named = [each.name for each in content.columns if each.feature and each.name in read.class_names]
+        for name in named if content.of_role("label") is None else ():
+            how = f"{flag(name, 'label')} stores them"
+            yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
 def template_columns(roles: Mapping[str, Any]) -> set[str]:
@@ -461,7 +460,9 @@ def _read_once(
     for batch in read.table.tables if isinstance(read.table, Batches) else [read.table]:
         rows = flattened(batch)
         for name in undeclared:
-            _check_undeclared(name, rows[name], read.where)
+            values = unlisted(rows[name])[0]
+            is_struct = is_image_struct(values.type)
+            check_undeclared(name, _IMAGE_STRUCTS if is_struct else sampled(values), read.where)
         encoded: dict[str, pa.Array] = {}
         for column in images:
             names, content = _image_values(column, rows[column.name])
@@ -482,14 +483,6 @@ def _read_once(
     return Content(read, columns, num_rows, table, paths, writer.close())
 
 
-def _check_undeclared(name: str, column: pa.ChunkedArray, where: str) -> None:
-    """Raise InputError if a column without a role evidently holds images."""
-    is_struct = is_image_struct(item_type(column.type))
-    check_undeclared(
-        name, [{"bytes": None, "path": None}] if is_struct else sampled(unlisted(column)[0]), where
-    )
-
-
 def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
     """Raise InputError if a column of encoded images holds paths."""
     values = sampled(pa.chunked_array([content]))
@@ -503,13 +496,10 @@ def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
 
 def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
     """Return the path of each row, empty for none, and the encoded images, or None if there are none."""
+    content, paths = (values, None) if column.is_embedded else (None, values)
     if is_image_struct(column.kind):
         fields = fields_of(values)
         content, paths = fields["bytes"], fields.get("path")
-    else:
-        # values of a dictionary
-        plain = values.cast(column.kind)
-        content, paths = (plain, None) if column.is_embedded else (None, plain)
     names = [None] * len(values) if paths is None else paths.cast(TEXT).to_pylist()
     return [name or b"" for name in names], None if content is None else content.cast(TEXT).combine_chunks()
 
@@ -523,14 +513,13 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
             continue
         if name not in table.column_names:
             raise unknown_column(name, table.column_names, where)
-        column = table[name]
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        is_integer, digits = pa.types.is_integer(kind), digits or ""
+        column, digits = table[name], digits or ""
+        is_integer = pa.types.is_integer(column.type)
         is_plain = not conversion and _DIGITS.fullmatch(digits) and (is_integer or not digits)
-        if not is_plain or not (is_integer or is_bytes_type(kind)):
-            why = f"{name!r} holds {shown(kind)}; braces name text, or integers with digits, as {{id:06d}}"
+        if not is_plain or not (is_integer or column.type in (TEXT, _STRING)):
+            kind = shown(column.type)
+            why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
             raise InputError("template-form", template=template, why=why)
-        column = column.cast(kind)
         values = (column if is_integer else column.cast(TEXT)).to_pylist()
         if lacking := sum(value in (None, b"") for value in values):
             where = "of which paths are made"
