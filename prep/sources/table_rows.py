@@ -104,7 +104,6 @@ class TableRows:
             not stored. The other columns of a rejected row hold valid values, such as empty lists.
         boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
         warnings: warnings for the user.
-        skipped: number of entries of the source that are no rows, by reason.
         owns_root: whether images below ``root`` that are in no row are reported.
         unread: columns of the source that are not in ``table``, since the user drops them.
         separator: what separates classes in a text of the label column.
@@ -119,7 +118,6 @@ class TableRows:
     faults: str | None = None
     boxes_in: Reference | None = None
     warnings: tuple[str, ...] = ()
-    skipped: Mapping[str, int] = field(default_factory=dict)
     owns_root: bool = False
     unread: tuple[str, ...] = ()
     separator: str | None = None
@@ -341,13 +339,13 @@ class RowSource(ABC):
             for name, value in {**changed_images(self.images.to_json()), **root}.items():
                 raise OptionsError("image-option-useless", name=name, found=value, path=read.where)
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
-        has_labels = any(column.role == "label" for column in columns)
-        for option_of_labels in ("class_names", "label_separator"):
-            if getattr(self, option_of_labels, None) and not has_labels:
-                raise InputError(
-                    f"{option_of_labels}= has no effect, since {read.where} has no column of labels || leave "
-                    f"it out, or name the column: {flag('COLUMN', 'label')}"
-                )
+        of_labels = {"class_names": self.class_names, "label_separator": read.separator}
+        useless = [each for each, given in of_labels.items() if given]
+        if useless and all(column.role != "label" for column in columns):
+            raise InputError(
+                f"{useless[0]}= has no effect, since {read.where} has no column of labels || leave it out, "
+                f"or name the column: {flag('COLUMN', 'label')}"
+            )
         for column in images:
             if column.kind not in (TEXT, _STRING) and not is_image_struct(column.kind):
                 raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
@@ -419,7 +417,6 @@ class RowSource(ABC):
             class_names=next((each.class_names for each in values.values() if each.class_names), ()),
             root=read.root,
             warnings=[*read.warnings, *self._warnings(content, values)],
-            skipped=read.skipped,
         )
 
     def _warnings(self, content: Content, values: Mapping[str, StoredColumn]) -> Iterator[str]:
