@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import unicodedata
+import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -21,85 +20,106 @@ from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
 
 # The column that is not stored: why an image is rejected, or null.
 FAULT = "fault"
-# Types of the values of an object.
-_TYPES = {
-    "bbox": pa.large_list(pa.float32()),
+_NUMBERS, _INTEGERS = pa.large_list(pa.float32()), pa.large_list(pa.int64())
+_COLUMNS = {
+    "file_name": pa.large_binary(),
+    FAULT: pa.large_string(),
+    "split": pa.large_string(),
+    "image_id": pa.int64(),
+    "width": pa.int64(),
+    "height": pa.int64(),
+}
+_VALUES = {
+    "bbox": _NUMBERS,
     "category": pa.int64(),
     "area": pa.float32(),
     "iscrowd": pa.bool_(),
-    "keypoints": pa.large_list(pa.float32()),
+    "keypoints": _NUMBERS,
 }
+_POLYGONS = pa.struct({"points": pa.large_list(_NUMBERS), "lengths": _INTEGERS, "object": _INTEGERS})
+# a lone surrogate is not Unicode
+_TEXT = re.compile(r"[^\0\ud800-\udfff]+")
+
+# Values of an image, or of an object, by their names.
+Row: TypeAlias = "dict[str, Any]"
 
 
-@dataclass
-class AnnotatedImage:
-    """One image and what is annotated in it.
+@dataclass(frozen=True)
+class AnnotatedImages:
+    """The images of annotation files, and the rows that they become.
 
     Attributes:
-        path: path of the image, relative to the root.
-        split: name of the split, or empty.
-        values: integers of the image, by column.
-        objects: values of each object, by the column ``objects/NAME``; and its ``polygons``, each as the
-            numbers x, y of its points.
-        fault: why the image is rejected: what is wrong with its first annotation that is wrong; or None.
+        root: folder to which their paths are relative.
+        rows: values of each image by its path: columns, ``FAULT``, and ``objects``, each with its values by
+            name. The ``polygons`` of an object are the numbers x, y of their points.
     """
 
-    path: bytes
-    split: str = ""
-    values: Mapping[str, int | None] = field(default_factory=dict)
-    objects: list[dict[str, Any]] = field(default_factory=list)
-    fault: str | None = None
+    root: Path
+    rows: dict[bytes, Row] = field(default_factory=dict)
 
-    def reject(self, fault: str) -> None:
-        """Reject the image, unless it is rejected already."""
-        self.fault = self.fault or fault
+    def add(self, path: str | Path, split: str, **values: int | None) -> Row:
+        """Return the row of a new image, which has no objects yet; ``split`` may be empty."""
+        name = os.fsencode(os.path.relpath(path, self.root))
+        # a folder of one split would serve others if their images have the same names
+        if name in self.rows:
+            raise InputError(
+                f"{path} is annotated twice, perhaps in two splits || correct the annotations, or name the "
+                "folder that holds the images of all splits with root="
+            )
+        self.rows[name] = {"file_name": name, "split": split or None, "objects": [], **values}
+        return self.rows[name]
+
+    def table_rows(
+        self, where: Path, roles: Mapping[str, str], class_names: tuple[str, ...], warnings: Iterable[str]
+    ) -> TableRows:
+        """Return the rows of all images.
+
+        ``polygons/points`` has the points of all polygons of an image, ``polygons/lengths`` the number of
+        points of each, and ``polygons/object`` the number of its object, which ``objects/index`` has, too.
+
+        Args:
+            where: path of the annotations, for messages.
+            roles: roles of the values of objects, whose columns are ``objects/NAME``; of ``polygons`` the
+                format of their points.
+            class_names: names of the numbers in ``category``, or empty.
+            warnings: warnings for the user.
+        """
+        rows = [*self.rows.values()]
+        values = {name: kind for name, kind in _VALUES.items() if name in roles}
+        of_columns = {f"objects/{name}": roles[name] for name in values}
+        if "polygons" in roles:
+            for row in rows:
+                row["polygons"] = _numbered_polygons(row["objects"])
+            values["index"] = pa.int64()
+            of_columns |= dict.fromkeys(("objects/index", "polygons/lengths", "polygons/object"), "list")
+            of_columns["polygons/points"] = roles["polygons"]
+        types = {**_COLUMNS, "objects": pa.large_list(pa.struct(values)), "polygons": _POLYGONS}
+        has = {FAULT, *rows[0]} - (set() if rows[0]["split"] else {"split"})
+        table = pa.Table.from_pylist(rows, pa.schema([(n, kind) for n, kind in types.items() if n in has]))
+        # as text, also names that are not UTF-8, because columns of bytes are encoded images
+        paths = table["file_name"].chunk(0).view(pa.large_string())
+        return TableRows(
+            table.set_column(0, "file_name", paths),
+            of_columns,
+            os.path.realpath(os.fsencode(self.root)),
+            str(where),
+            {"objects/category": class_names} if class_names else {},
+            sizes=("width", "height") if "width" in has else None,
+            faults=FAULT,
+            warnings=tuple(warnings),
+        )
 
 
-def annotation_table(
-    images: Sequence[AnnotatedImage], names: Sequence[str], formats: Mapping[str, str]
-) -> tuple[pa.Table, dict[str, str]]:
-    """Return a row for each image, and the roles of the columns.
-
-    ``polygons/points`` has the points of all polygons of an image, ``polygons/lengths`` the number of points
-    of each, and ``polygons/object`` the number of its object, which ``objects/index`` has, too.
-
-    Args:
-        images: the images.
-        names: names of the values of objects.
-        formats: formats of boxes, keypoints and points of polygons, by column; these decide whether there
-            are polygons.
-    """
-    paths = pa.array([image.path for image in images], pa.large_binary())
-    # as text, since bytes may begin like an image
-    with suppress(pa.ArrowInvalid):
-        paths = paths.cast(pa.large_string())
-    columns = {
-        "file_name": paths,
-        FAULT: pa.array([image.fault for image in images], pa.large_string()),
+def _numbered_polygons(objects: Sequence[Row]) -> Row:
+    """Number the objects of an image, and return their polygons."""
+    for number, each in enumerate(objects):
+        each["index"] = number
+    polygons = [(each["index"], polygon) for each in objects for polygon in each["polygons"]]
+    return {
+        "points": [pair for _, each in polygons for pair in zip(each[::2], each[1::2], strict=True)],
+        "lengths": [len(each) // 2 for _, each in polygons],
+        "object": [number for number, _ in polygons],
     }
-    if any(image.split for image in images):
-        columns["split"] = pa.array([image.split for image in images], pa.large_string())
-    for name in images[0].values:
-        columns[name] = pa.array([image.values[name] for image in images], pa.int64())
-    lists: dict[str, tuple[Any, pa.DataType]] = {
-        f"objects/{name}": ([[each.get(name) for each in image.objects] for image in images], _TYPES[name])
-        for name in names
-    }
-    if "polygons/points" in formats:
-        numbered = [
-            [(number, polygon) for number, each in enumerate(image.objects) for polygon in each["polygons"]]
-            for image in images
-        ]
-        points = [
-            [pair for _, each in some for pair in zip(each[::2], each[1::2], strict=True)]
-            for some in numbered
-        ]
-        lists["objects/index"] = [range(len(image.objects)) for image in images], pa.int64()
-        lists["polygons/points"] = points, pa.large_list(pa.float32())
-        lists["polygons/lengths"] = [[len(each) // 2 for _, each in some] for some in numbered], pa.int64()
-        lists["polygons/object"] = [[number for number, _ in some] for some in numbered], pa.int64()
-    columns |= {name: pa.array(values, pa.large_list(kind)) for name, (values, kind) in lists.items()}
-    return pa.table(columns), {**dict.fromkeys(lists, "list"), "objects/category": "label", **formats}
 
 
 @dataclass(frozen=True)
@@ -139,9 +159,7 @@ class Annotations(RowSource):
 
 def is_text(value: object) -> bool:
     """Return whether a value in an annotation file is a name: text that is not empty, in Unicode."""
-    if not isinstance(value, str) or not value or "\0" in value:
-        return False
-    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and _TEXT.fullmatch(value) is not None
 
 
 def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
@@ -150,31 +168,3 @@ def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
         return read_whole(path, limit)
     except OSError as error:
         raise InputError("unreadable", path=path, why=error.strerror) from None
-
-
-def lines_of(content: bytes) -> list[str]:
-    """Return the lines of a text file, or raise ValueError if it is not UTF-8."""
-    try:
-        return content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        encoding = "is UTF-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "is not UTF-8"
-        raise ValueError(f"the file {encoding}; save it as UTF-8") from None
-
-
-def existing_path(folder: Path, name: str) -> str | None:
-    r"""Return the path of a file in a folder, or None if it does not exist.
-
-    ``images\1.png``, as Windows writes paths, is ``images/1.png`` if only this exists. Whether a letter and
-    its accent are one character makes no difference.
-    """
-    # not Path.is_file, which raises an error for a name that is too long
-    for path in dict.fromkeys((name, name.replace("\\", "/"))):
-        forms = {path, *(unicodedata.normalize(form, path) for form in ("NFC", "NFD"))}
-        if any(os.path.isfile(folder / form) for form in forms):
-            return path
-    return None
-
-
-def with_slashes(folder: Path, name: str) -> str:
-    """Return a path in a folder, in which backslashes are slashes if only this file exists."""
-    return (existing_path(folder, name) if "\\" in name else None) or name
