@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
-import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import repeat
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,24 +16,22 @@ import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.records.example import Values
-from tfshards.prep.sources.array_files import AnyArray, ArrayFile
+from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
-from tfshards.schemas import Feature, Schema
+from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
-from tfshards.schemas.storage.untrusted import open_regular
 
 ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
 KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
 VALUE, IMAGE = "value/", "image/"
-_COPY_BYTES = 1 << 20
 
 
 class _StagedImage(NamedTuple):
@@ -149,7 +143,7 @@ class StagedReader:
             if name in self.wide:
                 columns[name] = _values(files.wide[name], places)
             elif name in self.arrays:
-                columns[name] = files.array_values(feature, self.arrays[name], places)
+                columns[name] = files.arrays.values(feature, self.arrays[name], places)
             elif name != "key" and name not in self.images:
                 columns[name] = files.values(VALUE + name, numbers)
         return numbers, columns
@@ -199,7 +193,7 @@ class _StagedFiles:
 
     def __init__(self, folder: str) -> None:
         self._folder = any_path(folder)
-        self._arrays: dict[ArrayFile, AnyArray] = {}
+        self.arrays = MappedArrays(self._folder)
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -225,48 +219,6 @@ class _StagedFiles:
         if name not in self.rows.column_names:
             return [None] * len(numbers)
         return _values(self.rows[name], numbers)
-
-    def array_values(
-        self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
-    ) -> Sequence[Values]:
-        """Return the values of rows in files of arrays, as the encoder takes them."""
-        rows = self._array_rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
-        if feature.kind == "raw":
-            data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
-            step = feature.num_bytes
-            return [data[row * step : (row + 1) * step] for row in range(len(rows))]
-        if feature.dtype == "bfloat16":
-            # its bits are the upper half of a float32
-            rows = (rows.astype(np.uint32) << 16).view(np.float32)
-        values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
-        return values
-
-    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
-        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
-        ends = np.cumsum([file.num_rows for file in files])
-        places = np.searchsorted(ends, numbers, side="right")
-        rows: AnyArray = np.empty(
-            (len(numbers), *files[0].shape[1:]), np.dtype(files[0].dtype).newbyteorder("=")
-        )
-        for index in np.unique(places).tolist():
-            chosen, before = places == index, ends[index] - files[index].num_rows
-            rows[chosen] = self._array_rows(files[index], numbers[chosen] - before)
-        return rows
-
-    def _array_rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
-        """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
-        path = Path(file.path) if os.path.isabs(file.path) else self._folder / file.path
-        try:
-            file.check_unchanged()
-            if file not in self._arrays:
-                with _on_disk(path) as local:
-                    self._arrays[file] = file.mapped(local)
-            rows: AnyArray = np.asarray(self._arrays[file][numbers])
-            # again, because the file may have changed before the rows were read
-            file.check_unchanged()
-        except OSError as error:
-            raise unreadable(path, error) from None
-        return rows
 
 
 def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
@@ -317,22 +269,9 @@ def _file_id(path: AnyPath) -> tuple[int, int]:
 
 
 def _opened(path: AnyPath) -> pa.ipc.RecordBatchFileReader:
-    with _on_disk(path) as local, open(local, "rb") as file:
+    with local_copy(path) as local, open(local, "rb") as file:
         # not Arrow's memory map, which asks the system to read each batch as a whole
         return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
-
-
-@contextmanager
-def _on_disk(path: AnyPath) -> Iterator[Path]:
-    """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
-    if isinstance(path, Path):
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
-        with open_regular(path, buffering=0) as source:
-            shutil.copyfileobj(source, copy, _COPY_BYTES)
-        copy.flush()
-        yield Path(copy.name)
 
 
 class ArrowKeys(LazyKeys):

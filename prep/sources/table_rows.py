@@ -238,7 +238,7 @@ class RowSource(ABC):
         check_instance("images", self.images, ImageOptions)
         if isinstance(self.source, (str, os.PathLike)):
             if not os.fspath(self.source):
-                raise OptionsError("table-path-empty")
+                raise OptionsError("the path of the source is empty || name a file or a folder")
             any_path(self.source)
         if self.root is not None:
             any_path(self.root)
@@ -303,7 +303,9 @@ class RowSource(ABC):
         for name, of_column in read.class_names.items():
             # two numbers of one name would be two classes or one, depending on the reader
             for class_name in repeated(of_column):
-                raise InputError("table-class-repeated", path=read.where, repeated=class_name, column=name)
+                raise InputError(
+                    f"{read.where}: column {name!r} has the class {class_name!r} twice || rename one"
+                )
         declared = self.roles
         if self._only is not None:
             # what the dataset dropped, or what named its splits or keys, need not be in rows for it
@@ -337,7 +339,10 @@ class RowSource(ABC):
         if not images:
             root = {} if self.root is None else {"root": os.fspath(self.root)}
             for name, value in {**changed_images(self.images.to_json()), **root}.items():
-                raise OptionsError("image-option-useless", name=name, found=value, path=read.where)
+                raise OptionsError(
+                    f"{name}={value!r} has no effect, since {read.where} has no column of images || leave it "
+                    f"out, or name the column: {flag('COLUMN', 'image')}"
+                )
         check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
         of_labels = {"class_names": self.class_names, "label_separator": read.separator}
         useless = [each for each, given in of_labels.items() if given]
