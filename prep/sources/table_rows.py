@@ -23,6 +23,7 @@ from tfshards.prep.sources.features import (
     fields_of,
     flattened,
     is_image_struct,
+    is_list_type,
     sampled,
     shown,
     stored_column,
@@ -144,6 +145,11 @@ class Column(NamedTuple):
     def is_image(self) -> bool:
         """Whether the column holds images or masks."""
         return self.role in IMAGE_ROLES
+
+    @property
+    def struct(self) -> str:
+        """Name of the struct of which the column is a field, or an empty text."""
+        return self.name.rpartition("/")[0]
 
 
 class Content(NamedTuple):
@@ -367,8 +373,15 @@ class RowSource(ABC):
         return files
 
     def _values(self, content: Content) -> dict[str, StoredColumn]:
-        """Return the columns that are stored, except images, by feature."""
+        """Return the columns that are stored, except images, by feature.
+
+        Lists in a struct with lists of lists, such as numbers next to boxes, are lists of any length: a crop
+        that removes a box removes its number.
+        """
         read, stored = content.read, dict[str, StoredColumn]()
+        lists = [column for column in content.columns if is_list_type(column.kind)]
+        structs = {column.struct for column in lists if is_list_type(column.kind.value_type)} - {""}
+        along = {column.name for column in lists if column.struct in structs}
         for column in content.columns:
             if column.is_image or not column.feature:
                 continue
@@ -377,7 +390,8 @@ class RowSource(ABC):
                 own = read.class_names.get(name, ())
                 stored[column.feature] = label_column(name, values, self.class_names, own, read.separator)
             else:
-                stored[column.feature] = stored_column(name, values, column.role or "value")
+                role = column.role or ("list" if name in along else "value")
+                stored[column.feature] = stored_column(name, values, role)
         return stored
 
     def _rows(

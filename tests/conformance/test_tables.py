@@ -802,6 +802,10 @@ OTHERS = [
         ["a\0b", "c"], "row 1"))),
     row("lists of any length", columns(x=[[1, 2], [3, 4]]), table(PARQUET, {"x": "list"}),
         stored(by_row(x=[[1, 2], [3, 4]]), features={"x": "int int64 ?"})),
+    row("lists next to boxes, which a crop may remove", {PARQUET: {"o": [{"box": [[1, 2, 3, 4]], "n": [n],
+        "w": [n / 2]} for n in (5, 6)]}}, table(PARQUET, {"o/box": "xywh"}), stored(by_row(**{"o/box":
+        [[[1, 2, 3, 4]]] * 2, "o/n": [[5], [6]], "o/w": [[2.5], [3.0]]}), features={"o/n": "int int64 ?",
+        "o/w": "float float32 ?"})),
     row("no lists", columns(x=[1, 2]), table(PARQUET, {"x": "list"}), refused(InputError, None, "'x'")),
     row("two labels", columns(x=[1], y=[2]), table(PARQUET, {"x": "label", "y": "label"}),
         refused(OptionsError, None, "'x'", "'y'")),
