@@ -236,11 +236,6 @@ def is_list_type(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def item_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the items of a type of lists, of any depth, or the type itself."""
-    return item_type(kind.value_type) if is_list_type(kind) else kind
-
-
 def is_bytes_type(kind: pa.DataType) -> bool:
     """Return whether a type is text or bytes."""
     types = pa.types

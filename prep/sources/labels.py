@@ -213,7 +213,7 @@ def key_fault(keys: pa.ChunkedArray) -> str | None:
 
 def _texts(name: str, column: pa.ChunkedArray, role: str) -> pa.ChunkedArray:
     """Return text, bytes or integers, of which none is missing, as ``TEXT``."""
-    values = column if is_list_type(column.type) else plain_values(name, column)
+    values = plain_values(name, column)
     if not (values.type == TEXT or pa.types.is_integer(values.type)):
         raise _unfit(name, role, f"{shown(column.type)}, neither text, bytes nor integers")
     values = without_missing(name, values, is_list=False)
