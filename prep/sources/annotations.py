@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import ImageOptions
-from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.roles import check_roles, roles_option
-from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.prep.sources.table_rows import RowOptions, TableRows, stage_table
+from tfshards.prep.sources.table_rows import RowSource, TableRows
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.option import check_choices, check_instance, check_path, option
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.option import option
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
 
 # The column that is not stored: why an image is rejected, or null.
@@ -129,126 +123,38 @@ def _numbered_polygons(objects: Sequence[Row]) -> Row:
 
 
 @dataclass(frozen=True)
-class Annotations(ABC):
+class Annotations(RowSource):
     """The images of annotation files, and their objects; ``Coco`` and ``Yolo`` are formats of these files.
 
     The features are ``image``, ``objects/bbox``, ``objects/category`` with the classes, and what else the
     format has. The key of an example is the path of its image. An annotation that is not valid rejects its
-    image.
+    image. ``roles`` are those that differ from the ones of the format, such as ``{"objects/area": "drop"}``.
+    Attributes are also those of ``RowSource``.
 
     Attributes:
-        path: the file or folder, see the format.
-        roles: roles of columns that differ from those of the format, such as ``{"objects/area": "drop"}``.
-        images: how images are checked, converted and stored.
-        root: folder to which image paths are relative.
-        class_names: class names in label order; other labels are an error.
-        follow_links: read files outside the folder of the source, or ``root``.
         segmentations: keep polygons: their points in ``polygons/points``, the number of points of each in
             ``polygons/lengths``, and its object, as numbered by ``objects/index``, in ``polygons/object``.
-        outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
-            its side, or 1 pixel: "reject" the image, "clip" them to it, or "keep" them.
-        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image; by
-            default, see the format.
 
     Raises:
         OptionsError: the path is empty, a path is a URL, a role does not exist, or the class names are empty
             or repeated.
     """
 
-    path: str | os.PathLike[str]
-    roles: Mapping[str, str] = roles_option()
-    images: ImageOptions = field(default_factory=ImageOptions)
-    root: str | os.PathLike[str] | None = option(
-        None,
-        "folder to which image paths are relative",
-        metavar="DIR",
-        default_text="found next to the annotations",
-    )
-    class_names: Sequence[str] | None = None
-    follow_links: bool = option(False, "follow links out of the folder of the images")
     segmentations: bool = option(False, "keep the polygons of objects")
-    outside_boxes: Outside = option(
-        "reject",
-        "reject images with boxes or keypoints outside of them, clip these to the image, or keep them",
-        choices=get_args(Outside),
-    )
-    boxes_in: Reference | None = option(
-        None,
-        "whether boxes and keypoints refer to the pixels in the file, or to the image that is turned upright "
-        "by its EXIF tag",
-        choices=get_args(Reference),
-        default_text="what the annotations show",
-    )
-    _only: frozenset[str] | None = field(default=None, repr=False)
-
-    # Name of the kind of source.
-    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_roles(self.roles)
-        check_instance("images", self.images, ImageOptions)
-        for name, path in (("path", self.path), ("root", self.root)):
-            if isinstance(path, (str, os.PathLike)) and isinstance(any_path(path), RemotePath):
+        super().__post_init__()
+        for path in (self.source, self.root):
+            if path is not None and isinstance(any_path(path), RemotePath):
                 raise OptionsError(f"{self.kind} reads files on disks only || copy {str(path)!r} to a disk")
-            if path is not None or name == "path":
-                check_path(name, path)
-        if not os.fspath(self.path):
-            raise OptionsError("table-path-empty")
-        check_class_names(self.class_names)
-
-    def location(self) -> None:
-        """Return None, because the dataset may be in the folder of the annotations."""
-        return
-
-    def with_class_names(self, names: Sequence[str]) -> Annotations:
-        """Return the source with these class names, unless it has its own."""
-        return self if self.class_names is not None else replace(self, class_names=names)
 
     @abstractmethod
     def read(self, path: Path, root: Path | None) -> TableRows:
         """Return the rows of the annotation files."""
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
-        """Return a reader of the rows; the annotations are copied into ``folder``, but not the images.
-
-        Raises:
-            InputError: the annotations cannot be read, a column is missing, or an image is outside of the
-                folder.
-        """
-        root = None if self.root is None else Path(self.root)
-        if root is not None and not root.is_dir():
-            raise InputError("root-not-a-folder", root=os.fspath(root))
-        options = RowOptions(
-            self.kind,
-            self.roles,
-            self.images,
-            self.root,
-            self.class_names,
-            self.follow_links,
-            outside_boxes=self.outside_boxes,
-            boxes_in=self.boxes_in,
-            only=self._only,
-            recorded={"segmentations": True} if self.segmentations else {},
-        )
-        return stage_table(
-            self.read(Path(self.path), root), options, folder, group_by=group_by, preview=preview
-        )
-
-    @classmethod
-    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Annotations:
-        """Return the source of a build from its record, and the paths of its inputs."""
-        check_num_inputs(inputs, 2, "the annotations, and at most one folder of images")
-        return cls(
-            inputs[0],
-            dict(recorded.options.get("columns", {})),
-            recorded.images,
-            root=inputs[1] if len(inputs) == 2 else None,
-            class_names=recorded.class_names,
-            follow_links=recorded.follow_links,
-            **recorded.given("segmentations", "outside_boxes", "boxes_in"),
-            _only=frozenset(recorded.schema.names),
-        )
+    def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
+        """Return the rows of the annotation files."""
+        return self.read(Path(self.source), None if root is None else Path(str(root)))
 
 
 def is_text(value: object) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +21,11 @@ from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import (
     classes_in,
     flattened,
-    is_bytes_type,
     is_image_struct,
     is_list_type,
-    is_text_type,
     shown,
 )
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import Batches, TableRows
@@ -288,12 +284,8 @@ def _parquet_batches(path: AnyPath, names: Collection[str]) -> Iterator[pa.Table
 def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
     """Yield an open Parquet file, of which no more than a part of a row group is in memory."""
     try:
-        with open_regular(path) as file, tempfile.TemporaryFile(prefix="tfshards-") as copy:
-            if not isinstance(path, Path):
-                # Arrow asks for many small parts
-                shutil.copyfileobj(file, copy, _COPY_BYTES)
-                copy.seek(0)
-                file = copy
+        # a copy of an object, of which Arrow would ask for many small parts
+        with local_copy(path) as local, open_regular(local) as file:
             yield pa.parquet.ParquetFile(file, buffer_size=_COPY_BYTES, pre_buffer=False)
     except OSError as error:
         raise unreadable(path, error) from None
@@ -303,21 +295,17 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
 
 
 def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both types without loss, or None.
+    """Return the type that holds the values of both types of ``flattened`` without loss, or None.
 
-    Types of text are joined, and of bytes, lists of any form, dictionaries and their values, and null with
-    any other type.
+    Lists of lists of any form are joined, the structs of images, and null with any other type.
     """
     if one.equals(other):
         return one
-    one, other = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (one, other))
     if pa.types.is_null(one) or pa.types.is_null(other):
         return other if pa.types.is_null(one) else one
     if is_list_type(one) and is_list_type(other):
         item = _joined(one.value_type, other.value_type)
         return None if item is None else pa.large_list(item)
-    if is_bytes_type(one) and is_bytes_type(other) and is_text_type(one) == is_text_type(other):
-        return pa.large_string() if is_text_type(one) else pa.large_binary()
     if is_image_struct(one) and is_image_struct(other):
         return pa.struct([("bytes", pa.large_binary()), ("path", pa.large_string())])
-    return one if one.equals(other) else None
+    return None

@@ -268,8 +268,7 @@ def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage)
 GROUPS = {
     "integers": (np.array([3, 1, 3], ">i2"), [b"3", b"1", b"3"]),
     "text": (np.array(["ä", "caf\udce9", "ä"]), ["ä".encode(), b"caf\xe9", "ä".encode()]),
-    "zeros of either sign": (np.array([0.5, 0.0, -0.0]), [b"0.5", b"0", b"0"]),
-    "NaN": (np.array([0.0, np.nan, np.nan], np.float32), None),
+    "fractions": (np.array([0.5, 0.0, 0.5]), None),
     "no text": (np.array(["a", "", "b"]), None),
 }
 
@@ -278,7 +277,7 @@ GROUPS = {
 def test_rows_with_equal_values_are_a_group(column, groups, stage):
     source = Arrays({"x": column, "y": np.arange(3)}, {"x": "drop"})
     if groups is None:
-        with raises(InputError, "group-by-missing", by="x"):
+        with pytest.raises(InputError, match="'x'"):
             stage(source, group_by="x")
     else:
         assert stage(source, group_by="x").listing().groups == groups
