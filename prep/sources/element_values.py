@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.imaging.pillow import Picture
 from tfshards.prep.imaging.pixels import encoded_picture, encoded_pixels
 from tfshards.prep.records.example import Values
+from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.names import name_fault
-from tfshards.schemas.schema import ITEM_SIZES, KINDS
 from tfshards.schemas.storage.untrusted import open_regular
 
 # features check themselves, and elements have one set of them
@@ -29,10 +30,10 @@ feature_of = lru_cache(maxsize=256)(Feature)
 
 def plain_value(value: Any) -> object:  # noqa: ANN401 -- values of other packages, which are not imported
     """Return a value as text, bytes, a number, an array, a list, or an image."""
-    if isinstance(value, (bytearray, memoryview)):
-        return bytes(value)
     if isinstance(value, (str, bytes, int, float, list, PurePath, Picture, Mapping)):
         return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
     if isinstance(value, np.ma.MaskedArray):
         raise InputError("a value is a masked array || fill it, such as with array.filled(0)")
     if hasattr(value, "__array__"):
@@ -63,22 +64,20 @@ def image_value(name: str, value: object) -> bytes:
             fault = error if isinstance(error, OSError) else OSError(None, str(error))
             raise unreadable(os.fspath(value), fault) from None
     try:
-        if isinstance(value, Picture):
-            return encoded_picture(value)
-        return encoded_pixels(np.asarray(value))
+        return encoded_picture(value) if isinstance(value, Picture) else encoded_pixels(np.asarray(value))
     except (OSError, ValueError) as error:
         raise InputError(f"the image {name!r}: {error}") from None
 
 
 def label_value(name: str, value: object) -> int | str | None:
     """Return the number or the name of a class; None for no class."""
-    if value is None or (isinstance(value, (str, bytes)) and not value):
-        return None
     if isinstance(value, (str, bytes)):
-        return str(value) if isinstance(value, str) else to_text(value)
+        return (value if isinstance(value, str) else to_text(value)) or None
     array = np.asarray(value)
     if not array.shape and array.dtype.kind in "biu" and -1 <= int(array) < 1 << 63:
         return int(array)
+    if value is None:
+        return None
     raise InputError(
         f"the label {name!r} is {_shown(array)}, which is not a class || give the number of a class, or its "
         "name; the role value stores it as it is"
@@ -96,7 +95,7 @@ def split_value(value: object) -> str:
     return str(text)
 
 
-def stored_value(name: str, value: object, role: str, first: Feature | None = None) -> tuple[Feature, Values]:
+def stored_value(name: str, value: Any, role: str, first: Feature | None = None) -> tuple[Feature, Values]:  # noqa: ANN401
     """Return the feature of a value that is neither an image nor a label, and the value as it is encoded.
 
     Integers become int64 lists, text and bytes byte strings, and other numbers and arrays raw little-endian
@@ -113,19 +112,30 @@ def stored_value(name: str, value: object, role: str, first: Feature | None = No
     try:
         if role in COORDINATES:
             return _coordinates(name, value, role)
-        is_list = role == "list" or isinstance(value, list)
-        if isinstance(value, list) and not value and first and first.shape[:1] == (None,):
+        if isinstance(value, list) and not value and first and first.is_ragged:
             return first, []
+        is_list = role == "list" or isinstance(value, list)
         texts = _texts(name, value)
-        if texts is not None:
-            shape = np.shape(cast("Any", value))
-            if is_list and len(shape) != 1:
-                raise InputError(f"{name!r} has the shape {shape}; a list of text has one dimension")
-            feature = feature_of(name, "bytes", "bytes", (None,) if is_list else shape)
-            return feature, texts if shape else texts[0]
-        return _numbers(name, value, first, is_list=is_list)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"the value {name!r}: {error}") from None
+        array = None if texts is not None else _numbers(name, value, first)
+        shape, dtype = (np.shape(value), "bytes") if array is None else (array.shape, _name_of(array.dtype))
+        if is_list and not shape:
+            raise InputError(f"the value {name!r} is a single value; the role list needs lists")
+        kind = kind_of(dtype, shape, is_list=is_list)
+        feature = feature_of(name, kind, dtype, (None, *shape[1:]) if is_list else shape)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise InputError(f"the value {name!r} cannot be stored: {error}") from None
+    if texts is not None:
+        return feature, texts if shape else texts[0]
+    if kind == "raw":
+        # NumPy knows no other byte order of bfloat16
+        data = np.ascontiguousarray(array).view(np.uint16) if dtype == "bfloat16" else array
+        return feature, data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+    wide = array.astype(np.int64 if kind == "int" else np.float32, copy=False)
+    return feature, wide.ravel().tolist() if shape else wide.item()
+
+
+# NumPy composes the name each time
+_name_of = lru_cache(maxsize=64)(attrgetter("name"))
 
 
 def _texts(name: str, value: Any) -> list[bytes] | None:  # noqa: ANN401
@@ -138,57 +148,31 @@ def _texts(name: str, value: Any) -> list[bytes] | None:  # noqa: ANN401
         items = value
     else:
         return None
-    try:
-        return [each if isinstance(each, bytes) else to_bytes(each) for each in items]
-    except AttributeError:
-        raise InputError(f"the list {name!r} holds text and other values") from None
-    except UnicodeEncodeError as error:
-        raise InputError(f"the value {name!r} is not valid Unicode: {error.reason}") from None
+    if not all(isinstance(each, (str, bytes)) for each in items):
+        raise InputError(f"the list {name!r} holds text and other values")
+    return [each if isinstance(each, bytes) else to_bytes(each) for each in items]
 
 
-def _numbers(name: str, value: Any, first: Feature | None, *, is_list: bool) -> tuple[Feature, Values]:  # noqa: ANN401
+def _numbers(name: str, value: Any, first: Feature | None) -> Any:  # noqa: ANN401 -- arrays of any dtype
+    """Return numbers as an array, and those of Python with the dtype that they are stored as."""
+    if type(value) is int and first == feature_of(name, "raw", "float64") and float(value) == value:
+        return np.asarray(float(value))
     array = np.asarray(value)
-    if array.dtype.name not in ITEM_SIZES:
-        kind = type(value).__name__ if array.dtype.hasobject else f"{array.dtype}"
+    if array.dtype.hasobject:
         raise InputError(
-            f"the value {name!r} is of type {kind}, which cannot be stored || give text, bytes, or numbers "
-            f"of one of the dtypes {', '.join(sorted(ITEM_SIZES))}"
+            f"the value {name!r} of type {type(value).__name__} is, or holds, other objects than numbers || "
+            "give text, bytes, numbers, or arrays or lists of these; the role drop leaves the value out"
         )
-    if is_list and not array.shape:
-        raise InputError(f"the value {name!r} is {_shown(array)}, a single value; the role list needs lists")
-    if isinstance(value, list):
-        array = _as_list(name, array, first)
-    elif type(value) is int and first == feature_of(name, "raw", "float64") and int(float(value)) == value:
-        array = np.asarray(float(value))
-    dtype = array.dtype.name
-    if is_list:
-        kind = "float" if dtype in KINDS["float"].dtypes else "int"
-        if dtype not in KINDS[kind].dtypes:
-            raise InputError(
-                f"the value {name!r}: {dtype} fits neither a list of int64 nor one of float32 || convert it, "
-                "such as with astype('float32')"
-            )
-        wide = array.astype(np.float32 if kind == "float" else np.int64)
-        return feature_of(name, kind, dtype, (None, *array.shape[1:])), wide.ravel().tolist()
-    if not array.shape and dtype in KINDS["int"].dtypes - {"bool"}:
-        return feature_of(name, "int", dtype), int(array)
-    data = np.ascontiguousarray(array).view(np.uint16) if dtype == "bfloat16" else array
-    return feature_of(name, "raw", dtype, array.shape), data.astype(data.dtype.newbyteorder("<")).tobytes()
-
-
-def _as_list(name: str, array: Any, first: Feature | None) -> Any:  # noqa: ANN401 -- arrays of any dtype
-    """Return the numbers in a list of Python with the dtype that they are stored as."""
-    if not array.size:
+    if not isinstance(value, list):
+        return array
+    if not value:
         raise InputError(
             f"the list {name!r} is empty, which does not show what it holds || give an array with the role "
             "list, such as np.zeros((0, 4), 'float32')"
         )
     if array.dtype == np.float64 or (first and first.kind == "float" and array.dtype.kind in "iu"):
-        with np.errstate(over="ignore"):
-            short = array.astype(np.float32)
-        if np.isfinite(array).all() and not np.isfinite(short).all():
-            raise InputError(f"the list {name!r} holds a number that is too large for float32")
-        return short
+        with np.errstate(over="raise"):
+            return array.astype(np.float32)
     return array
 
 

@@ -1,11 +1,11 @@
-"""What elements of a Beam pipeline, and examples of an iterable, are: keys, and features by role."""
+"""What elements of a pipeline, and examples of an iterable, are stored as: features by role, and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -43,31 +43,81 @@ class Form(NamedTuple):
     """What all elements have in common.
 
     Attributes:
-        roles: roles of the values that have one.
+        roles: pairs of a value that has a role, and the role.
         features: features that are stored, images first; the order depends on names and roles only.
     """
 
-    roles: Mapping[str, str]
+    roles: tuple[tuple[str, str], ...]
     features: tuple[Feature, ...]
+
+    def first(self, kind: str) -> str | None:
+        """Return the name of the first feature of this kind; None without one."""
+        return next((feature.name for feature in self.features if feature.kind == kind), None)
 
     def has_role(self, role: str) -> bool:
         """Return whether a value has this role."""
-        return role in self.roles.values()
+        return any(role == each for _, each in self.roles)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the form as ``from_json`` takes it."""
+        return {"roles": dict(self.roles), "features": [feature.to_json() for feature in self.features]}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Form:
+        """Return the form that ``to_json`` has described."""
+        features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
+        return cls(tuple(found["roles"].items()), tuple(features))
+
+    def warnings(self) -> list[str]:
+        """Return warnings about elements of this form."""
+        # without the role list, only lists of Python become lists
+        roles = dict(self.roles)
+        warnings = [
+            f"{feature.name!r}: lists of numbers are stored as float32"
+            for feature in self.features
+            if feature.kind == "float" and roles.get(feature.name, "value") == "value"
+        ]
+        images = [feature.name for feature in self.features if feature.kind == "image"]
+        if len(images) > 1 and coordinates_of(self.features):
+            warnings.append(f"boxes and keypoints belong to the image {images[0]!r}")
+        return warnings
+
+    def check_same(self, key: str, other: Form, other_key: str) -> None:
+        """Raise InputError unless two elements, which have these keys, have the same form."""
+        ours, theirs = self._described(), other._described()
+        for name in sorted({*ours, *theirs}):
+            if ours.get(name) != theirs.get(name):
+                raise InputError(
+                    f"the elements differ: {name!r} is {ours.get(name, 'missing')} in {key!r} but "
+                    f"{theirs.get(name, 'missing')} in {other_key!r} || give every element the same values, "
+                    "each of one dtype and shape; with the role list, and in lists of Python, the length may "
+                    "differ; arrays of different sizes that are images have the role image"
+                )
+
+    def _described(self) -> dict[str, str]:
+        """Return what each value of an element is, by name, for a message."""
+        described = {name: f"of the role {role}" for name, role in self.roles}
+        for feature in self.features:
+            shape = [side if side is not None else "?" for side in feature.shape]
+            number = "text" if feature.kind == "bytes" else feature.dtype
+            number += f" {shape}" if shape else ""
+            described[feature.name] = feature.kind if feature.is_encoded else number
+        return described
 
 
 class Encoded(NamedTuple):
-    """The values of one element.
+    """One element as it is stored.
 
     Attributes:
         form: roles and features.
-        values: value of each feature, as ``records.example`` encodes it; None for the label.
+        values: value of each feature but the label, as ``records.example`` encodes it.
         label: number or name of the class; None for no class.
         split: name of the split; empty without one.
         key: value with the role ``key``, or None.
     """
 
     form: Form
-    values: tuple[Values | None, ...]
+    values: Sequence[Values]
     label: int | str | None
     split: str
     key: object
@@ -78,7 +128,7 @@ class Elements:
     """How the values of elements are stored.
 
     Attributes:
-        where: the source, for messages.
+        source: what gives the elements, as manifests and messages name it.
         roles: role of each value whose name does not decide it, see ``roles.py``.
         images: how images are checked, converted and stored.
         class_names: class names in label order; by default the sorted names in the data, if there are names.
@@ -89,7 +139,7 @@ class Elements:
         OptionsError: a role is unknown or given twice, or an option is not valid.
     """
 
-    where: str
+    source: str
     roles: Mapping[str, str] = field(default_factory=dict)
     images: ImageOptions = field(default_factory=ImageOptions)
     class_names: Sequence[str] | None = None
@@ -104,41 +154,46 @@ class Elements:
         if template := next(filter(is_template, self.roles), None):
             raise OptionsError(f"roles: {template!r} is a template of paths, which only tables have")
 
-    def encode(self, values: object, first: Sequence[Feature] = ()) -> Encoded:
-        """Return the values of an element as they are stored.
+    def encode(self, values: object, first: Form | None = None) -> Encoded:
+        """Return an element as it is stored.
 
         Args:
             values: values by name.
-            first: the features of the first element, if these decide about lists and numbers of Python.
+            first: the form of the first element, if it decides about lists and numbers of Python.
 
         Raises:
             InputError: a value cannot be stored, or does not fit its role.
         """
-        values, known = _flat(values), {feature.name: feature for feature in first}
-        roles, names = _roles_of(tuple(sorted(values)), tuple(self.roles.items()), self.where)
+        given = _flat(values)
+        roles, stored_names = _roles_of(tuple(sorted(given)), tuple(self.roles.items()), self.source)
+        firsts = {} if first is None else {feature.name: feature for feature in first.features}
         features: list[Feature] = []
-        encoded: list[Values | None] = []
+        encoded: list[Values] = []
         label: int | str | None = None
-        for name, feature_name in names.items():
-            value, role = values[name], roles.get(name, "value")
+        split, key = "", None
+        for name, feature_name in stored_names:
+            value, role = given[name], roles.get(name)
+            if role == "label":
+                label = label_value(name, value)
+                features.append(feature_of(feature_name, "label", "int64"))
+                continue
             if role in ("image", "mask"):
                 options = self.images if role == "image" else mask_options(self.images)
                 feature = feature_of(feature_name, role, options.dtype, options.shape)
-                stored: Values | None = image_value(name, value)
-            elif role == "label":
-                feature, stored = feature_of(feature_name, "label", "int64"), None
-                label = label_value(name, value)
+                stored: Values = image_value(name, value)
             else:
-                if name not in roles:
-                    check_undeclared(
-                        name, value[:_LOOKED_AT] if isinstance(value, list) else [value], self.where
-                    )
-                feature, stored = stored_value(feature_name, value, role, known.get(feature_name))
+                if role is None:
+                    items = value[:_LOOKED_AT] if isinstance(value, list) else [value]
+                    check_undeclared(name, items, self.source)
+                feature, stored = stored_value(name, value, role or "value", firsts.get(name))
             features.append(feature)
             encoded.append(stored)
-        single = {role: values[name] for name, role in roles.items() if role in ("split", "key")}
-        split = split_value(single["split"]) if "split" in single else ""
-        return Encoded(Form(roles, tuple(features)), tuple(encoded), label, split, single.get("key"))
+        for name, role in roles.items():
+            if role == "split":
+                split = split_value(given[name])
+            elif role == "key":
+                key = given[name]
+        return Encoded(Form(tuple(roles.items()), tuple(features)), encoded, label, split, key)
 
     def check(self, form: Form) -> None:
         """Raise an error if an option has no effect on elements of this form."""
@@ -157,69 +212,22 @@ class Elements:
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
         masks = frozenset(feature.name for feature in form.features if feature.kind == "mask")
-        image = next((feature.name for feature in form.features if feature.kind == "image"), None)
-        coordinates = coordinates_of(form.features)
+        coordinates, image = coordinates_of(form.features), form.first("image")
         return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
 
     def recorded(self, form: Form) -> dict[str, Json]:
         """Return what manifests record of elements of this form."""
-        outside = {} if self.outside_boxes == "reject" else {"outside_boxes": self.outside_boxes}
-        return {
-            "columns": dict(form.roles),
-            **outside,
-            **({} if self.boxes_in is None else {"boxes_in": self.boxes_in}),
-        }
+        recorded: dict[str, Json] = {"source": self.source, "columns": dict(form.roles)}
+        if self.outside_boxes != "reject":
+            recorded["outside_boxes"] = self.outside_boxes
+        if self.boxes_in is not None:
+            recorded["boxes_in"] = self.boxes_in
+        return recorded
 
-    def labels(self, form: Form, labels: Sequence[int | str | None]) -> StoredColumn | None:
+    def labels(self, form: Form, labels: pa.ChunkedArray) -> StoredColumn | None:
         """Return the class numbers of all elements, and the class names; None without a label."""
-        name = next((feature.name for feature in form.features if feature.kind == "label"), None)
-        if name is None:
-            return None
-        try:
-            column = pa.chunked_array([pa.array(labels)])
-        except pa.ArrowException:
-            raise InputError(
-                f"the labels {name!r} are both integers and text || make them one of the two"
-            ) from None
-        return label_column(name, column, self.class_names)
-
-
-def warnings_of(form: Form) -> list[str]:
-    """Return warnings about elements of this form."""
-    # without the role list, only lists of Python become lists
-    rounded = [
-        feature.name
-        for feature in form.features
-        if feature.kind == "float" and form.roles.get(feature.name, "value") == "value"
-    ]
-    warnings = [f"{name!r}: lists of numbers are stored as float32" for name in rounded]
-    images = [feature.name for feature in form.features if feature.kind == "image"]
-    if len(images) > 1 and coordinates_of(form.features):
-        warnings.append(f"boxes and keypoints belong to the image {images[0]!r}")
-    return warnings
-
-
-def check_same(one: Form, other: Form, key: str, other_key: str) -> None:
-    """Raise InputError if two elements, which have these keys, have different forms."""
-    ours, theirs = _described(one), _described(other)
-    for name in sorted({*ours, *theirs}):
-        if ours.get(name) != theirs.get(name):
-            raise InputError(
-                f"the elements differ: {name!r} is {ours.get(name, 'missing')} in {key!r} but "
-                f"{theirs.get(name, 'missing')} in {other_key!r} || give every element the same values, each "
-                "of one dtype and shape; with the role list, and in lists of Python, the length may differ; "
-                "arrays of different sizes that are images have the role image"
-            )
-
-
-def _described(form: Form) -> dict[str, str]:
-    """Return what each value of an element is, by name, for a message."""
-    found = {name: f"of the role {role}" for name, role in form.roles.items()}
-    for feature in form.features:
-        shape = [side if side is not None else "?" for side in feature.shape]
-        number = "text" if feature.kind == "bytes" else feature.dtype
-        found[feature.name] = feature.kind if feature.is_encoded else f"{number} {shape}" if shape else number
-    return found
+        name = form.first("label")
+        return None if name is None else label_column(name, labels, self.class_names)
 
 
 def encode_key(key: object) -> bytes:
@@ -237,7 +245,7 @@ def encode_key(key: object) -> bytes:
     return encoded
 
 
-def _flat(values: object, prefix: str = "") -> dict[str, object]:
+def _flat(values: object, prefix: str = "") -> dict[str, Any]:
     """Return plain values by name; dicts become ``NAME/FIELD``."""
     if not isinstance(values, Mapping):
         raise InputError(f"the values must be a dict by name, not {type(values).__name__}")
@@ -257,8 +265,8 @@ def _flat(values: object, prefix: str = "") -> dict[str, object]:
 # elements have one set of names
 @lru_cache(maxsize=16)
 def _roles_of(
-    names: tuple[str, ...], declared: tuple[tuple[str, str], ...], where: str
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the roles of the values that have one, and the feature of each value that is stored."""
-    roles = resolve_roles(names, dict(declared), where)
-    return roles, features_of(names, roles, where)
+    names: tuple[str, ...], declared: tuple[tuple[str, str], ...], source: str
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """Return the roles of the values that have one, and the names and features of those that are stored."""
+    roles = resolve_roles(names, dict(declared), source)
+    return roles, tuple(features_of(names, roles, source).items())

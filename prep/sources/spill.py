@@ -1,4 +1,4 @@
-"""Describe elements of a Beam pipeline in a few bytes each, and store their values until they are read."""
+"""Store the values of elements in files until they are read, and describe each element in a few bytes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import NamedTuple
 
 from tfshards.prep.records.example import Values, example_encoder
-from tfshards.prep.sources.elements import Elements, Form, encode_key
+from tfshards.prep.sources.elements import Elements, Encoded, Form, encode_key
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.build_area import create, is_owned
 from tfshards.schemas.files import write_atomically
+from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
 
-_NAME_BYTES = 8
-_FORM_BYTES = 8
 DIGEST_BYTES = 16
-# offset and length; origins in a file sort by offset
-_NUMBERS = struct.Struct(">QQ")
+_NAME_BYTES = _FORM_BYTES = 8
+# offset, length and masked CRC-32C; origins in a file sort by offset
+_NUMBERS = struct.Struct(">QQI")
 
 
 class Description(NamedTuple):
@@ -34,34 +35,60 @@ class Description(NamedTuple):
         size: number of bytes of its values.
         label: number or name of its class; None for no class.
         split: name of its split; empty if there are none.
-        form: digest of its roles and features, which names their file.
         digest: digest of its values.
-        origin: file name, offset and length of its values.
+        origin: file name, offset, length and checksum of its values.
+        form: name of the file of its form; empty if it is known that all elements have the same form.
     """
 
     key: bytes
     size: int
     label: int | str | None
     split: str
-    form: bytes
     digest: bytes
     origin: bytes
+    form: bytes = b""
 
 
 class Spill:
-    """Describes the elements of one bundle, and stores their values in one file, or object, of the folder."""
+    """Stores the values of elements in one file, or object, of a folder."""
+
+    def __init__(self, folder: AnyPath | None) -> None:
+        """Create nothing before the first element; without a folder, elements are only described."""
+        self._name = secrets.token_bytes(_NAME_BYTES)
+        self._path = None if folder is None else folder / _spill_name(self._name)
+        self._is_open, self.num_bytes = False, 0
+
+    def add(self, key: bytes, split: str, encoded: Encoded) -> Description:
+        """Store the values of an element, and return its description."""
+        features = encoded.form.features
+        encode = _encoder(tuple(feature for feature in features if feature.kind != "label"))
+        data = b"".join(encode(encoded.values))
+        if self._path is not None:
+            if not self._is_open:
+                self._sink, self._is_open = open_sink(self._path), True
+            self._sink.write(data)
+        origin = self._name + _NUMBERS.pack(self.num_bytes, len(data), masked_crc32c(data))
+        self.num_bytes += len(data)
+        digest = hashlib.sha256(data).digest()[:DIGEST_BYTES]
+        return Description(key, len(data), encoded.label, split, digest, origin)
+
+    def close(self) -> AnyPath | None:
+        """Finish the file, which other machines may not see before, and return its path, if there is one."""
+        if not self._is_open:
+            return None
+        self._sink.finish()
+        return self._path
+
+
+class Bundle:
+    """Describes the elements of one bundle of a pipeline, and stores their values in a folder."""
 
     def __init__(self, elements: Elements, folder: AnyPath) -> None:
-        """Create nothing yet, since a bundle may be empty."""
-        self._elements = elements
-        self._folder = folder
-        self._name = secrets.token_bytes(_NAME_BYTES)
-        self._path = _spill_path(folder, self._name)
-        self._is_open, self._offset = False, 0
-        self._known: dict[object, bytes] = {}
+        self._elements, self._folder, self._spill = elements, folder, Spill(folder)
+        self._forms: dict[Form, bytes] = {}
 
     def describe(self, element: object) -> tuple[object, ...]:
-        """Return the ``Description`` of an element ``(key, features)``.
+        """Store the values of an element ``(key, features)``, and return its ``Description``.
 
         It is a plain tuple, which Beam encodes in fewer bytes than one of a class.
         """
@@ -78,42 +105,17 @@ class Spill:
                 f"{to_text(key)}: a value has the role key, but the key of an element is the first of the "
                 "pair || rename the value, or give it the role drop"
             )
-        known = form.features, tuple(form.roles.items())
-        if known not in self._known:
-            self._known[known] = self._write_form(form)
-        encode = _encoder(tuple(feature for feature in form.features if feature.kind != "label"))
-        data = b"".join(encode([value for value in encoded.values if value is not None]))
-        origin, digest = self._append(data), data_digest(data)
-        return tuple(
-            Description(key, len(data), encoded.label, encoded.split, self._known[known], digest, origin)
-        )
+        if form not in self._forms:
+            self._forms[form] = _write_form(self._folder, form)
+        return tuple(self._spill.add(key, encoded.split, encoded)._replace(form=self._forms[form]))
 
     def close(self) -> None:
-        """Finish the file, which other machines may not see before."""
-        if self._is_open:
-            self._sink.finish()
-            if isinstance(self._path, RemotePath) and not is_owned(self._folder):
-                # nothing would remove it: a later run has removed the folder while this was uploaded
-                self._path.unlink()
-                raise BuildError("staging-gone", root=self._folder)
-
-    def _append(self, data: bytes) -> bytes:
-        if not self._is_open:
-            self._sink, self._is_open = open_sink(self._path), True
-        self._sink.write(data)
-        origin = self._name + _NUMBERS.pack(self._offset, len(data))
-        self._offset += len(data)
-        return origin
-
-    def _write_form(self, form: Form) -> bytes:
-        """Write roles and features into a file, and return the digest that names it."""
-        if not self._known:
-            create(self._folder)
-        found = {"features": [feature.to_json() for feature in form.features], "roles": dict(form.roles)}
-        text = json.dumps(found, sort_keys=True).encode("ascii")
-        digest = hashlib.blake2b(text, digest_size=_FORM_BYTES).digest()
-        write_atomically(_form_path(self._folder, digest), text)
-        return digest
+        """Finish the file of the values."""
+        path = self._spill.close()
+        if isinstance(path, RemotePath) and not is_owned(self._folder):
+            # nothing would remove it: a later run has removed the folder while this was uploaded
+            path.unlink()
+            raise BuildError("staging-gone", root=self._folder)
 
 
 # the elements of a pipeline have one set of features
@@ -122,60 +124,66 @@ def _encoder(features: tuple[Feature, ...]) -> Callable[[Sequence[Values]], Sequ
     return example_encoder(Schema(features)) if features else lambda _: ()
 
 
-def data_digest(data: bytes) -> bytes:
-    """Return the digest of an element's values."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-
-
 def read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
-    """Return the values at these origins; fewer bytes of one whose file on a disk has been cut."""
+    """Return the values at these origins, or raise InputError if they cannot be read or are damaged."""
     if isinstance(folder, RemotePath):
         return [*in_flight(partial(_read_object, folder), origins)]
     found = [b""] * len(origins)
     # one open file at a time: there are as many files as bundles
     in_order = sorted(range(len(origins)), key=origins.__getitem__)
     for name, numbers in groupby(in_order, key=lambda number: origins[number][:_NAME_BYTES]):
-        path = _spill_path(folder, name)
-        try:
-            with path.open("rb", buffering=0) as file:
-                for number in numbers:
-                    offset, length = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
-                    found[number] = os.pread(file.fileno(), length, offset)
-        except OSError as error:
-            raise _unreadable(path, error) from None
+        path = folder / _spill_name(name)
+        with _reading(path), path.open("rb", buffering=0) as file:
+            for number in numbers:
+                offset, length, checksum = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
+                found[number] = _checked(path, os.pread(file.fileno(), length, offset), checksum)
     return found
 
 
 def _read_object(folder: AnyPath, origin: bytes) -> bytes:
-    path = _spill_path(folder, origin[:_NAME_BYTES])
-    offset, length = _NUMBERS.unpack(origin[_NAME_BYTES:])
+    offset, length, checksum = _NUMBERS.unpack(origin[_NAME_BYTES:])
+    path = folder / _spill_name(origin[:_NAME_BYTES])
+    with _reading(path):
+        return _checked(path, read_range(path, offset, offset + length), checksum)
+
+
+@contextmanager
+def _reading(path: AnyPath) -> Iterator[None]:
+    """Raise InputError for an error of the operating system."""
     try:
-        return read_range(path, offset, offset + length)
+        yield
     except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: AnyPath, error: OSError) -> InputError:
-    return InputError(f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset")
-
-
-def read_form(folder: AnyPath, digest: bytes) -> Form:
-    """Return the roles and features of the elements with this digest of them."""
-    path = _form_path(folder, digest)
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
         raise InputError(
-            f"{path} is missing || let no other build write to the dataset, and, if it is on a disk, mount "
-            "its folder on every worker under the same path"
+            f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset, and mount "
+            "a folder on every worker under the same path"
         ) from None
-    features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
-    return Form(found["roles"], tuple(features))
 
 
-def _spill_path(folder: AnyPath, name: bytes) -> AnyPath:
-    return folder / f"{name.hex()}.spill"
+def _checked(path: AnyPath, data: bytes, checksum: int) -> bytes:
+    if masked_crc32c(data) != checksum:
+        raise InputError(f"{path}: values were damaged after they were listed || run the same build again")
+    return data
 
 
-def _form_path(folder: AnyPath, digest: bytes) -> AnyPath:
-    return folder / f"{digest.hex()}.form"
+def _write_form(folder: AnyPath, form: Form) -> bytes:
+    """Write the form of elements into a file of a folder, and return the name of the file."""
+    create(folder)
+    text = json.dumps(form.to_json(), sort_keys=True).encode("ascii")
+    name = hashlib.sha256(text).digest()[:_FORM_BYTES]
+    write_atomically(folder / _form_name(name), text)
+    return name
+
+
+def read_form(folder: AnyPath, name: bytes) -> Form:
+    """Return the form of elements in a file of a folder."""
+    path = folder / _form_name(name)
+    with _reading(path):
+        return Form.from_json(json.loads(path.read_bytes()))
+
+
+def _spill_name(name: bytes) -> str:
+    return f"{name.hex()}.spill"
+
+
+def _form_name(name: bytes) -> str:
+    return f"{name.hex()}.form"
