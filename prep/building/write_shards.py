@@ -37,14 +37,14 @@ from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.elements_reader import (
+from tfshards.prep.sources.spill import (
     TABLE_NAME,
     ElementsReader,
+    Spill,
     common_form,
     described,
     stage_elements,
 )
-from tfshards.prep.sources.spill import Bundle
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
@@ -127,7 +127,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         roles = {} if roles is None else roles
         images = ImageOptions() if images is None else images
         options = Options() if options is None else options
-        elements = Elements("WriteShards", roles, images, class_names, outside_boxes, boxes_in)
+        elements = Elements((), roles, images, class_names, outside_boxes, boxes_in)
         if "key" in roles.values():
             raise OptionsError(
                 "roles: the key of an element is the first of the pair, so no value has the role key"
@@ -154,7 +154,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         if first.overwrite:
             shown["overwrite"] = True
         plain: tuple[tuple[Any, Any], ...] = (
-            (first.elements, Elements(first.elements.source)),
+            (first.elements, Elements()),
             (first.elements.images, ImageOptions()),
             (first.options, Options()),
         )
@@ -206,9 +206,9 @@ class WriteSteps:
         # the next build of the dataset removes files with this name, if this one is killed
         return self.folder / AREA_NAME / f"staged-{self.run_id}"
 
-    def bundle(self) -> Bundle:
+    def bundle(self) -> Spill:
         """Return a bundle, whose values are stored in the folder of this run."""
-        return Bundle(self.elements, self._staging)
+        return Spill(self.elements, self._staging, is_bundle=True)
 
     @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
@@ -222,7 +222,7 @@ class WriteSteps:
         with claimed(self.folder) as state:
             # of pipelines that failed or were killed
             remove_staged(self.folder, but=self._staging.name)
-            form = common_form(self.elements, table, self._staging)
+            form = common_form(table, self._staging)
             stage_elements(self.elements, form, table, self._staging)
             build = self._planned()
             plan = build.plan

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, cast
 
-from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.progress.bars import Display
-from tfshards.prep.sources.elements import Elements, Form, encode_key
-from tfshards.prep.sources.elements_reader import ElementsReader, described, stage_elements
-from tfshards.prep.sources.keys import number_key, to_bytes, to_text
-from tfshards.prep.sources.spill import Description, Spill
+from tfshards.prep.sources.elements import Elements
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.spill import Description, ElementsReader, Spill, described, stage_elements
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.sizes import size
 
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(Elements):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of
@@ -56,15 +53,9 @@ class Examples:
         OptionsError: a role is unknown, or two values have a role that only one may have.
     """
 
-    examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
-    roles: Mapping[str, str] = field(default_factory=dict)
-    images: ImageOptions = field(default_factory=ImageOptions)
-    class_names: Sequence[str] | None = None
-    outside_boxes: Outside = "reject"
-    boxes_in: Reference | None = None
+    source: ClassVar[str] = "examples"
 
-    def __post_init__(self) -> None:
-        self._elements()
+    examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
 
     def location(self) -> None:
         """Return None, because there is no folder of the examples."""
@@ -73,11 +64,6 @@ class Examples:
     def with_class_names(self, names: Sequence[str]) -> Examples:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
-
-    def _elements(self) -> Elements:
-        return Elements(
-            "examples", self.roles, self.images, self.class_names, self.outside_boxes, self.boxes_in
-        )
 
     def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> ElementsReader:
         """Return a reader of the examples, after reading them into ``folder``.
@@ -91,107 +77,51 @@ class Examples:
             InputError: there are no examples, they differ in their names, dtypes or shapes, a value cannot be
                 stored, or a key is repeated.
         """
-        elements = self._elements()
-        reading = _Reading(elements, Spill(None if preview else folder))
+        spill = Spill(self, None if preview else folder)
         with Display("reading examples", _length_of(self.examples), "examples") as display:
-            table = described(reading.descriptions(self.examples, display))
-        if reading.form is None:
+            table = described(_descriptions(spill, self.examples, display))
+        spill.close()
+        if spill.form is None:
             raise InputError(
                 "there are no examples || an iterator can be read only once: give a function that returns a "
                 "new one, or a list"
             )
         splits = {*self.examples} if isinstance(self.examples, Mapping) else set()
         left = splits - {to_text(split) for split in table["split"].unique().to_pylist()}
+        # the iterable may be one that workers cannot have
+        elements = replace(self, examples=())
         return replace(
-            stage_elements(elements, reading.form, table, folder, preview=preview),
+            stage_elements(elements, spill.form, table, folder, preview=preview),
             group_by=group_by,
             warnings=tuple(f"the split {each!r} has no examples; it is left out" for each in sorted(left)),
-            is_numbered=reading.is_numbered,
+            is_numbered=spill.is_numbered,
         )
 
 
-class _Reading:
-    """Reads examples, which must be like the first one, and stores their values in a file."""
-
-    def __init__(self, elements: Elements, spill: Spill) -> None:
-        self._elements, self._spill = elements, spill
-        self._first_key = ""
-        self.form: Form | None = None
-        self.is_numbered = False
-
-    def descriptions(self, examples: object, display: Display) -> Iterator[Description]:
-        """Yield the description of each example, and show how many were read."""
-        started = time.monotonic()
-        for count, example in enumerate(_read(examples), 1):
-            yield self._description(*example)
-            display.advance(1, size(self._spill.num_bytes))
-            if display.is_due:
-                display.report(count, count / (time.monotonic() - started), self._spill.num_bytes)
-        self._spill.close()
-
-    def _description(self, number: int, split: str, key: object, values: Mapping[str, object]) -> Description:
-        """Store the values of an example; errors name its key, or its number.
-
-        Args:
-            number: its number in its iterable.
-            split: name of its iterable in a mapping of them; otherwise empty.
-            key: the key of the pair; None without one.
-            values: values by name.
-        """
-        shown = number_key(number) if key is None else key if isinstance(key, str) else repr(key)
-        try:
-            encoded = self._elements.encode(values, self.form)
-        except InputError as error:
-            raise InputError(f"{shown}: {error}") from None
-        form = encoded.form
-        if self.form is None:
-            self.form, self._first_key = form, shown
-            self._elements.check(form)
-            for role, given in (("split", split or None), ("key", key)):
-                if given is not None and form.has_role(role):
-                    raise InputError(
-                        f"{shown}: the {role} is given, and a value has the role {role}, too || give the "
-                        "value the role value or drop"
-                    )
-        elif form != self.form:
-            self.form.check_same(self._first_key, form, shown)
-        if form.has_role("key"):
-            key = encoded.key
-        elif key is None:
-            self.is_numbered, key = True, shown
-        prefix = to_bytes(f"{split}/") if split else b""
-        return self._spill.add(prefix + encode_key(key), split or encoded.split, encoded)
-
-
-# Number in its iterable, split, key and values, see ``_Reading``.
-_Example: TypeAlias = "tuple[int, str, object, Mapping[str, object]]"
-
-
-def _read(given: object) -> Iterator[_Example]:
-    """Yield the examples of an iterable, or of each iterable in a mapping of them by split."""
-    if not isinstance(given, Mapping):
-        yield from _read_split(given, "")
-        return
-    for split, part in given.items():
+def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[Description]:
+    """Store the examples of an iterable, or of each iterable in a mapping of them by split; describe each."""
+    parts = examples if isinstance(examples, Mapping) else {"": examples}
+    started, count = time.monotonic(), 0
+    for split, part in parts.items():
         fault = name_fault(split) if isinstance(split, str) else f"{split!r} must be a string"
-        if fault:
+        if fault and parts is examples:
             raise OptionsError(
                 f"the split {fault}; a mapping has an iterable of examples for each split || Arrays(...) "
                 "takes a dict of arrays"
             )
-        yield from _read_split(part, split)
-
-
-def _read_split(given: object, split: str) -> Iterator[_Example]:
-    for number, item in enumerate(_items(given)):
-        key, values = item if isinstance(item, (tuple, list)) and len(item) == 2 else (None, item)
-        if not isinstance(values, Mapping):
-            where = f" of the split {split!r}" if split else ""
-            raise InputError(
-                f"example {number}{where} is of type {type(item).__name__} || give dicts of values by name, "
-                "or pairs of a key and a dict; Table(frame) takes a table"
-            )
-        yield number, split, key, values
+        for number, item in enumerate(_items(part)):
+            key, values = item if isinstance(item, (tuple, list)) and len(item) == 2 else (None, item)
+            if not isinstance(values, Mapping):
+                where = f" of the split {split!r}" if split else ""
+                raise InputError(
+                    f"example {number}{where} is of type {type(item).__name__} || give dicts of values by "
+                    "name, or pairs of a key and a dict; Table(frame) takes a table"
+                )
+            yield spill.describe(key, values, split, number)
+            count += 1
+            display.advance(1, size(spill.num_bytes))
+            if display.is_due:
+                display.report(count, count / (time.monotonic() - started), spill.num_bytes)
 
 
 def _items(given: object) -> Iterable[object]:
