@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -146,24 +146,15 @@ class WriteShards(Transform):  # type: ignore[misc]
         return WriteShardsResult(*run_steps(elements, self._steps()))
 
     def display_data(self) -> dict[str, str | int]:
-        """Return the arguments that differ from their defaults, and always dataset, name and seed."""
+        """Return what runners show of the transform."""
         first = self._first
-        shown: dict[str, object] = {"dataset": first.folder, "name": first.name, "seed": first.seed}
-        if counts := first.shards.default or first.shards.by_split:
-            shown["shards"] = counts
-        if first.overwrite:
-            shown["overwrite"] = True
-        plain: tuple[tuple[Any, Any], ...] = (
-            (first.elements, Elements()),
-            (first.elements.images, ImageOptions()),
-            (first.options, Options()),
-        )
-        for values, default in plain:
-            for each in fields(values):
-                value = getattr(values, each.name)
-                if each.name not in ("name", "images") and value != getattr(default, each.name):
-                    shown[each.name] = value
-        return {name: value if isinstance(value, int) else str(value) for name, value in shown.items()}
+        return {
+            "dataset": str(first.folder),
+            "name": first.name,
+            "seed": first.seed,
+            "roles": str(dict(first.elements.roles)),
+            "shards": str(first.shards.default or dict(first.shards.by_split)),
+        }
 
     def _steps(self) -> WriteSteps:
         """Return the steps of one run."""

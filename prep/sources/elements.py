@@ -56,6 +56,10 @@ class Form(NamedTuple):
         """Return the name of the first feature of this kind; None without one."""
         return next((feature.name for feature in self.features if feature.kind == kind), None)
 
+    def __str__(self) -> str:
+        """Return the names of the features, for a message."""
+        return listed([feature.name for feature in self.features], _SHOWN_NAMES)
+
     def to_json(self) -> dict[str, Json]:
         """Return the form as ``from_json`` takes it."""
         return {"roles": dict(self.roles), "features": [feature.to_json() for feature in self.features]}
@@ -180,32 +184,17 @@ class Elements:
 
     def check(self, form: Form) -> None:
         """Raise an error if an option has no effect on elements of this form."""
-        names = listed([feature.name for feature in form.features], _SHOWN_NAMES)
-        if not form.has_role("image", "mask") and self.images != ImageOptions():
-            raise OptionsError(
-                f"images= has no effect: there are no images; the values are {names} || the role image or "
-                "mask declares one"
-            )
+        if self.images != ImageOptions() and not form.has_role("image", "mask"):
+            raise OptionsError(f"images= has no effect: none of {form} is an image || declare it in roles=")
+        if self.class_names is not None and not form.has_role("label"):
+            raise InputError(f"class_names= has no effect: none of {form} is a label || declare it in roles=")
         check_mask_depth(self.images, has_masks=form.has_role("mask"))
-        if not form.has_role("label") and self.class_names is not None:
-            raise InputError(
-                f"class_names= needs a label; the values are {names} || the role label declares one"
-            )
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
         masks = frozenset(feature.name for feature in form.features if feature.kind == "mask")
         coordinates, image = coordinates_of(form.features), form.first("image")
         return ImageRules(self.images, masks, coordinates, image, self.outside_boxes, self.boxes_in)
-
-    def recorded(self, form: Form) -> dict[str, Json]:
-        """Return what manifests record of elements of this form."""
-        recorded: dict[str, Json] = {"source": self.source, "columns": dict(form.roles)}
-        if self.outside_boxes != "reject":
-            recorded["outside_boxes"] = self.outside_boxes
-        if self.boxes_in is not None:
-            recorded["boxes_in"] = self.boxes_in
-        return recorded
 
 
 def _flat(values: object, prefix: str = "") -> dict[str, Any]:
@@ -278,11 +267,13 @@ def _image_value(name: str, value: object) -> bytes:
 
 def _label_value(name: str, value: object) -> int | str | None:
     """Return the number or the name of a class; None for no class."""
-    value = _scalar(value)
-    if isinstance(value, str):
-        return value or None
-    if value is None or (isinstance(value, int) and -1 <= value < 1 << 63):
-        return value if value is None else int(value)
+    value = _single(value)
+    if value is None or value == b"":
+        return None
+    if isinstance(value, bytes):
+        return to_text(value)
+    if isinstance(value, int) and -1 <= value < 1 << 63:
+        return int(value)
     raise InputError(
         f"the label {name!r} is {one_line(repr(value))[:_SHOWN]}, which is not a class || give the number of "
         "a class, or its name; the role value stores it as it is"
@@ -291,38 +282,38 @@ def _label_value(name: str, value: object) -> int | str | None:
 
 def _split_value(value: object) -> str:
     """Return the name of a split; numbers become text."""
-    text = _text("split", value)
-    if fault := name_fault(text):
+    split = to_text(_name("split", value))
+    if fault := name_fault(split):
         raise InputError(f"the split {fault}")
-    return text
+    return split
 
 
 def encode_key(key: object) -> bytes:
     """Return a key, text, bytes or an integer, as bytes, or raise InputError if it cannot be one."""
-    try:
-        encoded = to_bytes(_text("key", key))
-    except UnicodeEncodeError as error:
-        raise InputError(f"the key {key!r} is not valid Unicode: {error.reason}") from None
+    encoded = _name("key", key)
     if not encoded or b"\0" in encoded:
         raise InputError(f"the key {key!r} must be one or more characters without NUL")
     return encoded
 
 
-def _text(what: str, value: object) -> str:
-    """Return text, bytes or an integer as text; ``what`` it is, is for messages."""
-    value = _scalar(value)
-    if not isinstance(value, (str, int)) or isinstance(value, bool):
-        raise InputError(
-            f"the {what} {value!r} is of type {type(value).__name__}; it must be text or an integer"
-        )
-    return str(value)
+def _name(what: str, value: object) -> bytes:
+    """Return text, bytes or an integer as bytes; ``what`` it is, is for messages."""
+    name = _single(value)
+    if isinstance(name, int) and not isinstance(name, bool):
+        return b"%d" % name
+    if not isinstance(name, bytes):
+        raise InputError(f"the {what} {value!r} is of type {type(value).__name__}, not text or an integer")
+    return name
 
 
-def _scalar(value: object) -> object:
-    """Return single numbers of NumPy as those of Python, and bytes as text."""
+def _single(value: object) -> object:
+    """Return a single number of NumPy as one of Python, and text as bytes."""
     if isinstance(value, (np.ndarray, np.generic)) and not value.shape:
         value = value.item()
-    return to_text(value) if isinstance(value, bytes) else value
+    try:
+        return to_bytes(value) if isinstance(value, str) else value
+    except UnicodeEncodeError as error:
+        raise InputError(f"{value!r} is not valid Unicode: {error.reason}") from None
 
 
 def _stored_value(name: str, value: Any, role: str, first: Feature | None = None) -> tuple[Feature, Values]:  # noqa: ANN401
@@ -384,7 +375,7 @@ def _texts(name: str, value: Any) -> list[bytes] | None:  # noqa: ANN401
 
 
 def _numbers(name: str, value: Any, first: Feature | None) -> Any:  # noqa: ANN401 -- arrays of any dtype
-    """Return numbers as an array, and those of Python with the dtype that they are stored as."""
+    """Return numbers as an array, those of Python with the dtype that they are stored as."""
     if type(value) is int and first == _feature_of(name, "raw", "float64") and float(value) == value:
         return np.asarray(float(value))
     array = np.asarray(value)

@@ -38,6 +38,7 @@ from tfshards.schemas.example import decode_example
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import to_json
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
 from tfshards.schemas.storage.untrusted import open_regular
 
@@ -111,18 +112,19 @@ class Spill:
         except InputError as error:
             raise InputError(f"{shown}: {error}") from None
         form = encoded.form
+        for role, given in (("split", split or None), ("key", key)):
+            if given is not None and form.has_role(role):
+                raise InputError(
+                    f"{shown}: the {role} is given, and a value has the role {role}, too || give the value "
+                    "the role value or drop"
+                )
         if self.form is None:
-            for role, given in (("split", split or None), ("key", key)):
-                if given is not None and form.has_role(role):
-                    raise InputError(
-                        f"{shown}: the {role} is given, and a value has the role {role}, too || give the "
-                        "value the role value or drop"
-                    )
             self._begin(form, shown)
         elif form != self.form:
             self.form.check_same(self._first_key, form, shown)
-        self.is_numbered = key is None and not form.has_role("key")
-        own_key = encode_key(encoded.key) if form.has_role("key") else to_bytes(shown)
+        has_own_key = form.has_role("key")
+        self.is_numbered |= key is None and not has_own_key
+        own_key = encode_key(encoded.key) if has_own_key else to_bytes(shown)
         prefix = to_bytes(f"{split}/") if split else b""
         data = b"".join(self._encode(encoded.values))
         return Description(
@@ -196,19 +198,18 @@ def _form_in(folder: AnyPath, origin: bytes) -> Form:
 def _values_in(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
     """Return the values at these origins, or raise InputError if they cannot be read or are damaged."""
     if isinstance(folder, RemotePath):
-        return [*in_flight(partial(_value_of_object, folder), origins)]
-    found = [b""] * len(origins)
+        return [*in_flight(partial(_value_in_store, folder), origins)]
+    found: dict[bytes, bytes] = {}
     # one open file at a time: there are as many files as bundles
-    in_order = sorted(range(len(origins)), key=origins.__getitem__)
-    for name, numbers in groupby(in_order, key=lambda number: origins[number][:_NAME_BYTES]):
+    for name, of_file in groupby(sorted(origins), key=lambda origin: origin[:_NAME_BYTES]):
         with _reading(_path(folder, name)) as path, path.open("rb", buffering=0) as file:
-            for number in numbers:
-                offset, length, checksum = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
-                found[number] = _checked(path, os.pread(file.fileno(), length, offset), checksum)
-    return found
+            for origin in of_file:
+                offset, length, checksum = _NUMBERS.unpack(origin[_NAME_BYTES:])
+                found[origin] = _checked(path, os.pread(file.fileno(), length, offset), checksum)
+    return [found[origin] for origin in origins]
 
 
-def _value_of_object(folder: AnyPath, origin: bytes) -> bytes:
+def _value_in_store(folder: AnyPath, origin: bytes) -> bytes:
     offset, length, checksum = _NUMBERS.unpack(origin[_NAME_BYTES:])
     with _reading(_path(folder, origin)) as path:
         return _checked(path, read_range(path, offset, offset + length), checksum)
@@ -318,10 +319,12 @@ class ElementsReader:
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
-        options, images = self.elements.recorded(self._form), self.elements.images
-        if self._form.has_role("image", "mask"):
-            options |= images.to_json() | decoders_of(images, has_masks=self._form.has_role("mask"))
-        return options
+        elements, form = self.elements, self._form
+        options: dict[str, Json] = {"source": elements.source, "columns": dict(form.roles)}
+        if form.has_role("image", "mask"):
+            options |= elements.images.to_json()
+            options |= decoders_of(elements.images, has_masks=form.has_role("mask"))
+        return options | to_json(elements)
 
     def listing(self) -> Listing:
         """Return the listing."""
