@@ -4,68 +4,58 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
-import tempfile
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import accumulate
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache
+from itertools import repeat
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.records.example import Values
+from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
-from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
-from tfshards.schemas.storage.untrusted import open_regular
 
 ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
 KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
 VALUE, IMAGE = "value/", "image/"
-_COPY_BYTES = 1 << 20
 
 
-class ArrayFile(NamedTuple):
-    """A ``.npy`` file of rows.
+class _StagedImage(NamedTuple):
+    """An image of a row before it is read: its file as it was listed, or the bytes that the row holds."""
 
-    Attributes:
-        path: path of the file; one without a folder is in that of the staged rows.
-        num_rows: length of axis 0.
-        row_bytes: number of bytes of a row.
-        identity: what determines the content: a digest, or size and time of a file of the user.
-        stamp: modification time of a file of the user in nanoseconds, which must not change; 0 for copies.
-    """
-
-    path: str
-    num_rows: int
-    row_bytes: int
-    identity: str
-    stamp: int = 0
+    name: str
+    held: bytes | None
+    path: bytes
+    size: int
+    stamp: int
 
 
-class _Staged(NamedTuple):
+class _StagedRow(NamedTuple):
     """One row as it is staged: values by feature, and its images before they are read."""
 
     key: bytes
     values: dict[str, Values]
-    images: list[tuple[str, bytes, int, int, bytes | None]]
+    images: Sequence[_StagedImage]
     stated: tuple[int, int] | None
     fault: str | None
+
+    def num_bytes(self) -> int:
+        """Return the number of bytes to fetch for the row."""
+        return sum(max(image.size, 0) for image in self.images if image.held is None)
 
 
 @dataclass(frozen=True)
@@ -120,10 +110,16 @@ class StagedReader:
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""
         names = [name for name in schema.names if name != "key"]
+        if not (self.images or self.rules.coordinates):
+            for piece in pieces_of(rows):
+                _, columns = self._columns(piece, schema)
+                keys = [to_bytes(row.key) for row in piece]
+                yield from map(Accepted, zip(*(columns[name] for name in names), keys, strict=True))
+            return
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
         if self.has_remote_images:
             # the rows themselves are needed again with what was fetched for them
-            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _num_bytes)
+            fetched = fetched_ahead(lambda row: (row, self._contents(row)), staged, _StagedRow.num_bytes)
         else:
             fetched = ((row, self._contents(row)) for row in staged)
         for row, images in fetched:
@@ -136,43 +132,52 @@ class StagedReader:
             else:
                 yield Accepted([*(row.values[name] for name in names), row.key], conversions)
 
-    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
-        """Return rows as they are staged."""
-        table = mapped_table(any_path(self.folder) / ROWS_NAME)
-        keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
-        numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        taken = table.take(pa.array(numbers, pa.int64()))
-        places = taken[ROW].to_numpy() if ROW in table.column_names else np.array(numbers, np.int64)
+    def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
+        """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
+        files = _files_in(self.folder)
+        numbers = files.find(rows)
+        places = np.array(files.values(ROW, numbers), np.int64) if ROW in files.rows.column_names else numbers
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
-            if VALUE + name in table.column_names:
-                columns[name] = taken[VALUE + name].to_pylist()
+            if name in self.wide:
+                columns[name] = _values(files.wide[name], places)
             elif name in self.arrays:
-                columns[name] = _array_values(self.folder, feature, self.arrays[name], places)
-        wide = _wide_values(self.folder, self.wide, places) if self.wide else {}
-        columns |= {name: values for name, values in wide.items() if name not in self.images}
-        images = {name: taken[IMAGE + name].to_pylist() for name in self.images}
-        sides = [taken[name].to_pylist() for name in (WIDTH, HEIGHT) if name in table.column_names]
-        faults = taken[FAULT].to_pylist() if FAULT in table.column_names else [None] * len(rows)
-        found = []
-        for index, row in enumerate(rows):
-            stated = tuple(side[index] for side in sides)
-            files = [
-                (name, file["path"], file["size"], file["stamp"], wide[name][index] if name in wide else None)
-                for name, file in ((name, files[index]) for name, files in images.items())
+                columns[name] = files.arrays.values(feature, self.arrays[name], places)
+            elif name != "key" and name not in self.images:
+                columns[name] = files.values(VALUE + name, numbers)
+        return numbers, columns
+
+    def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
+        """Yield rows as they are staged."""
+        files = _files_in(self.folder)
+        numbers, columns = self._columns(rows, schema)
+        nothing = [None] * len(rows)
+        images = [
+            [
+                _StagedImage(name, held, **file)
+                for file, held in zip(
+                    files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                )
             ]
-            values = {name: column[index] for name, column in columns.items()}
-            is_stated = len(stated) == 2 and None not in stated
-            size = (stated[0], stated[1]) if is_stated else None
-            found.append(_Staged(to_bytes(row.key), values, files, size, faults[index]))
-        return found
+            for name in self.images
+        ]
+        widths, heights, faults = (files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
+        # without columns there are no tuples to make
+        values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
+        of_images = zip(*images, strict=True) if images else repeat((), len(rows))
+        for row, width, height, fault, of_row, some in zip(
+            rows, widths, heights, faults, values, of_images, strict=True
+        ):
+            stated = None if width is None or height is None else (width, height)
+            yield _StagedRow(to_bytes(row.key), dict(zip(columns, of_row, strict=True)), some, stated, fault)
 
-    def _contents(self, row: _Staged) -> list[EncodedImage]:
+    def _contents(self, row: _StagedRow) -> list[EncodedImage]:
         """Read the images of a row."""
-        return [] if row.fault else [self._content(*image) for image in row.images]
+        return [] if row.fault else [self._content(image) for image in row.images]
 
-    def _content(self, name: str, path: bytes, size: int, stamp: int, held: bytes | None) -> EncodedImage:
+    def _content(self, image: _StagedImage) -> EncodedImage:
+        name, held, path, size, stamp = image
         if held is not None:
             return EncodedImage(name, content_of(held), path)
         if size < 0:
@@ -183,113 +188,90 @@ class StagedReader:
         return EncodedImage(name, read_as_listed(where, size, stamp, MAX_BYTES), path)
 
 
-def _num_bytes(row: _Staged) -> int:
-    """Return the number of bytes to fetch for a row."""
-    return sum(max(size, 0) for _, _, size, _, held in row.images if held is None)
+class _StagedFiles:
+    """The staged files in a folder, each of which is mapped into memory when it is first read."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = any_path(folder)
+        self.arrays = MappedArrays(self._folder)
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """The rows in the order of their keys."""
+        return mapped_table(self._folder / ROWS_NAME)
+
+    @cached_property
+    def wide(self) -> pa.Table:
+        """Large values, in the order of the source."""
+        return _opened(self._folder / WIDE_NAME).read_all()
+
+    @cached_property
+    def _keys(self) -> ArrowKeys | None:
+        return ArrowKeys(self.rows[KEY]) if KEY in self.rows.column_names else None
+
+    def find(self, rows: Sequence[Row]) -> IntArray:
+        """Return the numbers of some rows."""
+        keys = self._keys
+        return np.array([keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows], np.int64)
+
+    def values(self, name: str, numbers: IntArray) -> Sequence[Any]:
+        """Return the values of some rows in a column of ``rows``; None for each without this column."""
+        if name not in self.rows.column_names:
+            return [None] * len(numbers)
+        return _values(self.rows[name], numbers)
 
 
-def _array_values(
-    folder: str, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
-) -> list[Values]:
-    """Return the values of rows in files of arrays, as the encoder takes them."""
-    ends = [*accumulate(file.num_rows for file in files)]
-    arrays = [_mapped_array(folder, file) for file in files]
-    found: list[Values] = []
-    for number in numbers.tolist():
-        index = bisect_right(ends, number)
-        value = arrays[index][number - ends[index] + files[index].num_rows]
-        if feature.kind == "raw":
-            found.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
-        else:
-            found.append(value.ravel().tolist() if value.shape else value.item())
+def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
+    """Return the values of some rows of a staged column."""
+    if column.num_chunks == 1 and not column.null_count:
+        # Without functions of Arrow: the first one imports pandas, which takes as long as thousands of rows.
+        chunk = column.chunk(0)
+        if column.type == pa.int64():
+            integers = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset :]
+            return cast("list[int]", integers[numbers].tolist())
+        if column.type == pa.large_binary():
+            texts = ArrowKeys(column)
+            return [texts.at(number) for number in numbers.tolist()]
+    if column.num_chunks > 1:
+        # which Arrow may join before it takes rows
+        return [column[number].as_py() for number in numbers.tolist()]
+    found: list[Any] = column.take(pa.array(numbers)).to_pylist()
     return found
 
 
-def _mapped_array(folder: str, file: ArrayFile) -> npt.NDArray[Any]:
-    path = Path(file.path) if os.path.isabs(file.path) else any_path(folder) / file.path
-    try:
-        if file.stamp and os.stat(str(path)).st_mtime_ns != file.stamp:
-            raise InputError("changed-file", path=path)
-        return _mapped_npy(*_file_id(path))
-    except OSError as error:
-        raise unreadable(path, error) from None
+# Only one folder and one table are cached: deleted files occupy disk space as long as they are mapped. The
+# path may be that of other files later; of an object, every process has a copy.
+def _files_in(folder: str) -> _StagedFiles:
+    """Return the staged files in a folder, or at its URL."""
+    return _files_of(folder, _file_id(any_path(folder) / ROWS_NAME))
 
 
-def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
-    """Return the values of rows in ``wide.arrow`` by feature."""
-    wide = _mapped_wide(*_file_id(any_path(folder) / WIDE_NAME))
-    found: dict[str, list[Any]] = {name: [] for name in names}
-    for number in numbers.tolist():
-        batch, row = wide.find(number)
-        for name in names:
-            found[name].append(batch.column(name)[row].as_py())
-    return found
-
-
-class _Wide:
-    """A file of record batches, of which single rows are read through a memory map."""
-
-    def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            # not Arrow's memory map, which asks the system to read each batch as a whole
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        found = pa.ipc.open_file(pa.py_buffer(mapped))
-        self._batches = [found.get_batch(number) for number in range(found.num_record_batches)]
-        self._ends = [*accumulate(batch.num_rows for batch in self._batches)]
-
-    def find(self, number: int) -> tuple[pa.RecordBatch, int]:
-        """Return the batch that holds a row, and its index there."""
-        index = bisect_right(self._ends, number)
-        batch = self._batches[index]
-        return batch, number - self._ends[index] + batch.num_rows
+@lru_cache(maxsize=1)
+def _files_of(folder: str, _id: tuple[int, int]) -> _StagedFiles:
+    return _StagedFiles(folder)
 
 
 def mapped_table(path: AnyPath) -> pa.Table:
     """Return a staged table, mapped into memory rather than read."""
-    return _mapped_table(*_file_id(path))
+    return _table_of(path, _file_id(path))
 
 
-def _file_id(path: AnyPath) -> tuple[str, int, int]:
-    """Return what a mapped file is cached by: its path may be that of another one later."""
+@lru_cache(maxsize=1)
+def _table_of(path: AnyPath, _id: tuple[int, int]) -> pa.Table:
+    return _opened(path).read_all()
+
+
+def _file_id(path: AnyPath) -> tuple[int, int]:
     if isinstance(path, RemotePath):
-        # of an object, every process has a copy
-        return str(path), os.getpid(), 0
+        return os.getpid(), 0
     status = os.stat(path)
-    return str(path), status.st_ino, status.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
-# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
-@lru_cache(maxsize=1)
-def _mapped_table(path: str, _inode: int, _stamp: int) -> pa.Table:
-    with _on_disk(path) as local:
-        return pa.ipc.open_file(pa.memory_map(local)).read_all()
-
-
-@lru_cache(maxsize=1)
-def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
-    with _on_disk(path) as local:
-        return _Wide(local)
-
-
-@lru_cache(maxsize=256)
-def _mapped_npy(path: str, _inode: int, _stamp: int) -> npt.NDArray[Any]:
-    with _on_disk(path) as local:
-        found: npt.NDArray[Any] = np.load(local, mmap_mode="r", allow_pickle=False)
-        return found
-
-
-@contextmanager
-def _on_disk(path: str) -> Iterator[str]:
-    """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
-    found = any_path(path)
-    if isinstance(found, Path):
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
-        with open_regular(found, buffering=0) as source:
-            shutil.copyfileobj(source, copy, _COPY_BYTES)
-        copy.flush()
-        yield copy.name
+def _opened(path: AnyPath) -> pa.ipc.RecordBatchFileReader:
+    with local_copy(path) as local, open(local, "rb") as file:
+        # not Arrow's memory map, which asks the system to read each batch as a whole
+        return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
 
 
 class ArrowKeys(LazyKeys):
@@ -320,7 +302,7 @@ class ArrowKeys(LazyKeys):
 
     def find(self, key: bytes) -> int:
         """Return the index of a key."""
-        index = bisect_left(self, key)
-        if index == len(self) or self[index] != key:
+        index = bisect_left(range(len(self)), key, key=self.at)
+        if index == len(self) or self.at(index) != key:
             raise KeyError(key)
         return index
