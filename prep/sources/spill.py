@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfshards.prep.records.example import Values, as_encoded, example_encoder
+from tfshards.prep.records.example import Values, example_encoder, is_single
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.classes import twins
 from tfshards.prep.sources.elements import Elements, Form, encode_key
 from tfshards.prep.sources.features import TEXT
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, number_key, to_bytes, to_text
 from tfshards.prep.sources.labels import label_column, splits_of
-from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
+from tfshards.prep.sources.pictures import EncodedImage, content_of, convert_images, decoders_of
 from tfshards.prep.sources.staged_reader import ArrowKeys, mapped_table
 from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.build_area import create, is_owned
@@ -352,26 +352,25 @@ class ElementsReader:
 
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each element as they were described, or why one of its images is rejected."""
-        table, rules = self._table, self.elements.rules(self._form)
+        table, rules, names = self._table, self.elements.rules(self._form), schema.names
         keys, origins = ArrowKeys(table["key"]), ArrowKeys(table["origin"])
+        singles = {feature.name for feature in self._form.features if is_single(feature)}
+        images = [feature.name for feature in self._form.features if feature.is_encoded]
+        label = self._form.first("label")
         for piece in pieces_of(rows):
             spilled = _values_in(self.folder, [origins.at(keys.find(to_bytes(row.key))) for row in piece])
             for row, data in zip(piece, spilled, strict=True):
-                yield self._outcome(row, data, schema, rules)
-
-    def _outcome(self, row: Row, data: bytes, schema: Schema, rules: ImageRules) -> Outcome:
-        key, decoded = to_bytes(row.key), decode_example(data)
-        values: dict[str, Values] = {KEY_FEATURE.name: key}
-        images = []
-        for feature in self._form.features:
-            if feature.kind == "label":
-                values[feature.name] = row.label
-                continue
-            value = values[feature.name] = as_encoded(feature, decoded[feature.name])
-            if feature.is_encoded:
-                assert isinstance(value, bytes)
-                images.append(EncodedImage(feature.name, content_of(value), key))
-        conversions = convert_images(rules, images, values)
-        if isinstance(conversions, Rejected):
-            return conversions
-        return Accepted([values[name] for name in schema.names], conversions)
+                key, values = to_bytes(row.key), dict[str, Any]()
+                for name, items in decode_example(data).items():
+                    values[name] = items[0] if name in singles else items
+                values[KEY_FEATURE.name] = key
+                if label is not None:
+                    values[label] = row.label
+                conversions: tuple[str, ...] | Rejected = ()
+                if images or rules.coordinates:
+                    read = [EncodedImage(name, content_of(values[name]), key) for name in images]
+                    conversions = convert_images(rules, read, values)
+                if isinstance(conversions, Rejected):
+                    yield conversions
+                else:
+                    yield Accepted([values[name] for name in names], conversions)
