@@ -42,6 +42,7 @@ def label_column(
     given: Sequence[str] | None = None,
     own: Sequence[str] = (),
     separator: str | None = None,
+    where: str = "",
 ) -> StoredColumn:
     """Return the numbers of the classes in a column, and their names.
 
@@ -55,13 +56,14 @@ def label_column(
         given: class names that the user gives, in label order.
         own: names of the integers that the source has; they are translated to ``given`` ones by name.
         separator: what separates several classes in a text; an empty text states that there is one.
+        where: the source, for messages.
 
     Raises:
         InputError: the values are not classes, or not those of the given names.
     """
     flat, lengths = unlisted(_separated(name, column, separator))
     if is_list_type(flat.type) or pa.types.is_floating(flat.type):
-        raise _no_classes(name, shown(column.type))
+        raise _no_classes(name, shown(column.type), where)
     if lengths is None and pa.types.is_null(flat.type):
         flat = flat.cast(pa.int64())
     flat = plain_values(name, flat)
@@ -70,7 +72,7 @@ def label_column(
     if lengths is not None:
         flat = without_missing(name, flat, is_list=True)
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
-        raise _no_classes(name, f"more than {MAX_CLASSES:,} different values")
+        raise _no_classes(name, f"more than {MAX_CLASSES:,} different values", where)
     if flat.type == TEXT:
         numbers, names = _numbers_of_names(name, flat, given, is_list=lengths is not None)
     else:
@@ -83,10 +85,10 @@ def label_column(
     return StoredColumn(feature, relisted(numbers, lengths), names, _warning(name, numbers, names))
 
 
-def _no_classes(name: str, what: str) -> InputError:
+def _no_classes(name: str, what: str, where: str = "") -> InputError:
     return InputError(
         f"column {name!r} holds {what}, which cannot be classes || save classes as integers from 0, or as "
-        f"text; {flag(name, 'value')} stores the values as they are"
+        f"text; {flag(name, 'value', where)} stores the values as they are"
     )
 
 

@@ -266,7 +266,7 @@ def stage_elements(
     columns = {name: table[name] for name in ("key", "size", "split", "digest", "origin")}
     staged: dict[str, Json] = {"form": form.to_json(), "class_names": [], "warnings": [*form.warnings()]}
     if label := form.first("label"):
-        found = label_column(label, table["label"], elements.class_names)
+        found = label_column(label, table["label"], elements.class_names, where=elements.source)
         columns["label"], staged["class_names"] = found.values, [*found.class_names]
         staged["warnings"] = [*form.warnings(), *([found.warning] if found.warning else [])]
     table = pa.table(columns).combine_chunks().replace_schema_metadata({_STAGED: json.dumps(staged)})
