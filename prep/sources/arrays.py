@@ -23,7 +23,7 @@ from tfshards.prep.sources.array_files import (
     open_file,
 )
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.features import TEXT, kind_of, relisted
+from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
@@ -93,7 +93,7 @@ class Arrays:
         for name, role in self.roles.items():
             if role not in _ROLES:
                 raise OptionsError(
-                    f"the array {name!r} cannot have the role {role}; {', '.join(_ROLES)} exist"
+                    f"array {name!r}: the role {role} is not one of those of arrays, {', '.join(_ROLES)}"
                 )
         check_class_names(self.class_names)
 
@@ -120,9 +120,9 @@ class Arrays:
         """
         names, files, chunks = _given(self.arrays)
         splits, parts = _by_split(names)
-        roles = resolve_roles([*parts], self.roles, "the arrays", usual=_BY_NAME)
+        roles = resolve_roles([*parts], self.roles, "the source", usual=_BY_NAME)
         for name in {*roles} - {*parts}:
-            raise unknown_column(name, [*parts], "the arrays")
+            raise unknown_column(name, [*parts], "the source")
         kept = [name for name in parts if roles.get(name) != "drop" or name == group_by]
         needed = {part for name in kept for part in parts[name]}
         target = None if preview else folder
@@ -331,10 +331,10 @@ def _column(name: str, parts: Sequence[OpenArray], role: str) -> pa.ChunkedArray
     if first.is_text:
         return _texts(name, parts)
     arrays = [part.values.astype(part.values.dtype.newbyteorder("="), copy=False) for part in parts]
-    if role == "label" and first.dtype == "bool":
+    if first.dtype == "bool":
         # the classes 0 and 1
         arrays = [each.view(np.uint8) for each in arrays]
-    return pa.chunked_array([pa.array(each) for each in arrays])
+    return pa.chunked_array([array_of(each) for each in arrays])
 
 
 def _texts(name: str, parts: Sequence[OpenArray]) -> pa.ChunkedArray:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tfshards.prep.sources.array_files import ArrayFile
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import twins
-from tfshards.prep.sources.features import TEXT, is_bytes_type, offsets_of, unlisted
+from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, numbers_of, offsets_of, unlisted
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
@@ -166,14 +166,13 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     columns |= {name: column for name, column in given.items() if column is not None}
     if rows.stated is not None:
         columns |= dict(zip((WIDTH, HEIGHT), rows.stated, strict=True))
-    if rows.wide is not None or rows.arrays:
-        columns[ROW] = pa.array(np.arange(rows.num_rows))
+    if keys is not None and (rows.wide is not None or rows.arrays):
+        columns[ROW] = array_of(np.arange(rows.num_rows))
     columns |= {VALUE + name: values for name, values in rows.values.items()}
     for name, files in rows.images.items():
         parts = [pa.array(files.paths, TEXT), pa.array(files.sizes), pa.array(files.stamps)]
         columns[IMAGE + name] = pa.StructArray.from_arrays(parts, ["path", "size", "stamp"])
-    # an Arrow file without columns has no rows, either
-    return pa.table(columns or {ROW: pa.array(np.arange(rows.num_rows))})
+    return pa.table(columns)
 
 
 def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[str]) -> Listing:
@@ -187,7 +186,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         column = table[name]
         sums = ColumnSums()
         sums.add(pc.struct_field(column, "path") if name.startswith(IMAGE) else column)
-        identity.update(f"{name} {table.num_rows} {sums.hexdigest()}\n".encode("utf-8", "surrogateescape"))
+        identity.update(f"{name} {rows.num_rows} {sums.hexdigest()}\n".encode("utf-8", "surrogateescape"))
         if name == SPLIT or name.startswith(VALUE):
             stamps.append(sums.stamps)
             sizes += sums.sizes if name != SPLIT else 0
@@ -211,7 +210,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         keys=ArrowKeys(table[KEY]) if KEY in table.column_names else RowKeys(rows.num_rows),
         sizes=sizes,
         stamps=(reduce(lambda one, other: _mixed(one + other), stamps) >> np.uint64(1)).astype(np.int64),
-        labels=table[VALUE + schema.label.name].to_numpy().astype(np.int64) if schema.label else None,
+        labels=numbers_of(table[VALUE + schema.label.name].combine_chunks()) if schema.label else None,
         splits=splits,
         skipped={name: count for name, count in rows.skipped.items() if count},
         identity=identity.hexdigest(),
@@ -249,11 +248,15 @@ class ColumnSums:
             data = b"".join(filter(None, texts))
             items.update(sizes.astype("<i8").tobytes())
         else:
-            values = (flat.fill_null(0) if flat.null_count else flat).to_numpy()
+            missing = flat.is_null().to_numpy().tobytes() if flat.null_count else bytes(len(flat))
+            flat = flat.fill_null(0) if flat.null_count else flat
+            # booleans are packed
+            is_packed = flat.type == pa.bool_()
+            values = flat.to_numpy() if is_packed else numbers_of(flat.combine_chunks())
             sizes = np.full(len(values), values.itemsize, np.int64)
             numbers = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.int64)
             data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-            items.update(flat.is_null().to_numpy().tobytes())
+            items.update(missing)
         content.update(data)
         if lengths is not None:
             lists.update(lengths.astype("<i8").tobytes())

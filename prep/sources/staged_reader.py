@@ -140,7 +140,10 @@ class StagedReader:
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
-            if name in self.wide:
+            if feature == schema.label:
+                # an append to relabeled examples compares rows with the labels that these have
+                columns[name] = [row.label for row in rows]
+            elif name in self.wide:
                 columns[name] = _values(files.wide[name], places)
             elif name in self.arrays:
                 columns[name] = files.arrays.values(feature, self.arrays[name], places)
