@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.build_area import create, is_owned
 from tfshards.schemas.errors import listed
 from tfshards.schemas.example import decode_example
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.files import write_blocks_atomically
 from tfshards.schemas.frames import masked_crc32c
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import to_json
@@ -225,6 +225,7 @@ def described(rows: Iterable[Sequence[Any]]) -> pa.Table:
     """Return descriptions as a table, sorted by key; the rows need not fit into memory."""
     # labels have the type of their values
     types = dict.fromkeys(Description._fields, TEXT) | {"size": pa.int64(), "label": pa.null()}
+    types |= {"form": pa.binary(_FORM_BYTES), "digest": pa.binary(_DIGEST_BYTES)}
     rows, kinds = iter(rows), set[type]()
     tables = [pa.schema(types.items()).empty_table()]
     while some := list(islice(rows, _ROWS_AT_ONCE)):
@@ -238,7 +239,7 @@ def described(rows: Iterable[Sequence[Any]]) -> pa.Table:
         }
         tables.append(pa.table(arrays))
     table = pa.concat_tables(tables, promote_options="default")
-    return table.take(pc.sort_indices(table["key"]))
+    return table.take(pc.sort_indices(table["key"])).combine_chunks()
 
 
 def common_form(table: pa.Table, folder: AnyPath) -> Form:
@@ -259,9 +260,10 @@ def stage_elements(
     Raises:
         InputError: a key is repeated, or the labels are not classes.
     """
-    twice = [repr(to_text(one)) for one, after in pairwise(ArrowKeys(table["key"])) if one == after]
+    keys = table["key"].combine_chunks()
+    twice = keys[1:].filter(pc.equal(keys[1:], keys[:-1])).unique().to_pylist()
     if twice:
-        names = listed(list(dict.fromkeys(twice)), _SHOWN)
+        names = listed([repr(to_text(key)) for key in twice], _SHOWN)
         raise InputError(f"several examples have the same key: {names} || give each example its own key")
     columns = {name: table[name] for name in ("key", "size", "split", "digest", "origin")}
     staged: dict[str, Json] = {"form": form.to_json(), "class_names": [], "warnings": [*form.warnings()]}
@@ -269,14 +271,14 @@ def stage_elements(
         found = label_column(label, table["label"], elements.class_names, where=elements.source)
         columns["label"], staged["class_names"] = found.values, [*found.class_names]
         staged["warnings"] = [*form.warnings(), *([found.warning] if found.warning else [])]
-    table = pa.table(columns).combine_chunks().replace_schema_metadata({_STAGED: json.dumps(staged)})
+    table = pa.table(columns).replace_schema_metadata({_STAGED: json.dumps(staged)})
     if preview:
         return ElementsReader(elements, folder, preview=table)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     # a runner may repeat this step while others read the table; a power failure must not leave half of it
-    write_atomically(folder / TABLE_NAME, sink.getvalue().to_pybytes())
+    write_blocks_atomically(folder / TABLE_NAME, [sink.getvalue()])
     return ElementsReader(elements, folder)
 
 
@@ -331,15 +333,15 @@ class ElementsReader:
         table, names = self._table, tuple(self._staged["class_names"])
         keys, by = ArrowKeys(table["key"]), self.group_by
         splits = splits_of(table["split"]) if table["split"][0].as_py() else None
-        digests = b"".join(table["digest"].to_pylist())
+        digests = np.frombuffer(table["digest"].combine_chunks().buffers()[-1], "<u8", 2 * len(keys))
         return Listing(
             schema=Schema((*self._form.features, KEY_FEATURE), names),
             keys=keys,
             sizes=table["size"].to_numpy(),
-            stamps=(np.frombuffer(digests, "<u8")[::2] >> 1).astype(np.int64),
+            stamps=(digests[::2] >> 1).astype(np.int64),
             labels=table["label"].to_numpy() if "label" in table.column_names else None,
             splits=splits,
-            identity=hashlib.sha256(digests).hexdigest(),
+            identity=hashlib.sha256(digests.tobytes()).hexdigest(),
             warnings=(
                 *self._staged["warnings"],
                 *self.warnings,
