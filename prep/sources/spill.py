@@ -49,7 +49,7 @@ _NAME_BYTES = _FORM_BYTES = 8
 _DIGEST_BYTES = 16
 # offset, length and masked CRC-32C; origins in a file sort by offset
 _NUMBERS = struct.Struct(">QQI")
-_ROWS_AT_ONCE = 1 << 14
+_ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
 _SHOWN = 5
 
 
@@ -278,7 +278,9 @@ def stage_elements(
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     # a runner may repeat this step while others read the table; a power failure must not leave half of it
-    write_blocks_atomically(folder / TABLE_NAME, [sink.getvalue()])
+    data = sink.getvalue()
+    blocks = (data[at : at + _BLOCK_BYTES].to_pybytes() for at in range(0, len(data), _BLOCK_BYTES))
+    write_blocks_atomically(folder / TABLE_NAME, blocks)
     return ElementsReader(elements, folder)
 
 
