@@ -155,7 +155,7 @@ def split_names(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     texts = _texts(name, column, "splits")
     names = [to_text(value) for value in pc.unique(texts).to_pylist()]
     if len(names) > _MAX_SPLITS:
-        raise _unfit(name, "splits", f"more than {_MAX_SPLITS} different values")
+        raise _unfit(name, "splits", f"{len(names)} different values, more than {_MAX_SPLITS}")
     for each in names:
         if fault := name_fault(each):
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1

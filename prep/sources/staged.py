@@ -242,10 +242,13 @@ class ColumnSums:
         lists, items, content = self._digests
         flat, lengths = unlisted(column)
         if is_bytes_type(flat.type):
-            texts = flat.cast(TEXT).to_pylist()
-            sizes = np.array([-1 if text is None else len(text) for text in texts], np.int64)
-            numbers = np.array([-1 if text is None else crc32(text) for text in texts], np.int64)
-            data = b"".join(filter(None, texts))
+            texts = pc.fill_null(flat.cast(TEXT), b"").to_pylist()
+            sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+            if flat.null_count:
+                # which tells null from an empty text
+                sizes[flat.is_null().to_numpy()] = -1
+            numbers = np.fromiter(map(crc32, texts), np.int64, len(texts))
+            data = b"".join(texts)
             items.update(sizes.astype("<i8").tobytes())
         else:
             missing = flat.is_null().to_numpy().tobytes() if flat.null_count else bytes(len(flat))

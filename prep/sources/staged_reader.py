@@ -6,9 +6,10 @@ import mmap
 import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
+from tfshards.prep.sources.features import numbers_of
 from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
@@ -26,7 +28,7 @@ from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 
 ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
@@ -87,8 +89,14 @@ class StagedReader:
     staged: Listing | None = field(repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the listing, which may be large."""
-        return {**self.__dict__, "staged": None}
+        """Return the state without the listing, which may be large, and without what was mapped."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"staged": None}
+
+    @cached_property
+    def _files(self) -> _StagedFiles:
+        # mapped no longer than the reader exists: deleted files occupy disk space as long as they are mapped
+        folder = any_path(self.folder)
+        return _StagedFiles(folder) if isinstance(folder, Path) else _fetched_files(folder, os.getpid())
 
     def moved(self, folder: AnyPath) -> StagedReader:
         """Return the reader of the same files in another folder."""
@@ -134,7 +142,7 @@ class StagedReader:
 
     def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
         """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
-        files = _files_in(self.folder)
+        files = self._files
         numbers = files.find(rows)
         places = np.array(files.values(ROW, numbers), np.int64) if ROW in files.rows.column_names else numbers
         columns: dict[str, Sequence[Any]] = {}
@@ -153,19 +161,18 @@ class StagedReader:
 
     def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
         """Yield rows as they are staged."""
-        files = _files_in(self.folder)
         numbers, columns = self._columns(rows, schema)
         nothing = [None] * len(rows)
         images = [
             [
                 _StagedImage(name, held, **file)
                 for file, held in zip(
-                    files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                    self._files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
                 )
             ]
             for name in self.images
         ]
-        widths, heights, faults = (files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
+        widths, heights, faults = (self._files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
         # without columns there are no tuples to make
         values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
         of_images = zip(*images, strict=True) if images else repeat((), len(rows))
@@ -194,9 +201,9 @@ class StagedReader:
 class _StagedFiles:
     """The staged files in a folder, each of which is mapped into memory when it is first read."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = any_path(folder)
-        self.arrays = MappedArrays(self._folder)
+    def __init__(self, folder: AnyPath) -> None:
+        self._folder = folder
+        self.arrays = MappedArrays(folder)
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -230,8 +237,7 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
         # Without functions of Arrow: the first one imports pandas, which takes as long as thousands of rows.
         chunk = column.chunk(0)
         if column.type == pa.int64():
-            integers = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset :]
-            return cast("list[int]", integers[numbers].tolist())
+            return cast("list[int]", numbers_of(chunk)[numbers].tolist())
         if column.type == pa.large_binary():
             texts = ArrowKeys(column)
             return [texts.at(number) for number in numbers.tolist()]
@@ -242,33 +248,20 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
     return found
 
 
-# Only one folder and one table are cached: deleted files occupy disk space as long as they are mapped. The
-# path may be that of other files later; of an object, every process has a copy.
-def _files_in(folder: str) -> _StagedFiles:
-    """Return the staged files in a folder, or at its URL."""
-    return _files_of(folder, _file_id(any_path(folder) / ROWS_NAME))
+def mapped_table(path: AnyPath) -> pa.Table:
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
+    return _opened(path).read_all() if isinstance(path, Path) else _fetched_table(path, os.getpid())
 
 
+# Of objects, every process has a copy.
 @lru_cache(maxsize=1)
-def _files_of(folder: str, _id: tuple[int, int]) -> _StagedFiles:
+def _fetched_files(folder: AnyPath, _process: int) -> _StagedFiles:
     return _StagedFiles(folder)
 
 
-def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read."""
-    return _table_of(path, _file_id(path))
-
-
 @lru_cache(maxsize=1)
-def _table_of(path: AnyPath, _id: tuple[int, int]) -> pa.Table:
+def _fetched_table(path: AnyPath, _process: int) -> pa.Table:
     return _opened(path).read_all()
-
-
-def _file_id(path: AnyPath) -> tuple[int, int]:
-    if isinstance(path, RemotePath):
-        return os.getpid(), 0
-    status = os.stat(path)
-    return status.st_ino, status.st_mtime_ns
 
 
 def _opened(path: AnyPath) -> pa.ipc.RecordBatchFileReader:
