@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.schemas.errors import OptionsError
-from tfshards.schemas.example import ParsedExample, floats, integers, single_lists
+from tfshards.schemas.example import ParsedExample, single_lists, single_values
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.schema import Feature
 
@@ -250,12 +250,8 @@ def _typed(
     record: bytes | memoryview, spans: Mapping[str, tuple[str, int, int]], name: str
 ) -> tuple[str, Sequence[Any]]:
     """Return the wire type and the values of a feature, as ``ParsedExample.typed`` does."""
-    wire, start, end = spans.get(name, ("", 0, 0))
-    if wire == "int64":
-        return wire, integers(record, start, end)
-    if wire == "float":
-        return wire, floats(record, start, end)
-    return wire, [bytes(record[start:end])] if wire else []
+    span = spans.get(name)
+    return (span[0], single_values(record, *span)) if span else ("", [])
 
 
 def in_equal_groups(order: IntArray, values: IntArray) -> list[IntArray]:

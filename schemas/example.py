@@ -96,7 +96,13 @@ def _read_varint(data: bytes | memoryview, at: int, end: int, most: int = _MAX_V
 
 def decode_example(data: bytes) -> dict[str, Decoded]:
     """Return the values of each feature in the bytes of an example; see ``ParsedExample``."""
-    return ParsedExample(data).values()
+    spans = single_lists(data)
+    if spans is None:
+        return ParsedExample(data).values()
+    try:
+        return {name: single_values(data, *span) for name, span in spans.items()}
+    except ValueError as error:
+        raise _not_an_example(error) from None
 
 
 def decode_key(data: bytes) -> bytes | None:
@@ -127,6 +133,13 @@ def single_lists(data: bytes | memoryview) -> dict[str, tuple[str, int, int]] | 
     except (IndexError, KeyError, ValueError):
         return None
     return found
+
+
+def single_values(data: bytes | memoryview, wire: str, start: int, end: int) -> Decoded:
+    """Return the values of a feature between the offsets that ``single_lists`` has found."""
+    if wire == "int64":
+        return integers(data, start, end)
+    return floats(data, start, end) if wire == "float" else [bytes(data[start:end])]
 
 
 def _inside(data: bytes | memoryview, at: int, tag: int, end: int) -> tuple[int, int]:

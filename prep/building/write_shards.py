@@ -6,9 +6,8 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 from tfshards.prep.building.build import balanced, changes_of_inputs, commit_build, prepare, written_shards
@@ -38,8 +37,14 @@ from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.elements_reader import TABLE_NAME, ElementsReader, stage_elements
-from tfshards.prep.sources.spill import Description, Spill
+from tfshards.prep.sources.spill import (
+    TABLE_NAME,
+    ElementsReader,
+    Spill,
+    common_form,
+    described,
+    stage_elements,
+)
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
@@ -122,7 +127,7 @@ class WriteShards(Transform):  # type: ignore[misc]
         roles = {} if roles is None else roles
         images = ImageOptions() if images is None else images
         options = Options() if options is None else options
-        elements = Elements("elements", roles, images, class_names, outside_boxes, boxes_in)
+        elements = Elements((), roles, images, class_names, outside_boxes, boxes_in)
         if "key" in roles.values():
             raise OptionsError(
                 "roles: the key of an element is the first of the pair, so no value has the role key"
@@ -141,24 +146,15 @@ class WriteShards(Transform):  # type: ignore[misc]
         return WriteShardsResult(*run_steps(elements, self._steps()))
 
     def display_data(self) -> dict[str, str | int]:
-        """Return the arguments that differ from their defaults, and always dataset, name and seed."""
+        """Return what runners show of the transform."""
         first = self._first
-        shown: dict[str, object] = {"dataset": first.folder, "name": first.name, "seed": first.seed}
-        if counts := first.shards.default or first.shards.by_split:
-            shown["shards"] = counts
-        if first.overwrite:
-            shown["overwrite"] = True
-        plain: tuple[tuple[Any, Any], ...] = (
-            (first.elements, Elements(first.elements.where)),
-            (first.elements.images, ImageOptions()),
-            (first.options, Options()),
-        )
-        for values, default in plain:
-            for each in fields(values):
-                value = getattr(values, each.name)
-                if each.name not in ("name", "images") and value != getattr(default, each.name):
-                    shown[each.name] = value
-        return {name: value if isinstance(value, int) else str(value) for name, value in shown.items()}
+        return {
+            "dataset": str(first.folder),
+            "name": first.name,
+            "seed": first.seed,
+            "roles": str(dict(first.elements.roles)),
+            "shards": str(first.shards.default or dict(first.shards.by_split)),
+        }
 
     def _steps(self) -> WriteSteps:
         """Return the steps of one run."""
@@ -202,16 +198,14 @@ class WriteSteps:
         return self.folder / AREA_NAME / f"staged-{self.run_id}"
 
     def bundle(self) -> Spill:
-        """Return a bundle, whose values are spilled into the folder of this run."""
-        return Spill(self.elements, self._staging)
+        """Return a bundle, whose values are stored in the folder of this run."""
+        return Spill(self.elements, self._staging, is_bundle=True)
 
     @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
         """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
-        # no list, which would be held for as long as this plans
-        rows = map(Description._make, descriptions)
-        first = next(rows, None)
-        if first is None:
+        table = described(descriptions)
+        if not table.num_rows:
             raise InputError(
                 f"{self.folder}: the PCollection has no elements, so there is nothing to write || check the "
                 "steps of the pipeline before WriteShards, such as a filter or a pattern that matches no file"
@@ -219,7 +213,8 @@ class WriteSteps:
         with claimed(self.folder) as state:
             # of pipelines that failed or were killed
             remove_staged(self.folder, but=self._staging.name)
-            stage_elements(self.elements, chain([first], rows), self._staging)
+            form = common_form(table, self._staging)
+            stage_elements(self.elements, form, table, self._staging)
             build = self._planned()
             plan = build.plan
             report_warning(*plan.warnings)
@@ -241,7 +236,7 @@ class WriteSteps:
     def write(self, task: _Task) -> int:
         """Write one shard, and return its bytes; attempts do not stop each other: one may be repeated."""
         with task.task.area.attempt_at_shard() as area:
-            reader = ElementsReader.open(self.elements, self._staging)
+            reader = ElementsReader(self.elements, self._staging)
             return write_shard(replace(task.task, area=area, reader=reader), task.shard).shard.num_bytes
 
     @lines_to(_to_logger)
@@ -285,7 +280,7 @@ class WriteSteps:
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""
         # tasks hold this reader: runners pickle them by other means than functions
-        reader = ElementsReader.open(self.elements, self._staging, self.options.group_by)
+        reader = ElementsReader(self.elements, self._staging, self.options.group_by)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return PlannedBuild(
             reader=reader,

@@ -31,7 +31,7 @@ Task = TypeVar("Task")
 
 class _Bundle(Protocol):
     # the description of an element is all that the runner shuffles of it
-    def describe(self, element: object) -> tuple[object, ...]: ...
+    def describe(self, key: object, values: object) -> tuple[object, ...]: ...
     def close(self) -> None: ...
 
 
@@ -181,9 +181,10 @@ class _Describe(Checked):
         """Begin a bundle; what one that failed has left is not used."""
         self._bundle = self.content.bundle()
 
-    def process(self, element: object) -> Iterator[tuple[bytes, object]]:
+    def process(self, element: tuple[object, object]) -> Iterator[tuple[bytes, object]]:
         """Yield the description of an element."""
-        yield b"", self._bundle.describe(element)
+        # Beam encodes plain tuples in fewer bytes
+        yield b"", tuple(self._bundle.describe(*element))
 
     def finish_bundle(self) -> None:
         """Finish the bundle; nothing is output here, which some runners would lose."""

@@ -47,10 +47,14 @@ def canonical(example: ParsedExample, name: str) -> bytes:
     return LIST_TAGS[wire] + pack[wire](values) if wire else b""
 
 
+def is_single(feature: Feature) -> bool:
+    """Return whether ``example_encoder`` takes one value of a feature rather than a list."""
+    return feature.shape == () or feature.is_encoded or feature.kind == "raw"
+
+
 def as_encoded(feature: Feature, values: Decoded) -> Values:
-    """Return a decoded value in the form that ``example_encoder`` takes: one value, or a list."""
-    is_one = feature.shape == () or feature.is_encoded or feature.kind == "raw"
-    return values[0] if is_one else values
+    """Return a decoded value in the form that ``example_encoder`` takes."""
+    return values[0] if is_single(feature) else values
 
 
 def with_key_prefix(data: bytes, prefix: bytes) -> bytes:

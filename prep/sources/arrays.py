@@ -23,7 +23,7 @@ from tfshards.prep.sources.array_files import (
     open_file,
 )
 from tfshards.prep.sources.classes import check_class_names
-from tfshards.prep.sources.features import TEXT, array_of, relisted
+from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
@@ -311,12 +311,8 @@ def _feature(name: str, array: OpenArray, role: str) -> Feature:
     """Return the feature that an array is stored as."""
     if name == "key":
         raise InputError("an array cannot be stored as 'key', which is the key of the example; rename it")
-    shape, dtype = array.values.shape[1:], array.dtype
-    kind = "float" if role == "list" and dtype in KINDS["float"].dtypes else "int"
-    if array.is_text:
-        kind, dtype = "bytes", "bytes"
-    elif role != "list" and (shape or dtype == "bool" or dtype not in KINDS["int"].dtypes):
-        kind = "raw"
+    shape, dtype = array.values.shape[1:], "bytes" if array.is_text else array.dtype
+    kind = kind_of(dtype, shape, is_list=role == "list")
     try:
         return Feature(name, kind, dtype, shape, pixels=RAW_PIXELS if role == "image" else None)
     except ValueError as error:

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, cast
 
-import numpy as np
-import pyarrow as pa
-
-from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.progress.bars import Display
-from tfshards.prep.records.example import Values
-from tfshards.prep.sources.elements import Elements, Form, check_same, encode_key, warnings_of
-from tfshards.prep.sources.features import TEXT
-from tfshards.prep.sources.image_paths import ImageFiles
-from tfshards.prep.sources.keys import groups_of_keys, number_key, to_bytes, to_text
-from tfshards.prep.sources.labels import key_column
-from tfshards.prep.sources.staged import Rows, WideWriter, stage
-from tfshards.prep.sources.staged_reader import StagedReader
-from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.prep.sources.elements import Elements
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.spill import Description, ElementsReader, Spill, described, stage_elements
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.sizes import size
 
-# What a batch of the staged file holds.
-_BATCH_BYTES, _BATCH_ROWS = 8 << 20, 1024
-_ARROW = {"bytes": TEXT, "int64": pa.int64(), "float": pa.float32()}
-
 
 @dataclass(frozen=True)
-class Examples:
+class Examples(Elements):
     """The examples of any Python iterable: dicts of values by name, or pairs ``(key, dict)``.
 
     The iterable is a list, a generator, an object with ``__len__`` and ``__getitem__`` such as a dataset of
@@ -68,15 +53,9 @@ class Examples:
         OptionsError: a role is unknown, or two values have a role that only one may have.
     """
 
-    examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
-    roles: Mapping[str, str] = field(default_factory=dict)
-    images: ImageOptions = field(default_factory=ImageOptions)
-    class_names: Sequence[str] | None = None
-    outside_boxes: Outside = "reject"
-    boxes_in: Reference | None = None
+    source: ClassVar[str] = "examples"
 
-    def __post_init__(self) -> None:
-        self._elements()
+    examples: Iterable[object] | Mapping[str, Any] | Callable[[], Iterable[object]]
 
     def location(self) -> None:
         """Return None, because there is no folder of the examples."""
@@ -86,12 +65,7 @@ class Examples:
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def _elements(self) -> Elements:
-        return Elements(
-            "examples", self.roles, self.images, self.class_names, self.outside_boxes, self.boxes_in
-        )
-
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> ElementsReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
         Args:
@@ -103,165 +77,51 @@ class Examples:
             InputError: there are no examples, they differ in their names, dtypes or shapes, a value cannot be
                 stored, or a key is repeated.
         """
-        reading = _Reading(self._elements(), WideWriter(None if preview else folder))
-        started = time.monotonic()
+        spill = Spill(self, None if preview else folder)
         with Display("reading examples", _length_of(self.examples), "examples") as display:
-            for example in _read(self.examples):
-                reading.add(*example)
-                display.advance(1, size(reading.num_bytes))
-                if display.is_due:
-                    rate = len(reading.keys) / (time.monotonic() - started)
-                    display.report(len(reading.keys), rate, reading.num_bytes)
-        splits = [*self.examples] if isinstance(self.examples, Mapping) else []
-        reader = stage(reading.rows(splits, group_by), folder, preview=preview)
-        return replace(reader, staged=replace(reader.listing(), is_numbered=reading.is_numbered))
-
-
-class _Reading:
-    """Reads examples: their values into a file, and into memory what the staged form needs of all of them."""
-
-    def __init__(self, elements: Elements, writer: WideWriter) -> None:
-        self._elements, self._writer = elements, writer
-        self._form: Form | None = None
-        self._batch: list[Sequence[Values | None]] = []
-        self._batch_bytes = self.num_bytes = 0
-        self._labels: list[int | str | None] = []
-        self._splits: list[bytes] = []
-        self.keys: list[bytes] = []
-        self.is_numbered = False
-
-    def add(self, number: int, split: str, key: object, values: Mapping[str, object]) -> None:
-        """Read an example; errors name its key, or its number.
-
-        Args:
-            number: its number in its iterable.
-            split: name of its iterable in a mapping of them; otherwise empty.
-            key: the key of the pair; None without one.
-            values: values by name.
-        """
-        shown = number_key(number) if key is None else key if isinstance(key, str) else repr(key)
-        try:
-            encoded = self._elements.encode(values, self._form.features if self._form else ())
-        except InputError as error:
-            raise InputError(f"{shown}: {error}") from None
-        form = encoded.form
-        if self._form is None:
-            self._form = form
-            self._elements.check(form)
-            for role, given in (("split", split or None), ("key", key)):
-                if given is not None and form.has_role(role):
-                    raise InputError(
-                        f"{shown}: the {role} is given, and a value has the role {role}, too || give the "
-                        "value the role value or drop"
-                    )
-        elif form != self._form:
-            check_same(self._form, form, to_text(self.keys[0]), shown)
-        if form.has_role("key"):
-            key = encoded.key
-        elif key is None:
-            self.is_numbered, key = True, shown
-        self.keys.append((to_bytes(f"{split}/") if split else b"") + encode_key(key))
-        self._labels.append(encoded.label)
-        self._splits.append(to_bytes(split or encoded.split))
-        self._batch.append(encoded.values)
-        num_bytes = sum(map(_memory, encoded.values))
-        self.num_bytes += num_bytes
-        self._batch_bytes += num_bytes
-        if self._batch_bytes >= _BATCH_BYTES or len(self._batch) == _BATCH_ROWS:
-            self._write(form)
-
-    def _write(self, form: Form) -> None:
-        """Write the values of the examples that were read last."""
-        columns = zip(form.features, zip(*self._batch, strict=True), strict=True)
-        stored = {
-            feature.name: pa.array(values, _arrow_type(feature))
-            for feature, values in columns
-            if feature.kind != "label"
-        }
-        if stored:
-            self._writer.write(stored)
-        self._batch, self._batch_bytes = [], 0
-
-    def rows(self, splits: Sequence[str], group_by: str | None) -> Rows:
-        """Return all examples as the staged form takes them, if they are in a mapping with these splits."""
-        form, num_rows = self._form, len(self.keys)
-        if form is None:
+            table = described(_descriptions(spill, self.examples, display))
+        spill.close()
+        if spill.form is None:
             raise InputError(
                 "there are no examples || an iterator can be read only once: give a function that returns a "
                 "new one, or a list"
             )
-        if self._batch:
-            self._write(form)
-        wide = self._writer.close()
-        nothing, zeros = [b""] * num_rows, np.zeros(num_rows, np.int64)
-        labels = self._elements.labels(form, self._labels)
-        of_splits = pa.chunked_array([pa.array(self._splits, TEXT)])
-        left = {*splits} - {to_text(split) for split in of_splits.unique().to_pylist()}
-        warnings = warnings_of(form) + ([labels.warning] if labels and labels.warning else [])
-        warnings += [f"the split {split!r} has no examples; it is left out" for split in sorted(left)]
-        groups = None
-        if group_by is not None:
-            groups = groups_of_keys(group_by, self.keys, "a regular expression with one (group)")
-        return Rows(
-            num_rows=num_rows,
-            features=form.features,
-            rules=self._elements.rules(form),
-            recorded={"source": "examples", **self._elements.recorded(form)},
-            values={labels.feature.name: labels.values} if labels else {},
-            images={
-                feature.name: ImageFiles(nothing, nothing, wide.sizes[feature.name], zeros, nothing)
-                for feature in form.features
-                if wide is not None and feature.is_encoded
-            },
-            wide=wide,
-            keys=key_column("key", pa.chunked_array([pa.array(self.keys, TEXT)])),
-            splits=of_splits if splits or form.has_role("split") else None,
-            groups=groups,
-            class_names=labels.class_names if labels else (),
-            warnings=warnings,
+        splits = {*self.examples} if isinstance(self.examples, Mapping) else set()
+        left = splits - {to_text(split) for split in table["split"].unique().to_pylist()}
+        # the iterable may be one that workers cannot have
+        elements = replace(self, examples=())
+        return replace(
+            stage_elements(elements, spill.form, table, folder, preview=preview),
+            group_by=group_by,
+            warnings=tuple(f"the split {each!r} has no examples; it is left out" for each in sorted(left)),
+            is_numbered=spill.is_numbered,
         )
 
 
-def _memory(value: Values | None) -> int:
-    """Return about how many bytes of memory a value needs."""
-    return sum(map(sys.getsizeof, value)) if isinstance(value, list) else sys.getsizeof(value)
-
-
-def _arrow_type(feature: Feature) -> pa.DataType:
-    kind = _ARROW[feature.wire]
-    is_list = feature.shape != () and not feature.is_encoded and feature.kind != "raw"
-    return pa.large_list(kind) if is_list else kind
-
-
-# What ``_Reading.add`` takes.
-_Example: TypeAlias = "tuple[int, str, object, Mapping[str, object]]"
-
-
-def _read(given: object) -> Iterator[_Example]:
-    """Yield the examples of an iterable, or of each iterable in a mapping of them by split."""
-    if not isinstance(given, Mapping):
-        yield from _read_split(given, "")
-        return
-    for split, part in given.items():
+def _descriptions(spill: Spill, examples: object, display: Display) -> Iterator[Description]:
+    """Store the examples of an iterable, or of each iterable in a mapping of them by split; describe each."""
+    parts = examples if isinstance(examples, Mapping) else {"": examples}
+    started, count = time.monotonic(), 0
+    for split, part in parts.items():
         fault = name_fault(split) if isinstance(split, str) else f"{split!r} must be a string"
-        if fault:
+        if fault and parts is examples:
             raise OptionsError(
                 f"the split {fault}; a mapping has an iterable of examples for each split || Arrays(...) "
                 "takes a dict of arrays"
             )
-        yield from _read_split(part, split)
-
-
-def _read_split(given: object, split: str) -> Iterator[_Example]:
-    for number, item in enumerate(_items(given)):
-        key, values = item if isinstance(item, (tuple, list)) and len(item) == 2 else (None, item)
-        if not isinstance(values, Mapping):
-            where = f" of the split {split!r}" if split else ""
-            raise InputError(
-                f"example {number}{where} is of type {type(item).__name__} || give dicts of values by name, "
-                "or pairs of a key and a dict; Table(frame) takes a table"
-            )
-        yield number, split, key, values
+        for number, item in enumerate(_items(part)):
+            key, values = item if isinstance(item, (tuple, list)) and len(item) == 2 else (None, item)
+            if not isinstance(values, Mapping):
+                where = f" of the split {split!r}" if split else ""
+                raise InputError(
+                    f"example {number}{where} is of type {type(item).__name__} || give dicts of values by "
+                    "name, or pairs of a key and a dict; Table(frame) takes a table"
+                )
+            yield spill.describe(key, values, split, number)
+            count += 1
+            display.advance(1, size(spill.num_bytes))
+            if display.is_due:
+                display.report(count, count / (time.monotonic() - started), spill.num_bytes)
 
 
 def _items(given: object) -> Iterable[object]:

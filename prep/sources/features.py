@@ -18,7 +18,7 @@ from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.declared import COORDINATES
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.schema import ITEM_SIZES
+from tfshards.schemas.schema import ITEM_SIZES, KINDS
 
 TEXT = pa.large_binary()
 
@@ -96,6 +96,16 @@ def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> St
             flat, dtype = _as_float32(name, flat), "float32"
             warning = f"column {name!r}: lists of lists, or of different lengths, are stored as float32"
     return StoredColumn(Feature(name, kind, dtype, shape), relisted(flat, lengths), warning=warning)
+
+
+def kind_of(dtype: str, shape: tuple[int, ...], *, is_list: bool) -> str:
+    """Return the kind of feature of an array of NumPy, or of a list that may have any length."""
+    if dtype == "bytes":
+        return "bytes"
+    is_int = dtype in KINDS["int"].dtypes
+    if is_list:
+        return "int" if is_int else "float"
+    return "int" if is_int and not shape and dtype != "bool" else "raw"
 
 
 def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:

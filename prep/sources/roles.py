@@ -66,7 +66,7 @@ def check_roles(roles: object) -> None:
 
 
 # Sources that only Python has, as messages name them.
-IN_PYTHON = ("examples", "elements")
+IN_PYTHON = ("examples", "WriteShards")
 
 
 def flag(name: str, role: str, where: str = "") -> str:

@@ -1,4 +1,8 @@
-"""Describe elements of a Beam pipeline in a few bytes each, and store their values until they are read."""
+"""Elements on their way: values wait in files, each element is described in a few bytes, and workers read it.
+
+*.spill         values of elements of one form, as examples; the first line is the form
+elements.arrow  descriptions of all elements, sorted by key; its metadata has what they have in common
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,46 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import groupby, islice
+from typing import Any, NamedTuple
 
-from tfshards.prep.records.example import Values, example_encoder
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfshards.prep.records.example import Values, example_encoder, is_single
+from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
+from tfshards.prep.sources.classes import twins
 from tfshards.prep.sources.elements import Elements, Form, encode_key
-from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.features import TEXT
+from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, number_key, to_bytes, to_text
+from tfshards.prep.sources.labels import label_column, splits_of
+from tfshards.prep.sources.pictures import EncodedImage, content_of, convert_images, decoders_of
+from tfshards.prep.sources.staged_reader import ArrowKeys, mapped_table
 from tfshards.schemas import BuildError, Feature, InputError, Schema
 from tfshards.schemas.build_area import create, is_owned
-from tfshards.schemas.files import write_atomically
+from tfshards.schemas.errors import listed
+from tfshards.schemas.example import decode_example
+from tfshards.schemas.files import write_blocks_atomically
+from tfshards.schemas.frames import masked_crc32c
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import to_json
 from tfshards.schemas.storage import AnyPath, RemotePath, in_flight, open_sink, read_range
+from tfshards.schemas.storage.untrusted import open_regular
 
-_NAME_BYTES = 8
-_FORM_BYTES = 8
-DIGEST_BYTES = 16
-# offset and length; origins in a file sort by offset
-_NUMBERS = struct.Struct(">QQ")
+TABLE_NAME = "elements.arrow"
+# of the table's metadata
+_STAGED = b"staged"
+_NAME_BYTES = _FORM_BYTES = 8
+_DIGEST_BYTES = 16
+# offset, length and masked CRC-32C; origins in a file sort by offset
+_NUMBERS = struct.Struct(">QQI")
+_ROWS_AT_ONCE, _BLOCK_BYTES = 1 << 14, 1 << 20
+_SHOWN = 5
 
 
 class Description(NamedTuple):
@@ -34,9 +60,9 @@ class Description(NamedTuple):
         size: number of bytes of its values.
         label: number or name of its class; None for no class.
         split: name of its split; empty if there are none.
-        form: digest of its roles and features, which names their file.
+        form: digest of its form.
         digest: digest of its values.
-        origin: file name, offset and length of its values.
+        origin: file name, offset, length and checksum of its values.
     """
 
     key: bytes
@@ -49,133 +75,306 @@ class Description(NamedTuple):
 
 
 class Spill:
-    """Describes the elements of one bundle, and stores their values in one file, or object, of the folder."""
+    """Stores the values of the elements of one bundle, or of one iterable, in one file of a folder.
 
-    def __init__(self, elements: Elements, folder: AnyPath) -> None:
-        """Create nothing yet, since a bundle may be empty."""
-        self._elements = elements
-        self._folder = folder
-        self._name = secrets.token_bytes(_NAME_BYTES)
-        self._path = _spill_path(folder, self._name)
-        self._is_open, self._offset = False, 0
-        self._known: dict[object, bytes] = {}
+    Attributes:
+        form: the form of all of its elements; None before the first one.
+        num_bytes: size of the file.
+        is_numbered: whether keys are numbers of elements.
+    """
 
-    def describe(self, element: object) -> tuple[object, ...]:
-        """Return the ``Description`` of an element ``(key, features)``.
+    def __init__(self, elements: Elements, folder: AnyPath | None, *, is_bundle: bool = False) -> None:
+        """Create nothing before the first element; without a folder, elements are only described.
 
-        It is a plain tuple, which Beam encodes in fewer bytes than one of a class.
+        Args:
+            elements: how elements are stored.
+            folder: the folder; it is created for a bundle.
+            is_bundle: whether there are others, so that the first element here must not decide about lists
+                and numbers of Python.
         """
-        if not isinstance(element, tuple) or len(element) != 2:
-            raise InputError(f"an element is of type {type(element).__name__}; each must be (key, features)")
-        key = encode_key(element[0])
+        self._elements, self._folder, self._is_bundle = elements, folder, is_bundle
+        self._name = secrets.token_bytes(_NAME_BYTES)
+        self.form: Form | None = None
+        self.num_bytes, self.is_numbered = 0, False
+
+    def describe(self, key: object, values: object, split: str = "", number: int = 0) -> Description:
+        """Store an element, and return its description; errors name its key.
+
+        Args:
+            key: its key; None if that is one of the values, or else the number.
+            values: values by name.
+            split: name of its iterable in a mapping of them; otherwise empty.
+            number: its number in its iterable.
+        """
+        shown = number_key(number) if key is None else to_text(encode_key(key))
         try:
-            encoded = self._elements.encode(element[1])
+            encoded = self._elements.encode(values, None if self._is_bundle else self.form)
         except InputError as error:
-            raise InputError(f"{to_text(key)}: {error}") from None
+            raise InputError(f"{shown}: {error}") from None
         form = encoded.form
-        if form.has_role("key"):
-            raise InputError(
-                f"{to_text(key)}: a value has the role key, but the key of an element is the first of the "
-                "pair || rename the value, or give it the role drop"
-            )
-        known = form.features, tuple(form.roles.items())
-        if known not in self._known:
-            self._known[known] = self._write_form(form)
-        encode = _encoder(tuple(feature for feature in form.features if feature.kind != "label"))
-        data = b"".join(encode([value for value in encoded.values if value is not None]))
-        origin, digest = self._append(data), data_digest(data)
-        return tuple(
-            Description(key, len(data), encoded.label, encoded.split, self._known[known], digest, origin)
+        for role, given in (("split", split or None), ("key", key)):
+            if given is not None and form.has_role(role):
+                raise InputError(
+                    f"{shown}: the {role} is given, and a value has the role {role}, too || give the value "
+                    "the role value or drop"
+                )
+        if self.form is None:
+            self._begin(form, shown)
+        elif form != self.form:
+            self.form.check_same(self._first_key, form, shown)
+        has_own_key = form.has_role("key")
+        self.is_numbered |= key is None and not has_own_key
+        own_key = encode_key(encoded.key) if has_own_key else to_bytes(shown)
+        prefix = to_bytes(f"{split}/") if split else b""
+        data = b"".join(self._encode(encoded.values))
+        return Description(
+            key=prefix + own_key,
+            size=len(data),
+            label=encoded.label,
+            split=split or encoded.split,
+            form=self._form_digest,
+            digest=hashlib.sha256(data).digest()[:_DIGEST_BYTES],
+            origin=self._written(data),
         )
+
+    def _begin(self, form: Form, shown: str) -> None:
+        """Begin the file with the form of the first element."""
+        self._elements.check(form)
+        self.form, self._first_key = form, shown
+        self._encode = _encoder(tuple(feature for feature in form.features if feature.kind != "label"))
+        if self._folder is not None:
+            if self._is_bundle:
+                create(self._folder)
+            self._sink = open_sink(_path(self._folder, self._name))
+        header = json.dumps(form.to_json(), sort_keys=True).encode("ascii") + b"\n"
+        self._form_digest = hashlib.sha256(header).digest()[:_FORM_BYTES]
+        self._written(header)
+
+    def _written(self, data: bytes) -> bytes:
+        """Write values, and return their origin."""
+        origin = self._name + _NUMBERS.pack(self.num_bytes, len(data), masked_crc32c(data))
+        if self._folder is not None:
+            self._sink.write(data)
+        self.num_bytes += len(data)
+        return origin
 
     def close(self) -> None:
         """Finish the file, which other machines may not see before."""
-        if self._is_open:
-            self._sink.finish()
-            if isinstance(self._path, RemotePath) and not is_owned(self._folder):
-                # nothing would remove it: a later run has removed the folder while this was uploaded
-                self._path.unlink()
-                raise BuildError("staging-gone", root=self._folder)
-
-    def _append(self, data: bytes) -> bytes:
-        if not self._is_open:
-            self._sink, self._is_open = open_sink(self._path), True
-        self._sink.write(data)
-        origin = self._name + _NUMBERS.pack(self._offset, len(data))
-        self._offset += len(data)
-        return origin
-
-    def _write_form(self, form: Form) -> bytes:
-        """Write roles and features into a file, and return the digest that names it."""
-        if not self._known:
-            create(self._folder)
-        found = {"features": [feature.to_json() for feature in form.features], "roles": dict(form.roles)}
-        text = json.dumps(found, sort_keys=True).encode("ascii")
-        digest = hashlib.blake2b(text, digest_size=_FORM_BYTES).digest()
-        write_atomically(_form_path(self._folder, digest), text)
-        return digest
+        if self.form is None or self._folder is None:
+            return
+        self._sink.finish()
+        if isinstance(self._folder, RemotePath) and not is_owned(self._folder):
+            # nothing would remove it: a later run has removed the folder while this was uploaded
+            _path(self._folder, self._name).unlink()
+            raise BuildError("staging-gone", root=self._folder)
 
 
-# the elements of a pipeline have one set of features
-@lru_cache(maxsize=16)
 def _encoder(features: tuple[Feature, ...]) -> Callable[[Sequence[Values]], Sequence[bytes]]:
     return example_encoder(Schema(features)) if features else lambda _: ()
 
 
-def data_digest(data: bytes) -> bytes:
-    """Return the digest of an element's values."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+def _path(folder: AnyPath, origin: bytes) -> AnyPath:
+    return folder / f"{origin[:_NAME_BYTES].hex()}.spill"
 
 
-def read_spilled(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
-    """Return the values at these origins; fewer bytes of one whose file on a disk has been cut."""
-    if isinstance(folder, RemotePath):
-        return [*in_flight(partial(_read_object, folder), origins)]
-    found = [b""] * len(origins)
-    # one open file at a time: there are as many files as bundles
-    in_order = sorted(range(len(origins)), key=origins.__getitem__)
-    for name, numbers in groupby(in_order, key=lambda number: origins[number][:_NAME_BYTES]):
-        path = _spill_path(folder, name)
-        try:
-            with path.open("rb", buffering=0) as file:
-                for number in numbers:
-                    offset, length = _NUMBERS.unpack(origins[number][_NAME_BYTES:])
-                    found[number] = os.pread(file.fileno(), length, offset)
-        except OSError as error:
-            raise _unreadable(path, error) from None
-    return found
-
-
-def _read_object(folder: AnyPath, origin: bytes) -> bytes:
-    path = _spill_path(folder, origin[:_NAME_BYTES])
-    offset, length = _NUMBERS.unpack(origin[_NAME_BYTES:])
+@contextmanager
+def _reading(path: AnyPath) -> Iterator[AnyPath]:
+    """Yield a path; an error of the operating system becomes an InputError."""
     try:
-        return read_range(path, offset, offset + length)
+        yield path
     except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: AnyPath, error: OSError) -> InputError:
-    return InputError(f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset")
-
-
-def read_form(folder: AnyPath, digest: bytes) -> Form:
-    """Return the roles and features of the elements with this digest of them."""
-    path = _form_path(folder, digest)
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
         raise InputError(
-            f"{path} is missing || let no other build write to the dataset, and, if it is on a disk, mount "
-            "its folder on every worker under the same path"
+            f"{path}: cannot be read: {error.strerror} || let no other build write to the dataset, and mount "
+            "a folder on every worker under the same path"
         ) from None
-    features = (Feature(**{**each, "shape": tuple(each["shape"])}) for each in found["features"])
-    return Form(found["roles"], tuple(features))
 
 
-def _spill_path(folder: AnyPath, name: bytes) -> AnyPath:
-    return folder / f"{name.hex()}.spill"
+def _form_in(folder: AnyPath, origin: bytes) -> Form:
+    """Return the form of the elements in the file with this origin."""
+    with _reading(_path(folder, origin)) as path, open_regular(path) as file:
+        return Form.from_json(json.loads(file.readline()))
 
 
-def _form_path(folder: AnyPath, digest: bytes) -> AnyPath:
-    return folder / f"{digest.hex()}.form"
+def _values_in(folder: AnyPath, origins: Sequence[bytes]) -> list[bytes]:
+    """Return the values at these origins, or raise InputError if they cannot be read or are damaged."""
+    if isinstance(folder, RemotePath):
+        return [*in_flight(partial(_value_in_store, folder), origins)]
+    found: dict[bytes, bytes] = {}
+    # one open file at a time: there are as many files as bundles
+    for name, of_file in groupby(sorted(origins), key=lambda origin: origin[:_NAME_BYTES]):
+        with _reading(_path(folder, name)) as path, path.open("rb", buffering=0) as file:
+            for origin in of_file:
+                offset, length, checksum = _NUMBERS.unpack(origin[_NAME_BYTES:])
+                found[origin] = _checked(path, os.pread(file.fileno(), length, offset), checksum)
+    return [found[origin] for origin in origins]
+
+
+def _value_in_store(folder: AnyPath, origin: bytes) -> bytes:
+    offset, length, checksum = _NUMBERS.unpack(origin[_NAME_BYTES:])
+    with _reading(_path(folder, origin)) as path:
+        return _checked(path, read_range(path, offset, offset + length), checksum)
+
+
+def _checked(path: AnyPath, data: bytes, checksum: int) -> bytes:
+    if masked_crc32c(data) != checksum:
+        raise InputError(f"{path}: values were damaged after they were listed || run the same build again")
+    return data
+
+
+def described(rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Return descriptions as a table, sorted by key; the rows need not fit into memory."""
+    # labels have the type of their values
+    types = dict.fromkeys(Description._fields, TEXT) | {"size": pa.int64(), "label": pa.null()}
+    types |= {"form": pa.binary(_FORM_BYTES), "digest": pa.binary(_DIGEST_BYTES)}
+    rows, kinds = iter(rows), set[type]()
+    tables = [pa.schema(types.items()).empty_table()]
+    while some := list(islice(rows, _ROWS_AT_ONCE)):
+        columns = dict(zip(types, zip(*some, strict=True), strict=True))
+        kinds |= {*map(type, columns["label"])} - {type(None)}
+        if len(kinds) > 1:
+            raise InputError("the labels are both integers and text || make them one of the two")
+        arrays = {
+            name: pa.array(column, None if name == "label" else types[name])
+            for name, column in columns.items()
+        }
+        tables.append(pa.table(arrays))
+    table = pa.concat_tables(tables, promote_options="default")
+    return table.take(pc.sort_indices(table["key"])).combine_chunks()
+
+
+def common_form(table: pa.Table, folder: AnyPath) -> Form:
+    """Return the form of the described elements of a pipeline, or raise InputError if they differ."""
+    form = _form_in(folder, table["origin"][0].as_py())
+    other = pc.index(pc.equal(table["form"], table["form"][0]), False).as_py()
+    if other >= 0:
+        keys = [to_text(table["key"][row].as_py()) for row in (0, other)]
+        form.check_same(keys[0], _form_in(folder, table["origin"][other].as_py()), keys[1])
+    return form
+
+
+def stage_elements(
+    elements: Elements, form: Form, table: pa.Table, folder: AnyPath, *, preview: bool = False
+) -> ElementsReader:
+    """Return a reader of elements of one form, after writing their table into a folder, unless for a preview.
+
+    Raises:
+        InputError: a key is repeated, or the labels are not classes.
+    """
+    keys = table["key"].combine_chunks()
+    twice = keys[1:].filter(pc.equal(keys[1:], keys[:-1])).unique().to_pylist()
+    if twice:
+        names = listed([repr(to_text(key)) for key in twice], _SHOWN)
+        raise InputError(f"several examples have the same key: {names} || give each example its own key")
+    columns = {name: table[name] for name in ("key", "size", "split", "digest", "origin")}
+    staged: dict[str, Json] = {"form": form.to_json(), "class_names": [], "warnings": [*form.warnings()]}
+    if label := form.first("label"):
+        found = label_column(label, table["label"], elements.class_names, where=elements.source)
+        columns["label"], staged["class_names"] = found.values, [*found.class_names]
+        staged["warnings"] = [*form.warnings(), *([found.warning] if found.warning else [])]
+    table = pa.table(columns).replace_schema_metadata({_STAGED: json.dumps(staged)})
+    if preview:
+        return ElementsReader(elements, folder, preview=table)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    # a runner may repeat this step while others read the table; a power failure must not leave half of it
+    data = sink.getvalue()
+    blocks = (data[at : at + _BLOCK_BYTES].to_pybytes() for at in range(0, len(data), _BLOCK_BYTES))
+    write_blocks_atomically(folder / TABLE_NAME, blocks)
+    return ElementsReader(elements, folder)
+
+
+@dataclass(frozen=True)
+class ElementsReader:
+    """The reader of elements that were staged in ``folder``.
+
+    Attributes:
+        elements: how the values of the elements are stored.
+        folder: the folder in which they were staged.
+        group_by: regular expression that groups elements by key, see ``Source.stage``.
+        warnings: further warnings for the user.
+        is_numbered: whether keys are numbers of elements, see ``Listing``.
+        preview: the table of elements that were not staged; only the listing and the options are known.
+    """
+
+    elements: Elements
+    folder: AnyPath
+    group_by: str | None = None
+    warnings: tuple[str, ...] = ()
+    is_numbered: bool = False
+    preview: pa.Table | None = None
+
+    @property
+    def _table(self) -> pa.Table:
+        return mapped_table(self.folder / TABLE_NAME) if self.preview is None else self.preview
+
+    @cached_property
+    def _staged(self) -> dict[str, Any]:
+        staged: dict[str, Any] = json.loads(self._table.schema.metadata[_STAGED])
+        return staged
+
+    @cached_property
+    def _form(self) -> Form:
+        return Form.from_json(self._staged["form"])
+
+    def moved(self, folder: AnyPath) -> ElementsReader:
+        """Return the reader of the same files in another folder."""
+        return replace(self, folder=folder)
+
+    def options(self) -> dict[str, Json]:
+        """Return the options that change the output."""
+        elements, form = self.elements, self._form
+        options: dict[str, Json] = {"source": elements.source, "columns": dict(form.roles)}
+        if form.has_role("image", "mask"):
+            options |= elements.images.to_json()
+            options |= decoders_of(elements.images, has_masks=form.has_role("mask"))
+        return options | to_json(elements)
+
+    def listing(self) -> Listing:
+        """Return the listing."""
+        table, names = self._table, tuple(self._staged["class_names"])
+        keys, by = ArrowKeys(table["key"]), self.group_by
+        splits = splits_of(table["split"]) if table["split"][0].as_py() else None
+        digests = np.frombuffer(table["digest"].combine_chunks().buffers()[-1], "<u8", 2 * len(keys))
+        return Listing(
+            schema=Schema((*self._form.features, KEY_FEATURE), names),
+            keys=keys,
+            sizes=table["size"].to_numpy(),
+            stamps=(digests[::2] >> 1).astype(np.int64),
+            labels=table["label"].to_numpy() if "label" in table.column_names else None,
+            splits=splits,
+            identity=hashlib.sha256(digests.tobytes()).hexdigest(),
+            warnings=(
+                *self._staged["warnings"],
+                *self.warnings,
+                *twins(names),
+                *twins(splits or (), "splits"),
+            ),
+            groups=None if by is None else groups_of_keys(by, keys, "a regular expression with one (group)"),
+            is_numbered=self.is_numbered,
+        )
+
+    def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
+        """Yield the values of each element as they were described, or why one of its images is rejected."""
+        table, rules, names = self._table, self.elements.rules(self._form), schema.names
+        keys, origins = ArrowKeys(table["key"]), ArrowKeys(table["origin"])
+        singles = {feature.name for feature in self._form.features if is_single(feature)}
+        images = [feature.name for feature in self._form.features if feature.is_encoded]
+        label = self._form.first("label")
+        for piece in pieces_of(rows):
+            spilled = _values_in(self.folder, [origins.at(keys.find(to_bytes(row.key))) for row in piece])
+            for row, data in zip(piece, spilled, strict=True):
+                key, values = to_bytes(row.key), dict[str, Any]()
+                for name, items in decode_example(data).items():
+                    values[name] = items[0] if name in singles else items
+                values[KEY_FEATURE.name] = key
+                if label is not None:
+                    values[label] = row.label
+                conversions: tuple[str, ...] | Rejected = ()
+                if images or rules.coordinates:
+                    read = [EncodedImage(name, content_of(values[name]), key) for name in images]
+                    conversions = convert_images(rules, read, values)
+                if isinstance(conversions, Rejected):
+                    yield conversions
+                else:
+                    yield Accepted([values[name] for name in names], conversions)

@@ -164,6 +164,7 @@ REFUSALS = {
     "boxes of three numbers": (x([1, 2, 3]), {"x": "xyxy"}), "boxes of paths": (x(Path("a")), {"x": "xyxy"}),
     "two sources of splits": (lambda: {"train": [{"x": 1, "split": "a"}]}, {}),
     "two sources of keys": (lambda: [("a", {"x": 1, "key": "b"})], {}),
+    "two sources of keys later": (lambda: [{"x": 1, "key": "a"}, ("b", {"x": 1, "key": "c"})], {}),
     "a name twice": (lambda: [{"a": {"b": 1}, "a/b": 2}], {}),
     "a fraction as a key": (lambda: [(0.5, {"x": 1})], {}),
     "a key twice": (lambda: [("a", {"x": 1}), ("a", {"x": 2})], {}),

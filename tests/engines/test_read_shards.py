@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.pictures import image_file
 from tfshards import prep
-from tfshards.prep.sources.stored_elements import Element
+from tfshards.prep.engines.read_shards import Element
 
 from .builds import contents
 

@@ -21,10 +21,9 @@ from tests.pictures import image_file
 from tfshards import prep
 from tfshards.loader import Records
 from tfshards.prep.engines import read_shards
+from tfshards.prep.engines.read_shards import Element, StoredElements
 from tfshards.prep.records import frames
 from tfshards.prep.records.frames import RecordError
-from tfshards.prep.sources import stored_elements
-from tfshards.prep.sources.stored_elements import Element, StoredElements
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import index_path
@@ -252,7 +251,7 @@ def test_a_record_that_does_not_fit_the_schema_is_named(tmp_path):
 
 def test_a_damaged_index_is_named(numbers, shard):
     flip(numbers / index_path(shard.name), 3)
-    stored_elements._index.cache_clear()
+    read_shards._index.cache_clear()
     with raises(FormatError, "format") as caught:
         all_of(numbers)
     assert index_path(shard.name) in str(caught.value)

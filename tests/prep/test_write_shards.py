@@ -54,7 +54,7 @@ def in_steps(elements, transform: prep.WriteShards, *, repeats: int = 1) -> str:
     for half in (elements[::2], elements[1::2]):
         for _ in range(repeats):
             bundle = steps.bundle()
-            described = [bundle.describe(element) for element in half]
+            described = [bundle.describe(*element) for element in half]
             bundle.close()
         descriptions += described
     for _ in range(repeats):
@@ -69,7 +69,7 @@ def planned(elements: list[Element], transform: prep.WriteShards) -> tuple[objec
     """Take the first two steps; return all steps, the plan id and the tasks."""
     steps = transform._steps()
     bundle = steps.bundle()
-    descriptions = [bundle.describe(element) for element in elements]
+    descriptions = [bundle.describe(*element) for element in elements]
     bundle.close()
     return steps, *steps.plan(descriptions)
 
@@ -335,7 +335,7 @@ WRONG = {
     "label": ({"y": "label"}, [("a", {"y": -2})], "^a: .*'y' is -2"),
     "split": ({"s": "split"}, [("a", {"s": "a b", "x": 1})], "^a: .*'a b'"),
     "other values": ({}, [("b", {"x": 1}), ("a", {"x": 1, "z": 2})], "'z'.*'a'"),
-    "other dtypes": ({}, [("b", {"x": 1}), ("a", {"x": 1.5})], "'x' is float64 in 'a' but int64 in 'b'"),
+    "other dtypes": ({}, [("b", {"x": 1}), ("a", {"x": 1.5})], "'x' is .*float64.* in 'a' but .*int64.* 'b'"),
     "other roles": ({}, [("a", {"x": 1, "split": "a"}), ("c", {"x": 1}), ("b", {"x": 2})], "'split'.*'b'"),
     "nothing": ({}, [("a", {"split": "train"})], "no column is left"),
     "an empty list": ({}, [("a", {"x": []})], "^a: .*'x' is empty"),
@@ -343,7 +343,11 @@ WRONG = {
     "labels": ({"y": "label"}, [("a", {"y": 1}), ("b", {"y": "x"})], "integers and text"),
     "no class": ({"label": "label"}, [("a", {"label": "cat"}), ("b", {"label": "dog"})], "'dog'"),
     "unknown number": ({"label": "label"}, [("a", {"label": 0}), ("b", {"label": 1})], "class names"),
-    "many classes": ({"y": "label"}, [(f"{n}", {"y": f"c{n}"}) for n in range(10_001)], "10,000"),
+    "many classes": (
+        {"y": "label"},
+        [(f"{n}", {"y": f"c{n}"}) for n in range(10_001)],
+        "10,000.*roles={'y'",
+    ),
     "names without labels": ({"label": "value"}, [("a", {"label": 1})], "class_names"),
 }
 
@@ -364,8 +368,4 @@ def test_damaged_or_missing_copies_are_reported(photos, tmp_path):
         write_all(steps, tasks, 1)
     spilled.unlink()
     with pytest.raises(InputError, match=f"{spilled}: cannot be read"):
-        write_all(steps, tasks, 1)
-    (form,) = tmp_path.glob("out/.build/*/*.form")
-    form.unlink()
-    with pytest.raises(InputError, match=f"{form} is missing"):
         write_all(steps, tasks, 1)

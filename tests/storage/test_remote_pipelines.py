@@ -138,7 +138,7 @@ def test_prune_removes_what_a_killed_pipeline_has_left(out):
 def test_a_bundle_that_ends_after_its_run_was_replaced_leaves_no_object(out):
     steps = transform(out)._steps()
     bundle = steps.bundle()
-    bundle.describe(ELEMENTS[0])
+    bundle.describe(*ELEMENTS[0])
     planned(ELEMENTS, transform(out))
     with raises(BuildError, "staging-gone", root=str(steps._staging)):
         bundle.close()

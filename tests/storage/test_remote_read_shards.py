@@ -7,9 +7,9 @@ import numpy as np
 from tests.errors import raises
 from tests.prep.test_read_shards import FRAME, all_of, assert_same, flip, read, write_numbers
 from tfshards import prep
+from tfshards.prep.engines import read_shards
 from tfshards.prep.records import frames
 from tfshards.prep.records.frames import RecordError
-from tfshards.prep.sources import stored_elements
 from tfshards.schemas import read_manifest
 
 from .conftest import each_store
@@ -22,7 +22,7 @@ def test_a_dataset_in_a_bucket_is_read_by_few_large_requests(tmp_path, upload, p
     expected = [(f"{number:03}", {"number": np.int64(number)}) for number in range(500)]
     read(prep.ReadShards(url), check=lambda found: assert_same(found, expected))
     monkeypatch.setattr(frames, "_PART_RECORDS", 100)
-    stored_elements._index.cache_clear()
+    read_shards._index.cache_clear()
     before = len(proxy.requests)
     assert_same(all_of(url, num_bytes=8_000), expected)
     gets = [each for each in proxy.requests[before:] if ".tfrecord-" in unquote(each.target)]
