@@ -63,7 +63,7 @@ class AnnotatedImages:
         # a folder of one split would serve others if their images have the same names
         if name in self.rows:
             raise InputError(
-                f"{path} is annotated twice, perhaps in two splits || correct the annotations, or name the "
+                f"{path} is annotated twice, perhaps in two splits || leave out one of them, or name the "
                 "folder that holds the images of all splits with root="
             )
         self.rows[name] = {"file_name": name, "split": split or None, "objects": [], **values}

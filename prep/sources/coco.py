@@ -56,11 +56,9 @@ class Coco(Annotations):
             InputError: a file is not JSON or has no images, no image is found, or a path leaves the folder.
         """
         splits = _splits(path)
-        folder = path if path.is_dir() else path.parent
-        if folder != path and folder.name == "annotations":
-            # this folder is next to those of images
-            folder = folder.parent
-        images = AnnotatedImages(root or folder)
+        # a folder "annotations" is next to those of images
+        above = path.parent.parent if path.parent.name == "annotations" else path.parent
+        images = AnnotatedImages(root or (path if path.is_dir() else above))
         inside = Boundary(images.root, follow_links=self.follow_links)
         # what is not stored is not checked
         dropped = {name for name, role in self.roles.items() if role == "drop"}
@@ -286,6 +284,7 @@ def _warnings(path: Path, files: Collection[Path], unread: Counter[str]) -> Iter
     others = sorted(file.name for file in {*path.glob("annotations/*.json")} - {*files})
     if others:
         yield f"not read in {path / 'annotations'}: {', '.join(others)}; each can be built by its name"
-    counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(unread.items()) if count)
+    counts = [f"{name} ({count:,})" for name, count in sorted(unread.items()) if count]
     if counts:
-        yield f"not stored: {counts}; segmentations=True keeps polygons"
+        remedy = "; segmentations=True keeps polygons" * ("annotations.segmentation" in unread)
+        yield f"not stored: {', '.join(counts)}{remedy}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from tfshards.schemas.storage.untrusted import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
+# The last folder "images" in a path.
+_IMAGES = re.compile(r"^(.*/)?images/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
         # a number that is missing has a name that is not text
         names = [names.get(str(number)) for number in range(len(names))]
     shape = _texts(config, "kpt_shape", described.get("kpt_shape", ["0", "2"]))
-    if len(shape) != 2 or not shape[0].isdecimal() or shape[1] not in ("2", "3"):
+    if not re.fullmatch("[0-9]{1,4} [23]", " ".join(shape)):
         raise InputError(
             f"{config}: kpt_shape must be the number of keypoints and 2 or 3 numbers for each, such as "
             f"[17, 3], not {shown([*shape])}"
@@ -191,9 +194,10 @@ def _yaml(config: Path) -> dict[str, Any]:
 
 def _texts(config: Path, key: str, texts: Any) -> list[str]:  # noqa: ANN401 -- of YAML
     """Return the texts that a ``data.yaml`` has for a key."""
-    if not isinstance(texts, list) or not all(map(is_text, texts)):
-        raise InputError(f"{config}: {key} must be a list of texts, not {shown(texts)}")
-    return texts
+    wrong = [text for text in texts if not is_text(text)] if isinstance(texts, list) else [texts]
+    if wrong:
+        raise InputError(f"{config}: {key} must be a list of texts, not {shown(wrong[0])[:100]}")
+    return [*texts]
 
 
 def _found(folder: Path, inside: Boundary) -> _Layout:
@@ -232,22 +236,19 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
 
     Folders above ``folder``, to which the path of the image is relative, are not replaced.
     """
-    stem = "/" + os.path.splitext(os.fsdecode(image))[0] + ".txt"
-    head, images, tail = stem.rpartition("/images/")
-    candidates = [f"{head}/labels/{tail}"] if images else []
-    paths = [folder / each[1:] for each in (*candidates, stem)]
-    return next(filter(os.path.isfile, paths), None)
+    stem = os.path.splitext(os.fsdecode(image))[0]
+    tried = (folder / f"{each}.txt" for each in (_IMAGES.sub(r"\1labels/", stem), stem))
+    return next(filter(os.path.isfile, tried), None)
 
 
 def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
     """Yield warnings about images without a text file, and about text files without an image."""
-    if images:
-        yield f"{counted(len(images), 'image')} without a text file, such as {images[0]!r}"
     known = {Path(name).name for name in _CLASS_FILES}
-    beside = {file for folder in {text.parent for text in texts} for file in folder.glob("*.txt")}
-    left = sorted(str(file) for file in beside - {*texts} if file.name not in known)
-    if left:
-        yield f"{counted(len(left), 'text file')} without an image, such as {left[0]!r}"
+    others = {file for folder in {text.parent for text in texts} for file in folder.glob("*.txt")} - {*texts}
+    left = sorted(str(file) for file in others if file.name not in known)
+    for names, noun, lacking in ((images, "image", "a text file"), (left, "text file", "an image")):
+        if names:
+            yield f"{counted(len(names), noun)} without {lacking}, such as {names[0]!r}"
 
 
 def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
@@ -267,19 +268,21 @@ def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygo
 
 def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
-    num_values = 4 + layout.num_points * layout.width
     category, *numbers = map(float, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
-    values: Row = {"category": int(category), "bbox": numbers[:4], "keypoints": numbers[4:], "polygons": []}
-    if has_polygons and len(words) >= 7 and len(words) % 2 == 1:
+    values: Row = {"category": int(category), "bbox": numbers[:4]}
+    if layout.num_points:
+        values["keypoints"] = numbers[4:]
+    if has_polygons:
+        values["polygons"] = []
+    allowed = 4 + layout.num_points * layout.width
+    if has_polygons and len(numbers) >= 6 and len(numbers) % 2 == 0:
         (left, right), (top, bottom) = ((min(each), max(each)) for each in (numbers[::2], numbers[1::2]))
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
-    elif len(numbers) != num_values:
-        hint = (
-            "" if layout.num_points else "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
-        )
-        raise ValueError(f"{len(numbers)} numbers after the class, not {num_values}{hint}")
+    elif len(numbers) != allowed:
+        hint = "; keypoints need kpt_shape in data.yaml, polygons --segmentations" * (not layout.num_points)
+        raise ValueError(f"{len(numbers)} numbers after the class, not {allowed}{hint}")
     return values

@@ -482,6 +482,7 @@ WRONG_YOLO = {
     "lists of splits": ("data.yaml", "train: [[.]]"), "a list as path": ("data.yaml", "path: [.]\ntrain: ."),
     "a missing folder": ("data.yaml", "train: none"), "no splits": ("data.yaml", "names: [a]"),
     "keypoints of one number": ("data.yaml", "kpt_shape: [17]\ntrain: ."),
+    "many keypoints": ("data.yaml", f"train: .\nkpt_shape: [{'9' * 5000}, 2]"),
     "keypoints of text": ("data.yaml", "kpt_shape: 17\ntrain: ."),
 }  # fmt: skip
 # the text file of a.png, and the word that names what is wrong with it
@@ -622,6 +623,8 @@ LAYOUTS = [
     row("an image of COCO that is named twice", {"in/a.png": 1, "in/any.json": document(annotations=[],
         images=[{"id": n, "file_name": name} for n, name in enumerate(("a.png", "./a.png"))])},
         coco("in/any.json"), refused(InputError, None, "a.png")),
+    row("a folder of YOLO in two splits", of_yolo("images", "labels", data_yaml="train: images\nval: images"),
+        yolo(), refused(InputError, None, "a.png")),
     row("an image of YOLO that is listed twice", of_yolo("images", "labels", data_yaml="train: list.txt",
         list_txt="images/a.png\n./images/a.png"), yolo(), refused(InputError, None, "a.png")),
     row("keypoints of COCO whose numbers differ", {"in/a.png": PHOTO, "in/k.json": {**POSE, "annotations":
