@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-
-import numpy as np
 
 from tfshards.prep.sources.classes import class_map
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, Marks, check_marks, refusal
 from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
-from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 
 # The label of files that are in no split or class, though there are some.
 OUTSIDE = -2
 _NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"
 _SHOWN = 5
+# Names of splits with more than the name.
+_LIKE_A_SPLIT = re.compile(rb"(?:.*_)?(?:train|val|test|unlabeled)[^a-zA-Z]*")
 
 
 @dataclass(frozen=True)
@@ -32,52 +30,46 @@ class Layout:
         split_of: split of each top-level folder that is one, in the order of splits; empty without splits.
         below: class folders in each split folder, or in the root, whose name is empty.
         class_names: class names in label order.
-        idle: folders that are neither splits nor classes with images.
+        warnings: warnings about folders that are no classes, or lack images.
     """
 
     split_of: Mapping[bytes, str]
     below: Mapping[bytes, Sequence[bytes]]
     class_names: tuple[str, ...]
-    idle: Sequence[bytes]
+    warnings: tuple[str, ...]
 
-    def parts(self, folder: bytes) -> tuple[bytes | None, list[bytes]]:
-        """Return the split folder of a folder, empty if there are no splits, and the folders below it."""
+    def parts(self, folder: bytes) -> list[bytes]:
+        """Return a folder as its split folder, empty if there are no splits, and the folders below it."""
         parts = folder.split(b"/") if folder else []
-        return b"" if not self.split_of else parts.pop(0) if parts else None, parts
+        return parts if self.split_of else [b"", *parts]
 
-    def labels(self, folders: Sequence[bytes | None]) -> IntArray:
+    def labels(self, folders: Sequence[bytes | None]) -> list[int]:
         """Return the class number of the files in each folder; -1 in a split without class folders."""
         numbers = {to_bytes(name): number for number, name in enumerate(self.class_names)}
 
         def label(folder: bytes | None) -> int:
-            top, parts = (None, []) if folder is None else self.parts(folder)
-            if top is None or top not in self.below:
+            parts = [] if folder is None else self.parts(folder)
+            if not parts or parts[0] not in self.below:
                 return OUTSIDE
-            if not self.below[top]:
+            if not self.below[parts[0]]:
                 return -1
-            return numbers[parts[0]] if parts else OUTSIDE
+            return numbers[parts[1]] if len(parts) > 1 else OUTSIDE
 
-        return np.array([*map(label, folders)], np.int64)
+        return [*map(label, folders)]
 
-    def warnings(self, num_examples: Mapping[str, int], labels: IntArray | None) -> Iterator[str]:
-        """Yield warnings about folders whose examples lack a class, or that lack examples."""
-        for top, split in sorted(self.split_of.items()):
-            if self.class_names and not self.below[top] and num_examples.get(split):
-                yield (
-                    f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label "
-                    f"of all examples of {split!r} ({num_examples[split]:,}) is -1, for no class"
-                )
-        empty = [os.fsdecode(top) for top, split in self.split_of.items() if not num_examples.get(split)]
-        if idle := sorted([*map(os.fsdecode, self.idle), *empty]):
-            yield (
-                f"skipped folders, which are neither splits nor classes with images: {_named(idle)}; "
-                "class_names= can name classes without images"
-            )
-        present = set() if labels is None else set(np.unique(labels).tolist())
-        folders = {to_text(name) for names in self.below.values() for name in names}
-        for number, name in enumerate(self.class_names):
-            if number not in present and name in folders:
-                yield f"the class folder {name!r} holds no images; it keeps its number"
+    def not_classes(self, holding: Collection[bytes]) -> tuple[str, str]:
+        """Return why folders are evidently not classes, and the section of the page; or two empty texts.
+
+        Args:
+            holding: paths of the folders that hold images.
+        """
+        names = sorted({name for classes in self.below.values() for name in classes})
+        if len(names) == 1 or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
+            return f"no class folders but {_named(names)}", "other-layouts"
+        paths = [parts for parts in map(self.parts, holding) if len(parts) > 1 and self.below.get(parts[0])]
+        if paths and all(len(parts) > 2 for parts in paths):
+            return f"images only in folders of the class folders {_named(names)}", "nested-folders"
+        return "", ""
 
 
 def find_layout(
@@ -115,12 +107,13 @@ def find_layout(
             known, first = _named(tops) or "none", os.fsdecode(missing[0])
             raise InputError("split-folder-missing", root=os.fsdecode(root), missing=first, folders=known)
     below = {top: inside.get(top, []) for top in split_of} or {b"": tops}
-    # annotations, empty folders: in no split are there images in them, and no given name is theirs
-    classes = {to_bytes(name) for name in class_names or ()} | {
+    filled = {
         name for top, names in below.items() for name in names if os.path.join(top, name) in with_images
     }
+    # annotations, empty folders: in no split are there images in them, and no given name is theirs
+    classes = filled | {to_bytes(name) for name in class_names or ()}
     idle = {name for names in below.values() for name in names} - classes
-    idle |= {name for name in tops if split_of and name not in split_of}
+    idle |= {name for name in tops if split_of and not (name in split_of and name in with_images)}
     below = {top: [name for name in names if name in classes] for top, names in below.items()}
     found = {to_text(name) for names in below.values() for name in names}
     if may_lack:
@@ -130,7 +123,20 @@ def find_layout(
         raise InputError("class-names-useless", root=os.fsdecode(root))
     else:
         names = class_map(found, class_names, _NO_FOLDER)
-    return Layout(split_of, below, names, sorted(idle))
+    warnings = [
+        f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label of all its "
+        "examples is -1, for no class"
+        for top in sorted(split_of)
+        if names and not below[top] and top in with_images
+    ]
+    if idle:
+        warnings.append(
+            f"skipped folders, which are neither splits nor classes with images: {_named(sorted(idle))}; "
+            "class_names= can name classes without images"
+        )
+    empty = sorted(found - {to_text(name) for name in filled})
+    warnings += [f"the class folder {name!r} holds no images; it keeps its number" for name in empty]
+    return Layout(split_of, below, names, tuple(warnings))
 
 
 def _usual_splits(root: bytes, tops: Sequence[bytes], with_images: Set[bytes]) -> dict[bytes, str]:
@@ -151,39 +157,8 @@ def _usual_splits(root: bytes, tops: Sequence[bytes], with_images: Set[bytes]) -
     return dict(sorted(usual.items(), key=lambda item: usual_order(item[1])))
 
 
-def _named(folders: Sequence[bytes] | Sequence[str]) -> str:
+def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
-
-
-# Names of splits with more than the name, and of folders that hold images of any class.
-_NO_CLASS = re.compile(
-    rb"(?:.*_)?(?P<split>train|val|test|unlabeled)[^a-zA-Z]*"
-    rb"|(?i:(?:data|images?|imgs?|photos?|pictures?|jpe?g|png|frames)(?:[_\d].*)?|.*_input)"
-)
-
-
-def check_layout(
-    root: str, keys: Sequence[bytes], marks: Marks, layout: Layout, holding: Collection[bytes]
-) -> None:
-    """Raise InputError if marks, or names and depths of folders, show that folders are not the classes.
-
-    ``holding`` has the folders that hold images.
-    """
-    below = layout.below
-    paths = [parts for top, parts in map(layout.parts, holding) if parts and below.get(top or b"")]
-    names = sorted({name for classes in below.values() for name in classes})
-    matches = [match for match in map(_NO_CLASS.fullmatch, names) if match]
-    are_splits = len(matches) == len(names) and any(match["split"] for match in matches)
-    seen, section = "", "other-layouts"
-    if are_splits or (len(names) == 1 and (matches or b"" in below)):
-        seen = f"no class folders but {_named(names)}"
-    elif paths and all(len(parts) > 1 for parts in paths):
-        seen, section = f"images only in folders of the class folders {_named(names)}", "nested-folders"
-    lacks = NO_CLASSES if seen or not names else ALWAYS if all(below.values()) else SPLIT_LACKS_CLASSES
-    if lacks > ALWAYS:
-        check_marks(root, keys, marks, lacks)
-    if seen:
-        raise refusal(root, seen, section)
 
 
 def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:

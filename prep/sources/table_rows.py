@@ -490,8 +490,6 @@ def _listed_splits(
     """Return the rows whose images are in lists of splits, their splits, and lines about others."""
     plain = [os.path.normpath(path) for path in paths]
     lists = read_split_lists(options.split_list, options.folder_of_lists, {*plain})
-    if lists.label_of:
-        raise InputError("split-list-table-labels")
     left, lines = lists.unlisted({*plain})
     kept = [row for row, path in enumerate(plain) if path not in left]
     splits = [to_bytes(lists.split_of[plain[row]]) for row in kept]

@@ -3,70 +3,117 @@
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import stat
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
 
 from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
 from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
+from tfshards.schemas.index import IntArray
 
 # What systems and network storages leave in folders, in lower case: copies of images, with their names.
 _OF_SYSTEMS = frozenset(
     b"__macosx $recycle.bin recycler @eadir @recycle @recently-snapshot @sharebin @tmp #recycle #snapshot "
     b"~snapshot lost+found thumbs.db ehthumbs.db desktop.ini".split()
 ) | {b"system volume information"}
-# Sorting all names at the end needs twice their memory; they are far apart in it.
-_SORTED_TOGETHER = 1 << 18
 # Device and inode, which identify a folder independently of its path.
 _FileId: TypeAlias = "tuple[int, int]"
 
 
-class ImageFile(NamedTuple):
-    """An image file in a folder: its relative path, number of bytes, and a number that changes with it."""
-
-    key: bytes
-    size: int
-    stamp: int
-
-
-class FolderNames:
-    """The visible folders below a folder, and marks of other layouts, as far as a listing has seen them.
+@dataclass(frozen=True, eq=False)
+class FolderFiles:
+    """The image files in a folder, sorted by key, and what else is in it.
 
     Attributes:
-        marks: the marks of other layouts; see ``note``.
+        keys: path of each file relative to the folder, with slashes.
+        sizes: number of bytes of each, shape ``(num_files,)`` int64.
+        stamps: number that changes with the file, shape ``(num_files,)`` int64.
+        folders: paths of the visible folders, with a slash at the end.
+        marks: marks of other layouts; see ``marks.note``.
+        skipped: number of other files by reason.
     """
 
+    keys: Sequence[bytes]
+    sizes: IntArray
+    stamps: IntArray
+    folders: Set[bytes]
+    marks: Marks
+    skipped: Counter[str]
+
+    def take(self, numbers: IntArray) -> FolderFiles:
+        """Return the files with these numbers, in this order."""
+        keys = [self.keys[number] for number in numbers.tolist()]
+        return replace(self, keys=keys, sizes=self.sizes[numbers], stamps=self.stamps[numbers])
+
+    def keep(self, numbers: IntArray, reason: str) -> FolderFiles:
+        """Return the files with these numbers, and count the others as skipped for a reason."""
+        if len(numbers) == len(self.keys):
+            return self
+        left = Counter({reason: len(self.keys) - len(numbers)})
+        return replace(self.take(numbers), skipped=self.skipped + left)
+
+
+class FolderScan:
+    """What a listing of a folder has found so far."""
+
     def __init__(self) -> None:
-        self.marks: Marks = {}
-        # with a slash at the end
-        self._seen: set[bytes] = set()
+        self.skipped: Counter[str] = Counter()
+        self._folders: set[bytes] = set()
+        self._marks: Marks = {}
+        self._keys: list[bytes] = []
+        self._sizes, self._stamps = array("q"), array("q")
 
-    def folders(self, name: bytes = b"") -> list[bytes]:
-        """Return the names of the folders in a folder, sorted."""
-        above = name + b"/" if name else b""
-        below = (path[len(above) : -1] for path in self._seen if path.startswith(above))
-        return sorted(path for path in below if path and b"/" not in path)
+    def __len__(self) -> int:
+        return len(self._keys)
 
-    def paths(self) -> Iterator[bytes]:
-        """Return the paths of all folders, in arbitrary order."""
-        return (path[:-1] for path in self._seen)
+    def add(self, key: bytes, size: int, stamp: int) -> None:
+        """Add an image file."""
+        self._keys.append(key)
+        self._sizes.append(size)
+        self._stamps.append(stamp)
 
-    def is_dir(self, path: bytes) -> bool:
-        """Return whether there is a folder."""
-        return path + b"/" in self._seen
+    def sort(self, first: int) -> None:
+        """Sort the files that were added after the ``first`` ones."""
+        keys = self._keys[first:]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        self._keys[first:] = map(keys.__getitem__, order)
+        for column in (self._sizes, self._stamps):
+            column[first:] = array("q", map(column[first:].__getitem__, order))
 
-    def add_folder(self, above: bytes, name: bytes) -> None:
-        """Note a folder; the path of the one above it ends with a slash, unless it is empty."""
-        self._seen.add(above + name + b"/")
-        note(self.marks, above, name + b"/")
+    def add_folder(self, path: bytes) -> None:
+        """Add a visible folder, whose path ends with a slash, and the folders that it is in."""
+        while path and path not in self._folders:
+            self._folders.add(path)
+            above, slash, name = path[:-1].rpartition(b"/")
+            note(self._marks, above + slash, name + b"/")
+            path = above + slash
+
+    def skip(self, path: bytes, reason: str) -> None:
+        """Count a visible file that is skipped."""
+        self.skipped[reason] += 1
+        if reason == "not an image":
+            above, slash, name = path.rpartition(b"/")
+            note(self._marks, above + slash, name)
+
+    def files(self) -> FolderFiles:
+        """Return all files."""
+        if not all(map(operator.lt, self._keys, islice(self._keys, 1, None))):
+            self.sort(0)
+        sizes, stamps = (np.frombuffer(column, np.int64) for column in (self._sizes, self._stamps))
+        return FolderFiles(self._keys, sizes, stamps, self._folders, self._marks, self.skipped)
 
 
-class LocalTree(FolderNames):
+class LocalTree:
     """A folder on a disk, with everything below it; paths in it are relative, with slashes.
 
     Attributes:
@@ -75,14 +122,11 @@ class LocalTree(FolderNames):
     """
 
     def __init__(self, root: bytes, *, follow_links: bool) -> None:
-        super().__init__()
         self.root = root
         self.follow_links = follow_links
 
-    def images(self, skipped: Counter[str]) -> Iterator[ImageFile]:
-        """Yield the image files, and count in ``skipped`` why others are not, by reason.
-
-        Where folders hold either folders or files, and not too many, they are in the order of their keys.
+    def files(self) -> FolderFiles:
+        """Return the image files, and count why others are skipped.
 
         Raises:
             InputError: there is no such folder.
@@ -91,13 +135,13 @@ class LocalTree(FolderNames):
         if not os.path.isdir(self.root):
             problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
             raise InputError("folder-problem", folder=os.fsdecode(self.root), problem=problem)
+        scan = FolderScan()
         # not recursive, because folders may be nested more deeply than Python allows calls to be
         folders = [(b"", False, frozenset({_file_id(os.stat(self.root))}))]
         while folders:
             prefix, in_hidden, above = folders.pop()
             inside: list[tuple[bytes, bool, frozenset[_FileId]]] = []
-            names: list[bytes] = []
-            sizes, stamps = array("q"), array("q")
+            first = len(scan)
             with os.scandir(os.path.join(self.root, prefix)) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -105,47 +149,32 @@ class LocalTree(FolderNames):
                         # only links can form loops
                         seen = above | {_file_id(entry.stat())} if self.follow_links else above
                         inside.append((prefix + entry.name + b"/", hidden, seen))
-                        if not hidden:
-                            self.add_folder(prefix, entry.name)
                         continue
-                    hidden = in_hidden or entry.name.startswith(b".")
-                    status = None if hidden else _status(entry)
-                    reason = "hidden" if hidden else self._reason(entry, status)
+                    if in_hidden or entry.name.startswith(b"."):
+                        scan.skipped["hidden"] += 1
+                        continue
+                    status = _status(entry)
+                    reason = self._reason(entry, status)
                     if status and reason == "link to a folder" and self.follow_links:
                         if _file_id(status) not in above:
-                            inside.append((prefix + entry.name + b"/", hidden, above | {_file_id(status)}))
-                            self.add_folder(prefix, entry.name)
+                            inside.append((prefix + entry.name + b"/", False, above | {_file_id(status)}))
                             continue
                         reason = "link loop"
-                    if reason == "not an image":
-                        note(self.marks, prefix, entry.name)
                     if reason or not status:
-                        skipped[reason or "broken link"] += 1
+                        scan.skip(prefix + entry.name, reason or "broken link")
                         continue
-                    names.append(prefix + entry.name)
-                    sizes.append(status.st_size)
-                    stamps.append(status.st_mtime_ns)
-                    if len(names) == _SORTED_TOGETHER:
-                        yield from _by_key(names, sizes, stamps)
-                        names, sizes, stamps = [], array("q"), array("q")
-            yield from _by_key(names, sizes, stamps)
+                    scan.add(prefix + entry.name, status.st_size, status.st_mtime_ns)
+            # the names in a folder are close together in memory, so that this is faster than to sort all
+            scan.sort(first)
+            for path, hidden, _ in inside:
+                if not hidden:
+                    scan.add_folder(path)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
+        return scan.files()
 
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_content``."""
         return os.path.join(self.root, path)
-
-    def below(self, path: bytes) -> LocalTree:
-        """Return a folder, which need not be in this one."""
-        return LocalTree(os.path.realpath(self.at(path)), follow_links=self.follow_links)
-
-    def path(self, name: str) -> bytes:
-        """Return a path as a user gives it, relative to the folder, spelled in one way."""
-        given = os.path.normpath(os.fsencode(name))
-        if os.path.isabs(given):
-            return os.path.relpath(os.path.realpath(given), self.root)
-        # not following a relative link, which other machines may not have
-        return os.path.relpath(os.path.normpath(self.at(given)), self.root)
 
     def _reason(self, entry: os.DirEntry[bytes], status: os.stat_result | None) -> str | None:
         """Return why a visible entry is not an image file, or None if it is one."""
@@ -167,12 +196,6 @@ class LocalTree(FolderNames):
 
     def _leads_out(self, path: bytes) -> bool:
         return not os.path.realpath(path).startswith(os.path.join(self.root, b""))
-
-
-def _by_key(names: list[bytes], sizes: array[int], stamps: array[int]) -> Iterator[ImageFile]:
-    # a tuple for each file that lived until then would make Python look for garbage among all keys
-    order = sorted(range(len(names)), key=names.__getitem__)
-    return map(ImageFile, *(map(column.__getitem__, order) for column in (names, sizes, stamps)))
 
 
 def is_hidden(name: bytes) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,8 +134,8 @@ class Yolo(Annotations):
                     yield from ((split, file) for file in _listed(where, inside))
                     continue
                 tree = tree_of(where, follow_links=self.follow_links)
-                for file in sorted(tree.images(Counter())):
-                    yield split, os.path.join(where, os.fsdecode(file.key))
+                for key in tree.files().keys:
+                    yield split, os.path.join(where, os.fsdecode(key))
 
 
 class _Layout(NamedTuple):

@@ -9,7 +9,7 @@ from tests.errors import raises
 from tests.prep.table_files import write_parquet
 from tests.surface.command import main
 from tfshards.prep import Arrays, ImageFolder, Options, Table
-from tfshards.schemas import InputError, OptionsError, read_manifest
+from tfshards.schemas import InputError, read_manifest
 
 HOSTILE = [
     "\ufeffcat",
@@ -86,8 +86,6 @@ def test_a_faulty_line_is_named(text, number, tmp_path, capsys):
 
 
 def test_class_names_that_do_not_apply_are_refused(image_folder):
-    with raises(OptionsError, "allow-missing-useless"):
-        ImageFolder("photos", allow_missing_classes=True)
     with raises(InputError, "class-names-useless"):
         ImageFolder(image_folder({"1.png": 1}), class_names=["cat"]).stage(Path(), preview=True).listing()
 

@@ -41,6 +41,7 @@ LAYOUTS = {
     "KITTI": (["training/image_2/1.png", "training/label_2/1.txt"], "other-layouts"),
     "CycleGAN": (["trainA/1.png", "trainB/2.png"], "other-layouts"),
     "DIV2K": (["DIV2K_train_HR/1.png", "DIV2K_valid_HR/2.png"], "other-layouts"),
+    "Places365": (["val_256/1.png", "data_256/a/1.png"], "other-layouts"),
     "HAM10000": (["HAM10000_metadata.csv", "part_1/1.png", "part_2/2.png"], "other-layouts"),
     "masks": (["data/images/train/1.png", "data/labels/train/1.png", "data/x/1.png"], "images-and-masks"),
     "masks among images": (["benign/b (1)_mask.png", "benign/b (1).png", "normal/1.png"], "images-and-masks"),
@@ -86,7 +87,6 @@ def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken
 
 DOUBTFUL = {
     "splits with a year": (["train2017/1.png", "val2017/2.png"], "other-layouts", "'train2017', 'val2017'"),
-    "splits with a size": (["data_256/a/1.png", "val_256/1.png"], "other-layouts", "'data_256', 'val_256'"),
     "splits further down": (["flowers/train/1/1.png", "flowers/other/2.png"], "other-layouts", "'flowers'"),
     "classes further down": (["birds/n01/1.png", "birds/n02/1.png"], "other-layouts", "'birds'"),
     "one class": (["cat/1.png"], "other-layouts", "'cat'"),
@@ -106,18 +106,18 @@ def test_folders_that_may_be_no_classes_are_refused_unless_declared(files, secti
 
 
 @pytest.mark.parametrize(
-    ("files", "section", "name"),
+    ("files", "section", "names"),
     [
-        (["train/a/x/1.png", "test/a/y/2.png"], "nested-folders", "a"),
-        (["train/images/1.png", "test/images/2.png"], "other-layouts", "images"),
+        (["train/a/x/1.png", "test/b/y/2.png"], "nested-folders", "ab"),
+        (["train/c/1.png", "test/c/2.png"], "other-layouts", "c"),
     ],
 )
-def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, name, image_folder):
+def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, names, image_folder):
     root = image_folder(files_of(files))
     for given in (None, {"train": "train", "test": "test"}):
         with raises(InputError, "layout-known", section=f"{PAGE}#{section}"):
             listing_of(root, split_folders=given)
-    assert listing_of(root, as_is=True).schema.class_names == (name,)
+    assert listing_of(root, as_is=True).schema.class_names == tuple(names)
 
 
 NO_FALSE_ALARM = {
@@ -126,7 +126,7 @@ NO_FALSE_ALARM = {
     "boxes of classes": [*CLASSES, "cat/1.xml", "data.yaml"],
     "a table of the classes": ["train/cat/0007.png", "train/dog/8.png", "test/1.png", "train.csv"],
     "classes of equal numbers": [f"{name}/{n}.png" for name in ("cat", "dog") for n in (3, 8, 20, 31)],
-    "ImageNet with classes": ["train/n01/1.png", "val/n01/2.png", "LOC_val_solution.csv"],
+    "ImageNet with classes": ["train/n01/1.png", "train/n02/1.png", "val/n01/2.png", "LOC_val_solution.csv"],
     "lists in labels": ["images/1.png", "x/2.png", "labels/train1.txt"],
     "splits of equal names": [f"{name}/{n}.png" for name in ("train", "val") for n in (3, 8, 20, 31)],
     "masks alone": ["cat/1_mask.png", "dog/2_mask.png"],

@@ -106,11 +106,11 @@ def test_append_and_repair_find_the_masks_again(template, write, tmp_path, quiet
         )
 
     root, out, log = grow(1, 2), tmp_path / "out", []
-    given = {"mask_dir": "../seg", "as_is": True, **({"mask_name": template} if template else {})}
-    quiet_build(ImageFolder(root / "images", **given), out, shards=2)
-    check_repair(out, root / "images")
+    given = {"mask_dir": "seg/", "as_is": True, **({"mask_name": template} if template else {})}
+    quiet_build(ImageFolder(root, **given), out, shards=2)
+    check_repair(out, root)
     grow(3)
-    append([root / "images"], out, log=log.append)
+    append([root], out, log=log.append)
     assert not [line for line in log if "taken for" in line]
     assert numbers(out) == [1, 2, 3]
     assert verify(out, decode=True)
