@@ -19,13 +19,7 @@ from tfshards.prep.sources.classes import check_class_names, twins
 from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.layout import (
-    OUTSIDE,
-    Layout,
-    check_split_folders,
-    find_layout,
-    parse_split_folders,
-)
+from tfshards.prep.sources.layout import Layout, check_split_folders, find_layout, parse_split_folders
 from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, check_marks, refusal
 from tfshards.prep.sources.masks import MaskFolders, check_masks, find_mask_folders, pair_masks
 from tfshards.prep.sources.patterns import check_patterns, choose_keys
@@ -207,7 +201,7 @@ class ImageFolder:
         """Return the listing of the images, and the mask of each if there are masks."""
         files, masks = tree.files(), None
         mask_folders = find_mask_folders(
-            tree.root, files.folders, self.mask_dir, self.mask_name, self.split_folders
+            tree.root, files.folders[0], self.mask_dir, self.mask_name, self.split_folders
         )
         check_mask_depth(self.images, has_masks=mask_folders is not None)
         root = os.fsdecode(self.root)
@@ -262,42 +256,40 @@ class ImageFolder:
     ) -> tuple[Listing, FolderFiles]:
         """Return the listing of images, with splits and classes by their folders, and the listed files."""
         # there are few folders, so that decisions are made for each folder once
-        number: dict[bytes, int] = {}
-        of_keys = (number.setdefault(key.rpartition(b"/")[0], len(number)) for key in files.keys)
-        folder_of = np.fromiter(of_keys, np.int64, len(files.keys))
-        inside = [masks.inside(name) if masks else name for name in number]
-        holding = [name for name in inside if name is not None]
-        all_folders = [masks.inside(path[:-1]) if masks else path[:-1] for path in files.folders]
-        layout = find_layout(
-            root,
-            [path for path in all_folders if path],
-            holding,
-            self.class_names,
-            self.split_folders,
-            may_lack=self._may_lack,
-        )
+        folders, folder_of = files.folders
+        inside = [masks.inside(path) if masks else path for path in folders]
+        holding = [path for path in inside if path is not None]
+        layout = find_layout(root, holding, self.class_names, self.split_folders, may_lack=self._may_lack)
         if not (self.as_is or self.class_names or self.split_folders == {}):
             self._check_classes(files, layout, holding, has_masks=masks is not None)
-        labels = np.array(layout.labels(inside), np.int64)[folder_of]
-        kept = np.flatnonzero(labels != OUTSIDE)
-        if not len(kept):
-            raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(labels))
-        files, labels, folder_of = files.keep(kept, "beside the folders"), labels[kept], folder_of[kept]
-        splits = {}
-        for top, split in layout.split_of.items():
-            is_in = np.array([name is not None and layout.parts(name)[0] == top for name in inside])
-            splits[split] = np.flatnonzero(is_in[folder_of])
-        names = layout.class_names
+        places = [None if path is None else layout.place(path) for path in inside]
+        is_inside = np.array([place is not None for place in places])[folder_of]
+        warnings = [*layout.warnings, *twins(layout.class_names)]
+        if not is_inside.all():
+            outside = files.take(np.flatnonzero(~is_inside)).keys
+            warnings.append(
+                f"{counted(len(outside), 'image')} outside of the folders of splits and classes, such as "
+                f"{to_text(outside[0])!r}: left out"
+            )
+        if not is_inside.any():
+            raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(is_inside))
+        files, folder_of = files.keep(np.flatnonzero(is_inside), "beside the folders"), folder_of[is_inside]
+        names = [place[0] if place else "" for place in places]
+        splits = {
+            split: np.flatnonzero(np.array([name == split for name in names])[folder_of])
+            for split in layout.split_of.values()
+        }
         features = [image_feature("image", self.images)]
-        features += [Feature("label", "label", "int64")] if names else []
+        features += [Feature("label", "label", "int64")] if layout.numbers else []
+        labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
         listing = Listing(
-            schema=Schema((*features, KEY_FEATURE), names),
+            schema=Schema((*features, KEY_FEATURE), layout.class_names),
             keys=files.keys,
             sizes=files.sizes,
             stamps=files.stamps,
-            labels=labels if names else None,
+            labels=labels if layout.numbers else None,
             splits={split: numbers for split, numbers in splits.items() if len(numbers)} or None,
-            warnings=(*layout.warnings, *twins(names)),
+            warnings=tuple(warnings),
         )
         return listing, files
 
@@ -307,10 +299,10 @@ class ImageFolder:
         """Raise InputError if marks, or the folders that hold images, show that folders are not classes."""
         root = os.fsdecode(self.root)
         seen, section = layout.not_classes(holding)
-        if seen or not layout.class_names:
+        if seen or not layout.numbers:
             last = NO_CLASSES
         else:
-            last = ALWAYS if all(layout.below.values()) else SPLIT_LACKS_CLASSES
+            last = ALWAYS if all(layout.classes.values()) else SPLIT_LACKS_CLASSES
         if not has_masks:
             check_marks(root, files.keys, files.marks, last)
         if seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -109,7 +109,7 @@ class MaskFolders:
 
 def find_mask_folders(
     root: bytes,
-    folders: Set[bytes],
+    folders: Collection[bytes],
     mask_dir: str | None,
     mask_name: str | None,
     split_folders: Mapping[str, str] | None,
@@ -118,26 +118,29 @@ def find_mask_folders(
 
     They are in ``masks/`` next to ``images/``, in the folder or in its split folders; unless every folder is
     a class. With ``mask_dir`` they are in a folder of this name instead of ``masks/``, or, where there is no
-    such pair, in this folder.
+    such pair, in this folder. ``folders`` are the paths of the folders that hold images or masks.
     """
     if mask_dir is None and split_folders == {}:
         return None
     masks = to_bytes(posixpath.normpath(mask_dir or "masks")) + b"/"
     name = None if mask_name is None else MaskName.parse(mask_name)
-    if {_IMAGES, masks} <= folders and masks != _IMAGES:
+
+    def holds(folder: bytes) -> bool:
+        return any((path + b"/").startswith(folder) for path in folders)
+
+    if holds(_IMAGES) and holds(masks) and masks != _IMAGES:
         return MaskFolders(_IMAGES, masks, name=name)
     if split_folders:
-        splits = [to_bytes(folder) + b"/" for folder in split_folders.values()]
+        splits = {to_bytes(folder) + b"/" for folder in split_folders.values()}
     else:
-        splits = [path for path in folders if usual_split(to_text(path[:-1]))]
-    if all(split + _IMAGES in folders for split in splits) and any(
-        split + masks in folders for split in splits
-    ):
+        tops = {path.partition(b"/")[0] for path in folders}
+        splits = {top + b"/" for top in tops if usual_split(to_text(top))}
+    if all(holds(split + _IMAGES) for split in splits) and any(holds(split + masks) for split in splits):
         return MaskFolders(_IMAGES, masks, in_splits=True, name=name)
     if mask_dir is None:
         return None
-    if masks not in folders:
-        raise InputError(f"{to_text(root)}: there is no folder mask_dir={mask_dir!r} in it")
+    if not holds(masks):
+        raise InputError(f"{to_text(root)} holds no masks in mask_dir={mask_dir!r}, which is relative to it")
     return MaskFolders(b"", masks, name=name)
 
 

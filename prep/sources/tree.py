@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from operator import itemgetter
 from typing import TypeAlias
@@ -32,13 +33,12 @@ _FileId: TypeAlias = "tuple[int, int]"
 
 @dataclass(frozen=True, eq=False)
 class FolderFiles:
-    """The image files in a folder, sorted by key, and what else is in it.
+    """The image files in a folder, sorted by key, and what else was found.
 
     Attributes:
         keys: path of each file relative to the folder, with slashes.
         sizes: number of bytes of each, shape ``(num_files,)`` int64.
         stamps: number that changes with the file, shape ``(num_files,)`` int64.
-        folders: paths of the visible folders, with a slash at the end.
         marks: marks of other layouts; see ``marks.note``.
         skipped: number of other files by reason.
     """
@@ -46,9 +46,16 @@ class FolderFiles:
     keys: Sequence[bytes]
     sizes: IntArray
     stamps: IntArray
-    folders: Set[bytes]
     marks: Marks
     skipped: Counter[str]
+
+    @cached_property
+    def folders(self) -> tuple[list[bytes], IntArray]:
+        """The paths of the folders that hold files, and the number of the folder of each file."""
+        number: dict[bytes, int] = {}
+        of_keys = (number.setdefault(key.rpartition(b"/")[0], len(number)) for key in self.keys)
+        folder_of = np.fromiter(of_keys, np.int64, len(self.keys))
+        return [*number], folder_of
 
     def take(self, numbers: IntArray) -> FolderFiles:
         """Return the files with these numbers, in this order."""
@@ -61,56 +68,6 @@ class FolderFiles:
             return self
         left = Counter({reason: len(self.keys) - len(numbers)})
         return replace(self.take(numbers), skipped=self.skipped + left)
-
-
-class FolderScan:
-    """What a listing of a folder has found so far."""
-
-    def __init__(self) -> None:
-        self.skipped: Counter[str] = Counter()
-        self._folders: set[bytes] = set()
-        self._marks: Marks = {}
-        self._keys: list[bytes] = []
-        self._sizes, self._stamps = array("q"), array("q")
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def add(self, key: bytes, size: int, stamp: int) -> None:
-        """Add an image file."""
-        self._keys.append(key)
-        self._sizes.append(size)
-        self._stamps.append(stamp)
-
-    def sort(self, first: int) -> None:
-        """Sort the files that were added after the ``first`` ones."""
-        keys = self._keys[first:]
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        self._keys[first:] = map(keys.__getitem__, order)
-        for column in (self._sizes, self._stamps):
-            column[first:] = array("q", map(column[first:].__getitem__, order))
-
-    def add_folder(self, path: bytes) -> None:
-        """Add a visible folder, whose path ends with a slash, and the folders that it is in."""
-        while path and path not in self._folders:
-            self._folders.add(path)
-            above, slash, name = path[:-1].rpartition(b"/")
-            note(self._marks, above + slash, name + b"/")
-            path = above + slash
-
-    def skip(self, path: bytes, reason: str) -> None:
-        """Count a visible file that is skipped."""
-        self.skipped[reason] += 1
-        if reason == "not an image":
-            above, slash, name = path.rpartition(b"/")
-            note(self._marks, above + slash, name)
-
-    def files(self) -> FolderFiles:
-        """Return all files."""
-        if not all(map(operator.lt, self._keys, islice(self._keys, 1, None))):
-            self.sort(0)
-        sizes, stamps = (np.frombuffer(column, np.int64) for column in (self._sizes, self._stamps))
-        return FolderFiles(self._keys, sizes, stamps, self._folders, self._marks, self.skipped)
 
 
 class LocalTree:
@@ -126,7 +83,7 @@ class LocalTree:
         self.follow_links = follow_links
 
     def files(self) -> FolderFiles:
-        """Return the image files, and count why others are skipped.
+        """Return the image files, and count why others are skipped; a hidden folder counts as one.
 
         Raises:
             InputError: there is no such folder.
@@ -135,63 +92,77 @@ class LocalTree:
         if not os.path.isdir(self.root):
             problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
             raise InputError("folder-problem", folder=os.fsdecode(self.root), problem=problem)
-        scan = FolderScan()
+        keys: list[bytes] = []
+        sizes, stamps = array("q"), array("q")
+        marks: Marks = {}
+        skipped: Counter[str] = Counter()
         # not recursive, because folders may be nested more deeply than Python allows calls to be
-        folders = [(b"", False, frozenset({_file_id(os.stat(self.root))}))]
+        folders = [(b"", frozenset({_file_id(os.stat(self.root))}))]
         while folders:
-            prefix, in_hidden, above = folders.pop()
-            inside: list[tuple[bytes, bool, frozenset[_FileId]]] = []
-            first = len(scan)
+            prefix, above = folders.pop()
+            inside: list[tuple[bytes, frozenset[_FileId]]] = []
+            names: list[bytes] = []
+            # an object for each file would make Python look for garbage among all of them
+            new_sizes, new_stamps = array("q"), array("q")
             with os.scandir(os.path.join(self.root, prefix)) as entries:
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        hidden = in_hidden or is_hidden(entry.name)
-                        # only links can form loops
-                        seen = above | {_file_id(entry.stat())} if self.follow_links else above
-                        inside.append((prefix + entry.name + b"/", hidden, seen))
-                        continue
-                    if in_hidden or entry.name.startswith(b"."):
-                        scan.skipped["hidden"] += 1
+                    if entry.name.startswith(b"."):
+                        skipped["hidden"] += 1
                         continue
                     status = _status(entry)
-                    reason = self._reason(entry, status)
-                    if status and reason == "link to a folder" and self.follow_links:
-                        if _file_id(status) not in above:
-                            inside.append((prefix + entry.name + b"/", False, above | {_file_id(status)}))
-                            continue
-                        reason = "link loop"
+                    reason = self._reason(entry, status, above)
                     if reason or not status:
-                        scan.skip(prefix + entry.name, reason or "broken link")
-                        continue
-                    scan.add(prefix + entry.name, status.st_size, status.st_mtime_ns)
-            # the names in a folder are close together in memory, so that this is faster than to sort all
-            scan.sort(first)
-            for path, hidden, _ in inside:
-                if not hidden:
-                    scan.add_folder(path)
+                        skipped[reason or "broken link"] += 1
+                        if reason == "not an image":
+                            note(marks, prefix, entry.name)
+                    elif stat.S_ISDIR(status.st_mode):
+                        # only links can form loops
+                        seen = above | {_file_id(status)} if self.follow_links else above
+                        inside.append((prefix + entry.name + b"/", seen))
+                        note(marks, prefix, entry.name + b"/")
+                    else:
+                        names.append(entry.name)
+                        new_sizes.append(status.st_size)
+                        new_stamps.append(status.st_mtime_ns)
             folders += sorted(inside, key=itemgetter(0), reverse=True)
-        return scan.files()
+            # sorted here, where the names are close together in memory; sorting all at the end takes longer
+            order = sorted(range(len(names)), key=names.__getitem__)
+            keys.extend(prefix + names[number] for number in order)
+            sizes.extend(map(new_sizes.__getitem__, order))
+            stamps.extend(map(new_stamps.__getitem__, order))
+        found = FolderFiles(
+            keys, np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64), marks, skipped
+        )
+        if all(map(operator.lt, keys, islice(keys, 1, None))):
+            return found
+        return found.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
 
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_content``."""
         return os.path.join(self.root, path)
 
-    def _reason(self, entry: os.DirEntry[bytes], status: os.stat_result | None) -> str | None:
-        """Return why a visible entry is not an image file, or None if it is one."""
+    def _reason(
+        self, entry: os.DirEntry[bytes], status: os.stat_result | None, above: Set[_FileId]
+    ) -> str | None:
+        """Return why an entry is skipped; None if it is an image file, or a folder that is not ``above``."""
+        suffix = suffix_of(entry.name)
+        if suffix not in SUFFIXES and is_hidden(entry.name):
+            return "hidden"
         if status is None:
             return "broken link"
         if stat.S_ISDIR(status.st_mode):
-            return "hidden" if is_hidden(entry.name) else "link to a folder"
+            if not entry.is_symlink():
+                return None
+            if self.follow_links:
+                return "link loop" if _file_id(status) in above else None
+            return "link to a folder"
         if not stat.S_ISREG(status.st_mode):
             return "special file"
         # most entries are not links, which is known without a further look at the file
         if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
-        suffix = suffix_of(entry.name)
         if suffix in SUFFIXES:
             return None
-        if is_hidden(entry.name):
-            return "hidden"
         return None if _begins_like_an_image(entry.path, suffix) else "not an image"
 
     def _leads_out(self, path: bytes) -> bool:

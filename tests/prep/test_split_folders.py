@@ -17,7 +17,7 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_w
     choice = ["--splits", "train=Train", "--splits", "test=test"]
     assert " ".join(choice) in ended.err
     assert "--splits ''" in ended.err
-    assert "'extra'" in run([*command, *choice]).err
+    assert "extra/1.png" in run([*command, *choice]).err
     assert "Train" in run([*command, "--splits", ""]).out
 
 
