@@ -70,7 +70,9 @@ class ImageFolder:
         mask_dir: folder of the masks below ``root``; by default ``masks`` next to ``images``, in ``root`` or
             in its split folders. A mask has the path of its image in the folder of images, except for the
             suffix.
-        mask_name: template of the path of a mask in ``mask_dir``, see ``masks.MaskName``.
+        mask_name: template of the path of a mask in ``mask_dir``, such as
+            ``{folders}/{stem:-_image}_mask.png``: the folders of its image, and its name without the suffix,
+            here also without the ending ``_image``.
         split_list: path of the list of each split, see ``split_lists.read_split_lists``; files in no list are
             left out.
         as_is: marks of another layout are an error otherwise, unless ``mask_dir`` or an empty
@@ -217,23 +219,23 @@ class ImageFolder:
             raise InputError("folder-no-images", *warnings, given=self.location(), seen=seen, known=known)
         # patterns choose images; their masks follow
         files, lists, unmatched = self._chosen(files)
-        listing, files = self._arranged(tree.root, files, mask_folders)
+        listing = self._arranged(tree.root, files, mask_folders)
         if lists is not None:
-            listing = replace(listing, splits=lists.splits(files.keys), identity=lists.digest)
-        skipped = Counter(files.skipped)
+            listing = replace(listing, splits=lists.splits(listing.keys), identity=lists.digest)
+        warnings += [*unmatched, *listing.warnings]
+        skipped = Counter(listing.skipped)
         if mask_folders is not None and masks is not None:
-            masks, lone = pair_masks(tree.root, mask_folders, files, masks)
+            masks, lone = pair_masks(tree.root, mask_folders, listing.keys, masks)
             if lone:
                 skipped["mask without an image"] += len(lone)
-                unmatched.append(
+                warnings.append(
                     f"{counted(len(lone), 'mask')} without an image, such as {to_text(lone[0])!r}"
                 )
             if self.mask_dir is None and not self.as_is:
-                unmatched.append(
+                warnings.append(
                     "'masks' next to 'images' is taken for their masks, the feature 'mask'; split_folders={} "
                     "takes both for classes"
                 )
-        warnings += [*unmatched, *listing.warnings]
         return replace(listing, skipped=dict(sorted(skipped.items())), warnings=tuple(warnings)), masks
 
     def _chosen(self, files: FolderFiles) -> tuple[FolderFiles, SplitLists | None, list[str]]:
@@ -251,10 +253,8 @@ class ImageFolder:
             )
         return chosen, lists, warnings
 
-    def _arranged(
-        self, root: bytes, files: FolderFiles, masks: MaskFolders | None
-    ) -> tuple[Listing, FolderFiles]:
-        """Return the listing of images, with splits and classes by their folders, and the listed files."""
+    def _arranged(self, root: bytes, files: FolderFiles, masks: MaskFolders | None) -> Listing:
+        """Return the listing of images, with splits and classes by their folders."""
         # there are few folders, so that decisions are made for each folder once
         folders, folder_of = files.folders
         inside = [masks.inside(path) if masks else path for path in folders]
@@ -282,16 +282,16 @@ class ImageFolder:
         features = [image_feature("image", self.images)]
         features += [Feature("label", "label", "int64")] if layout.numbers else []
         labels = np.array([place[1] if place else -1 for place in places], np.int64)[folder_of]
-        listing = Listing(
+        return Listing(
             schema=Schema((*features, KEY_FEATURE), layout.class_names),
             keys=files.keys,
             sizes=files.sizes,
             stamps=files.stamps,
             labels=labels if layout.numbers else None,
             splits={split: numbers for split, numbers in splits.items() if len(numbers)} or None,
+            skipped=files.skipped,
             warnings=tuple(warnings),
         )
-        return listing, files
 
     def _check_classes(
         self, files: FolderFiles, layout: Layout, holding: Sequence[bytes], *, has_masks: bool

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import os
 import posixpath
+from array import array
 from collections import Counter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
-
-from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES
+from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.fetching import stamp_of
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.marks import Marks, note
-from tfshards.prep.sources.tree import FolderFiles, LocalTree, is_hidden, starts_like_an_image, suffix_of
+from tfshards.prep.sources.tree import FolderFiles, LocalTree, is_hidden, suffix_of
 from tfshards.schemas import InputError
-from tfshards.schemas.storage import RemotePath, any_path, in_flight, read_range
-
-# Requests for the first bytes of objects without the suffix of an image.
-_HEADS = 64
-
-
-class _Object(NamedTuple):
-    key: bytes
-    size: int
-    stamp: int
+from tfshards.schemas.storage import RemotePath, any_path
 
 
 class RemoteTree:
@@ -36,28 +26,34 @@ class RemoteTree:
 
     def files(self) -> FolderFiles:
         """Return the image files, by one listing of all objects; see ``LocalTree``."""
-        images: list[_Object] = []
-        others: list[_Object] = []
+        keys: list[bytes] = []
+        sizes, stamps = array("q"), array("q")
         odd: list[str] = []
         hidden: set[bytes] = set()
         marks: Marks = {}
         folders = {b""}
+        skipped: Counter[str] = Counter()
         is_empty = True
         start = len(self.folder.key) + bool(self.folder.key)
         for path, status in self.folder.walk(odd):
             is_empty = False
-            found = _Object(to_bytes(path.key[start:]), status.st_size, stamp_of(status))
-            above, slash, name = found.key.rpartition(b"/")
+            key = to_bytes(path.key[start:])
+            above, slash, name = key.rpartition(b"/")
             suffix = suffix_of(name)
-            if not found.size and not suffix:
+            if not status.st_size and not suffix:
                 # stands for a folder in some stores
                 continue
-            names = found.key.split(b"/")
-            depth = next((depth for depth, name in enumerate(names, 1) if is_hidden(name)), 0)
-            if depth:
+            names = key.split(b"/")
+            if depth := next((depth for depth, each in enumerate(names, 1) if is_hidden(each)), 0):
                 hidden.add(b"/".join(names[:depth]))
                 continue
-            (images if suffix in SUFFIXES else others).append(found)
+            if suffix in SUFFIXES:
+                keys.append(key)
+                sizes.append(status.st_size)
+                stamps.append(stamp_of(status))
+            else:
+                skipped["not an image"] += 1
+                note(marks, above + slash, name)
             folder = above + slash
             while folder not in folders:
                 folders.add(folder)
@@ -69,18 +65,8 @@ class RemoteTree:
             missing = "does not exist" if self.folder.key else "is empty: the bucket holds no objects"
             problem = "is not a folder" if self.folder.is_file() else missing
             raise InputError("folder-problem", folder=self.folder, problem=problem)
-        skipped = Counter({"hidden": len(hidden), "unusable key": len(odd)})
-        for found, is_image in zip(
-            others, in_flight(self._begins_like_an_image, others, _HEADS), strict=True
-        ):
-            if is_image:
-                images.append(found)
-                continue
-            skipped["not an image"] += 1
-            above, slash, name = found.key.rpartition(b"/")
-            note(marks, above + slash, name)
-        keys, sizes, stamps = zip(*sorted(images), strict=True) if images else ((), (), ())
-        return FolderFiles([*keys], np.array(sizes, np.int64), np.array(stamps, np.int64), marks, +skipped)
+        skipped.update({"hidden": len(hidden), "unusable key": len(odd)})
+        return FolderFiles.of(keys, sizes, stamps, marks, +skipped)
 
     def at(self, path: bytes) -> RemotePath:
         """Return the object, or the folder, with a path relative to the folder; ``..`` is resolved."""
@@ -89,10 +75,6 @@ class RemoteTree:
         # a slash more than the key, so that .. does not leave the bucket
         key = posixpath.normpath(f"/{self.folder.key}/{to_text(path)}")
         return RemotePath(self.folder.scheme, self.folder.bucket, key.strip("/"))
-
-    def _begins_like_an_image(self, found: _Object) -> bool:
-        head = read_range(self.at(found.key), 0, min(found.size, HEAD_BYTES))
-        return starts_like_an_image(head, suffix_of(found.key.rpartition(b"/")[2]))
 
 
 Tree: TypeAlias = "LocalTree | RemoteTree"

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfshards.prep.imaging.formats import HEAD_BYTES, SUFFIXES, format_of, is_tiff
+from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.marks import Marks, note
 from tfshards.schemas import InputError
 from tfshards.schemas.index import IntArray
@@ -48,6 +48,16 @@ class FolderFiles:
     stamps: IntArray
     marks: Marks
     skipped: Counter[str]
+
+    @classmethod
+    def of(
+        cls, keys: list[bytes], sizes: array[int], stamps: array[int], marks: Marks, skipped: Counter[str]
+    ) -> FolderFiles:
+        """Return the files, which may be in any order."""
+        files = cls(keys, np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64), marks, skipped)
+        if all(map(operator.lt, keys, islice(keys, 1, None))):
+            return files
+        return files.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
 
     @cached_property
     def folders(self) -> tuple[list[bytes], IntArray]:
@@ -87,7 +97,7 @@ class LocalTree:
 
         Raises:
             InputError: there is no such folder.
-            OSError: a folder cannot be read, or a file cannot be read whose suffix is not that of an image.
+            OSError: a folder cannot be read.
         """
         if not os.path.isdir(self.root):
             problem = "is not a folder" if os.path.exists(self.root) else "does not exist"
@@ -130,12 +140,7 @@ class LocalTree:
             keys.extend(prefix + names[number] for number in order)
             sizes.extend(map(new_sizes.__getitem__, order))
             stamps.extend(map(new_stamps.__getitem__, order))
-        found = FolderFiles(
-            keys, np.frombuffer(sizes, np.int64), np.frombuffer(stamps, np.int64), marks, skipped
-        )
-        if all(map(operator.lt, keys, islice(keys, 1, None))):
-            return found
-        return found.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
+        return FolderFiles.of(keys, sizes, stamps, marks, skipped)
 
     def at(self, path: bytes) -> bytes:
         """Return the full path of a file or folder, for ``read_content``."""
@@ -161,9 +166,7 @@ class LocalTree:
         # most entries are not links, which is known without a further look at the file
         if not self.follow_links and entry.is_symlink() and self._leads_out(entry.path):
             return "link out of the root"
-        if suffix in SUFFIXES:
-            return None
-        return None if _begins_like_an_image(entry.path, suffix) else "not an image"
+        return None if suffix in SUFFIXES else "not an image"
 
     def _leads_out(self, path: bytes) -> bool:
         return not os.path.realpath(path).startswith(os.path.join(self.root, b""))
@@ -186,20 +189,6 @@ def _status(entry: os.DirEntry[bytes]) -> os.stat_result | None:
         if entry.is_symlink() and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise
-
-
-def _begins_like_an_image(path: bytes, suffix: bytes) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return starts_like_an_image(os.read(descriptor, HEAD_BYTES), suffix)
-    finally:
-        os.close(descriptor)
-
-
-def starts_like_an_image(head: bytes, suffix: bytes) -> bool:
-    """Return whether a file with these first ``HEAD_BYTES`` is an image, whatever its suffix."""
-    # camera raw files start like TIFF files, but they have suffixes
-    return format_of(head) is not None or (not suffix and is_tiff(head))
 
 
 def suffix_of(name: bytes) -> bytes:
