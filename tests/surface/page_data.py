@@ -86,8 +86,8 @@ def masks():
     for number in range(8):
         picture(f"segmentation/train/images/{number}.png", photo)
         picture(f"segmentation/train/masks/{number}.png", CLASSES)
-    picture("left/images/train/ulm/a_left.png", photo)
-    picture("left/gt/train/ulm/a_gt.png", CLASSES)
+    picture("left/images/a_left.png", photo)
+    picture("left/gt/a_gt.png", CLASSES)
     page = yield
     for image, mask in page.names["train"].as_numpy_iterator():
         assert (image.dtype, mask.dtype) == (np.float32, np.uint8)
