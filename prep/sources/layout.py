@@ -57,7 +57,8 @@ class Layout:
             folders: paths of the folders that hold images.
         """
         names = sorted(set().union(*self.classes.values()))
-        if len(names) == 1 or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
+        is_single = len(names) == 1 and (not self.split_of or names == [b"images"])
+        if is_single or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
             return f"no class folders but {_named(names)}", "other-layouts"
         divided = (_divided(folder, self.split_of) for folder in folders)
         below = [parts for top, parts in divided if parts and self.classes.get(top)]

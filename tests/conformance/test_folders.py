@@ -106,7 +106,7 @@ LAYOUTS = [
         stored(labeled("train/1.png", "test/2.png"), "test", "train")),
     row("a folder next to splits", also("train/1.png", "test/2.png", others={"labels/a.txt": "x"}), images(),
         stored(in_splits("train/1.png", "test/2.png"), skipped={"not an image": 1})),
-    row("an empty split folder", also("train/cat/1.png", others={"test": None}), images(as_is=True),
+    row("an empty split folder", also("train/cat/1.png", others={"test": None}), images(),
         stored(in_splits("train/cat/1.png", at=1), "cat")),
     row("an empty class folder", also("bee/1.png", "bee/2.png", others={"ant": None}), images(as_is=True),
         stored(labeled("bee/1.png", "bee/2.png"), "bee")),

@@ -503,7 +503,7 @@ REFUSALS = [
     row("lists of splits without images", columns(x=[1]) | {"tr.txt": "a\n"},
         table(PARQUET, split_list={"train": "tr.txt"}), refused(InputError)),
     row("lists of splits with labels", listed("a.png") | {"in/tr.txt": "a.png 1\n"}, table("in",
-        split_list={"train": "tr.txt"}), refused(InputError, None, "split_list")),
+        split_list={"train": "tr.txt"}), refused(InputError, None, "tr.txt", "table")),
     *(row(f"group by {name}", columns(x=[1, 2, 3], g=values), table(PARQUET, splits=HALVES, group_by=by),
         refused(InputError, None, by)) for name, by, values in [("missing text", "g", ["a", "", "b"]),
         ("lists", "g", [["a"], ["b"], ["c"]]), ("no column", "h", [1, 2, 3])]),
