@@ -15,6 +15,7 @@ from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.tree import FolderFiles, suffix_of
 from tfshards.schemas import InputError, OptionsError
+from tfshards.schemas.storage import check_expanded
 
 _IMAGES = b"images/"
 _FIELD = re.compile(rb"\{folders\}|\{stem(?::-(?P<ending>[^{}]+))?\}")
@@ -22,6 +23,7 @@ _FIELD = re.compile(rb"\{folders\}|\{stem(?::-(?P<ending>[^{}]+))?\}")
 
 def check_masks(mask_dir: str | None, mask_name: str | None) -> None:
     """Raise OptionsError unless masks are in a folder below the source, with a template of their names."""
+    check_expanded(mask_dir or "")
     if mask_dir is not None and posixpath.normpath(mask_dir).split("/")[0] in ("", ".", ".."):
         raise OptionsError(
             f"mask_dir={mask_dir!r} must be a folder in that of the images || give the folder that holds "
