@@ -268,7 +268,7 @@ def voc():
         }
         if number > 1:
             mask = picture(f"{root}/SegmentationClass/{name}.png", number, mode="P")
-            masks[split][f"{name}.jpg"] = {"image": image, "mask": mask}
+            masks[split][f"JPEGImages/{name}.jpg"] = {"image": image, "mask": mask}
             picture(f"{root}/SegmentationObject/{name}.png", number, mode="P")
     for kind, splits in (("Main", found), ("Segmentation", masks)):
         for split, examples in splits.items():
@@ -407,7 +407,7 @@ def json_lines():
 
 
 def cityscapes():
-    found, cities = {}, {}
+    found = {}
     for split, city in (("train", "aachen"), ("val", "lindau")):
         found[split] = {}
         for number in range(3):
@@ -417,8 +417,7 @@ def cityscapes():
             picture(f"cityscapes/gtFine/{stem}_gtFine_color.png", number)
             text(f"cityscapes/gtFine/{stem}_gtFine_polygons.json", "{}")
             found[split][key] = {"image": picture(f"cityscapes/{key}", 9 + number), "mask": mask}
-            cities.setdefault(split, {})[f"{stem}_leftImg8bit.png"] = {**found[split][key], "label": city}
-    return "cityscapes", {"data/cityscapes": found, "data/cities": cities}
+    return "cityscapes", {"data/cityscapes": found}
 
 
 def pairs():
@@ -435,7 +434,7 @@ def masks():
     found = {}
     for number in range(4):
         image = picture(f"photos/images/{number}.jpg", number)
-        found[f"{number}.jpg"] = {
+        found[f"images/{number}.jpg"] = {
             "image": image,
             "mask": picture(f"photos/labels/{number}.png", number, mode="P"),
         }

@@ -8,7 +8,6 @@ import posixpath
 import re
 import stat
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -108,7 +107,7 @@ def unmentioned(root: bytes, paths: set[bytes], *, follow_links: bool) -> list[s
     """Return a warning if image files below ``root`` are not among ``paths``."""
     named = {os.path.normpath(path) for path in paths}
     try:
-        found = {file.key for file in tree_of(root, follow_links=follow_links).images(Counter())}
+        found = {*tree_of(root, follow_links=follow_links).files().keys}
     except OSError:
         # other files in the folder need not be readable
         return []

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-
-import numpy as np
 
 from tfshards.prep.sources.classes import class_map
 from tfshards.prep.sources.keys import to_bytes, to_text
-from tfshards.prep.sources.marks import ALWAYS, NO_CLASSES, SPLIT_LACKS_CLASSES, Marks, check_marks, refusal
 from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
-from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 
-# The label of files that are in no split or class, though there are some.
-OUTSIDE = -2
-_NO_FOLDER = "there is no folder of that name; create empty folders for classes without images"
 _SHOWN = 5
+# Names of splits with more than the name.
+_LIKE_A_SPLIT = re.compile(rb"(?:.*_)?(?:train|val|test|unlabeled)[^a-zA-Z]*")
 
 
 @dataclass(frozen=True)
@@ -30,60 +25,57 @@ class Layout:
 
     Attributes:
         split_of: split of each top-level folder that is one, in the order of splits; empty without splits.
-        below: class folders in each split folder, or in the root, whose name is empty.
-        class_names: class names in label order.
-        idle: folders that are neither splits nor classes with images.
+        classes: class folders in each split folder, or in the root, whose name is empty.
+        numbers: label of each class folder and of each given class, in this order.
+        warnings: warnings about classes without images, and splits without classes.
     """
 
     split_of: Mapping[bytes, str]
-    below: Mapping[bytes, Sequence[bytes]]
-    class_names: tuple[str, ...]
-    idle: Sequence[bytes]
+    classes: Mapping[bytes, Set[bytes]]
+    numbers: Mapping[bytes, int]
+    warnings: tuple[str, ...]
 
-    def parts(self, folder: bytes) -> tuple[bytes | None, list[bytes]]:
-        """Return the split folder of a folder, empty if there are no splits, and the folders below it."""
-        parts = folder.split(b"/") if folder else []
-        return b"" if not self.split_of else parts.pop(0) if parts else None, parts
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The class names in label order."""
+        return tuple(map(to_text, self.numbers))
 
-    def labels(self, folders: Sequence[bytes | None]) -> IntArray:
-        """Return the class number of the files in each folder; -1 in a split without class folders."""
-        numbers = {to_bytes(name): number for number, name in enumerate(self.class_names)}
+    def place(self, folder: bytes) -> tuple[str, int] | None:
+        """Return the split of the files in a folder, empty without splits, and their label.
 
-        def label(folder: bytes | None) -> int:
-            top, parts = (None, []) if folder is None else self.parts(folder)
-            if top is None or top not in self.below:
-                return OUTSIDE
-            if not self.below[top]:
-                return -1
-            return numbers[parts[0]] if parts else OUTSIDE
+        The label is -1 in a split without class folders. Other files have neither: None.
+        """
+        top, below = _divided(folder, self.split_of)
+        if top not in self.classes or (self.classes[top] and not below):
+            return None
+        return self.split_of.get(top, ""), self.numbers[below[0]] if self.classes[top] else -1
 
-        return np.array([*map(label, folders)], np.int64)
+    def not_classes(self, folders: Collection[bytes]) -> tuple[str, str]:
+        """Return why folders are evidently not classes, and the section of the page; or two empty texts.
 
-    def warnings(self, num_examples: Mapping[str, int], labels: IntArray | None) -> Iterator[str]:
-        """Yield warnings about folders whose examples lack a class, or that lack examples."""
-        for top, split in sorted(self.split_of.items()):
-            if self.class_names and not self.below[top] and num_examples.get(split):
-                yield (
-                    f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label "
-                    f"of all examples of {split!r} ({num_examples[split]:,}) is -1, for no class"
-                )
-        empty = [os.fsdecode(top) for top, split in self.split_of.items() if not num_examples.get(split)]
-        if idle := sorted([*map(os.fsdecode, self.idle), *empty]):
-            yield (
-                f"skipped folders, which are neither splits nor classes with images: {_named(idle)}; "
-                "class_names= can name classes without images"
-            )
-        present = set() if labels is None else set(np.unique(labels).tolist())
-        folders = {to_text(name) for names in self.below.values() for name in names}
-        for number, name in enumerate(self.class_names):
-            if number not in present and name in folders:
-                yield f"the class folder {name!r} holds no images; it keeps its number"
+        Args:
+            folders: paths of the folders that hold images.
+        """
+        names = sorted(set().union(*self.classes.values()))
+        is_single = len(names) == 1 and (not self.split_of or names == [b"images"])
+        if is_single or (names and all(map(_LIKE_A_SPLIT.fullmatch, names))):
+            return f"no class folders but {_named(names)}", "other-layouts"
+        divided = (_divided(folder, self.split_of) for folder in folders)
+        below = [parts for top, parts in divided if parts and self.classes.get(top)]
+        if below and all(len(parts) > 1 for parts in below):
+            return f"images only in folders of the class folders {_named(names)}", "nested-folders"
+        return "", ""
+
+
+def _divided(folder: bytes, split_of: Mapping[bytes, str]) -> tuple[bytes, list[bytes]]:
+    """Return the top-level folder of a folder, empty without splits, and the names below it."""
+    parts = folder.split(b"/") if folder else []
+    return (parts[0] if parts else b"", parts[1:]) if split_of else (b"", parts)
 
 
 def find_layout(
     root: bytes,
     folders: Collection[bytes],
-    holding: Collection[bytes],
     class_names: Sequence[str] | None,
     split_folders: Mapping[str, str] | None,
     *,
@@ -93,57 +85,55 @@ def find_layout(
 
     Args:
         root: the source, for messages.
-        folders: paths of all folders.
-        holding: paths of the folders that hold images.
+        folders: paths of the folders that hold images; others do not count.
         class_names: the given names of classes, or None.
         split_folders: the given folder of each split; empty if no folder is a split, and None if the names of
             the folders decide.
         may_lack: whether given classes and splits may have no folder.
     """
-    inside: dict[bytes, list[bytes]] = {}
-    for path in sorted(folders):
-        above, _, name = path.rpartition(b"/")
-        inside.setdefault(above, []).append(name)
-    tops = inside.get(b"", [])
-    with_images = {b"/".join(path.split(b"/")[:depth]) for path in holding for depth in (1, 2)}
+    tops = sorted({path.partition(b"/")[0] for path in folders if path})
     if split_folders is None:
-        split_of = _usual_splits(root, tops, with_images)
+        split_of = _usual_splits(root, tops)
     else:
-        given = {to_bytes(folder): split for split, folder in split_folders.items()}
-        split_of = {name: split for name, split in given.items() if name in tops}
-        if missing := [] if may_lack else [name for name in given if name not in tops]:
+        split_of = {to_bytes(folder): split for split, folder in split_folders.items()}
+        if missing := [] if may_lack else [name for name in split_of if name not in tops]:
             known, first = _named(tops) or "none", os.fsdecode(missing[0])
             raise InputError("split-folder-missing", root=os.fsdecode(root), missing=first, folders=known)
-    below = {top: inside.get(top, []) for top in split_of} or {b"": tops}
-    # annotations, empty folders: in no split are there images in them, and no given name is theirs
-    classes = {to_bytes(name) for name in class_names or ()} | {
-        name for top, names in below.items() for name in names if os.path.join(top, name) in with_images
-    }
-    idle = {name for names in below.values() for name in names} - classes
-    idle |= {name for name in tops if split_of and name not in split_of}
-    below = {top: [name for name in names if name in classes] for top, names in below.items()}
-    found = {to_text(name) for names in below.values() for name in names}
-    if may_lack:
-        # without class folders there are no labels, except that a split may have lacked them before
-        names = class_map(found.union(class_names or ()), class_names, "") if found or split_of else ()
-    elif class_names is not None and not found:
+    classes: dict[bytes, set[bytes]] = {top: set() for top in split_of or [b""]}
+    for path in folders:
+        top, below = _divided(path, split_of)
+        if below and top in classes:
+            classes[top].add(below[0])
+    found = {to_text(name) for names in classes.values() for name in names}
+    if class_names and not found and not may_lack:
         raise InputError("class-names-useless", root=os.fsdecode(root))
-    else:
-        names = class_map(found, class_names, _NO_FOLDER)
-    return Layout(split_of, below, names, sorted(idle))
+    # without class folders there are no labels, except that a split may have lacked them before
+    names = class_map(found.union(class_names or ()), class_names, "") if found or split_of else ()
+    warnings = [
+        f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label of all its "
+        "examples is -1, for no class"
+        for top in sorted(split_of)
+        if names and not classes[top] and top in tops
+    ]
+    if empty := [] if may_lack else [to_bytes(name) for name in names if name not in found]:
+        warnings.append(f"there are no images of the classes {_named(empty)}; they keep their numbers")
+    numbers = {to_bytes(name): number for number, name in enumerate(names)}
+    return Layout(split_of, classes, numbers, tuple(warnings))
 
 
-def _usual_splits(root: bytes, tops: Sequence[bytes], with_images: Set[bytes]) -> dict[bytes, str]:
-    usual = {name: split for name in tops if (split := usual_split(to_text(name)))}
-    odd = [name for name in tops if name in with_images and name not in usual]
-    if odd and not with_images.isdisjoint(usual):
-        choice = {split: to_text(name) for name, split in sorted(usual.items())}
-        named, others = _named(sorted(usual)), _named(odd)
+def _usual_splits(root: bytes, folders: Sequence[bytes]) -> dict[bytes, str]:
+    """Return the split of each folder if all have usual names of splits, and nothing if none has."""
+    usual = {name: split for name in folders if (split := usual_split(to_text(name)))}
+    odd = [name for name in folders if name not in usual]
+    if odd and usual:
+        choice = {split: to_text(name) for name, split in usual.items()}
         raise InputError(
-            "split-folders-ambiguous", root=os.fsdecode(root), named=named, odd=others, usual=choice
+            "split-folders-ambiguous",
+            root=os.fsdecode(root),
+            named=_named([*usual]),
+            odd=_named(odd),
+            usual=choice,
         )
-    if odd:
-        return {}
     for split in usual.values():
         same = [name for name, other in usual.items() if other == split]
         if len(same) > 1:
@@ -151,39 +141,8 @@ def _usual_splits(root: bytes, tops: Sequence[bytes], with_images: Set[bytes]) -
     return dict(sorted(usual.items(), key=lambda item: usual_order(item[1])))
 
 
-def _named(folders: Sequence[bytes] | Sequence[str]) -> str:
+def _named(folders: Sequence[bytes]) -> str:
     return listed([repr(os.fsdecode(name)) for name in folders], _SHOWN)
-
-
-# Names of splits with more than the name, and of folders that hold images of any class.
-_NO_CLASS = re.compile(
-    rb"(?:.*_)?(?P<split>train|val|test|unlabeled)[^a-zA-Z]*"
-    rb"|(?i:(?:data|images?|imgs?|photos?|pictures?|jpe?g|png|frames)(?:[_\d].*)?|.*_input)"
-)
-
-
-def check_layout(
-    root: str, keys: Sequence[bytes], marks: Marks, layout: Layout, holding: Collection[bytes]
-) -> None:
-    """Raise InputError if marks, or names and depths of folders, show that folders are not the classes.
-
-    ``holding`` has the folders that hold images.
-    """
-    below = layout.below
-    paths = [parts for top, parts in map(layout.parts, holding) if parts and below.get(top or b"")]
-    names = sorted({name for classes in below.values() for name in classes})
-    matches = [match for match in map(_NO_CLASS.fullmatch, names) if match]
-    are_splits = len(matches) == len(names) and any(match["split"] for match in matches)
-    seen, section = "", "other-layouts"
-    if are_splits or (len(names) == 1 and (matches or b"" in below)):
-        seen = f"no class folders but {_named(names)}"
-    elif paths and all(len(parts) > 1 for parts in paths):
-        seen, section = f"images only in folders of the class folders {_named(names)}", "nested-folders"
-    lacks = NO_CLASSES if seen or not names else ALWAYS if all(below.values()) else SPLIT_LACKS_CLASSES
-    if lacks > ALWAYS:
-        check_marks(root, keys, marks, lacks)
-    if seen:
-        raise refusal(root, seen, section)
 
 
 def parse_split_folders(texts: Sequence[str]) -> dict[str, str]:

@@ -40,7 +40,8 @@ MARKS: Sequence[tuple[int, str, str]] = (
     (ALWAYS, "mvtec-ad", "train/ test/ ground_truth/"),
     (ALWAYS, "other-layouts", "image_2/ label_2/"),
     (ALWAYS, "other-layouts", "trainA/ trainB/"),
-    (ALWAYS, "other-layouts", "WIDER_train/|DIV2K_train_HR/|HAM10000_metadata.csv|Data_Entry_2017.csv"),
+    (ALWAYS, "other-layouts", "WIDER_train/|DIV2K_train_HR/|val_256/"),
+    (ALWAYS, "other-layouts", "HAM10000_metadata.csv|Data_Entry_2017.csv"),
     (ALWAYS, "images-and-masks", f"{_IMAGES} {_MASKS}"),
     (ALWAYS, "pairs-of-images", f"{_INPUTS} {_TARGETS}"),
     (

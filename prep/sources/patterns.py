@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+
+import numpy as np
 
 from tfshards.prep.sources.keys import to_text
 from tfshards.schemas import OptionsError
+from tfshards.schemas.index import IntArray
 
 
 def check_patterns(name: str, patterns: Sequence[str]) -> None:
@@ -19,26 +22,25 @@ def check_patterns(name: str, patterns: Sequence[str]) -> None:
 
 def choose_keys(
     keys: Sequence[bytes], include: Sequence[str], exclude: Sequence[str]
-) -> tuple[Set[bytes], list[str]]:
-    """Return the keys that ``exclude`` matches, or that ``include``, if it has patterns, does not match.
+) -> tuple[IntArray, list[str]]:
+    """Return the numbers of the keys that ``include`` matches, if it has patterns, but ``exclude`` does not.
 
     Also return a warning for each pattern that matches no key.
     """
     texts = [to_text(key) for key in keys] if include or exclude else []
     warnings: list[str] = []
-    matched: dict[str, set[int]] = {"include": set(), "exclude": set()}
+    chosen = np.full(len(keys), not include)
     for name, patterns in (("include", include), ("exclude", exclude)):
         for pattern in dict.fromkeys(patterns):
             matches = key_pattern(pattern).fullmatch
-            found = {number for number, text in enumerate(texts) if matches(text)}
-            matched[name] |= found
-            if not found:
+            found = np.flatnonzero([bool(matches(text)) for text in texts])
+            chosen[found] = name == "include"
+            if not len(found):
                 warnings.append(
                     f"{name}={pattern!r} matches no image; it is compared with whole paths relative to the "
                     "source: '*' matches within a folder, and 'FOLDER/' everything in a folder"
                 )
-    left_out = matched["exclude"] | (set(range(len(keys))) - matched["include"] if include else set())
-    return frozenset(keys[number] for number in left_out), warnings
+    return np.flatnonzero(chosen), warnings
 
 
 def key_pattern(pattern: str) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Lists of files, such as ``train.txt``, that give the splits of a source, and perhaps the labels."""
+"""Lists of files, such as ``train.txt``, that give the splits of a source."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import codecs
 import hashlib
 import os
 import posixpath
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.sources.base import Listing
-from tfshards.prep.sources.classes import class_map
-from tfshards.prep.sources.keys import KEY_FEATURE, to_text
-from tfshards.schemas import Feature, InputError, OptionsError, Schema
+from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.keys import to_text
+from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted
+from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath, is_remote
@@ -24,7 +23,6 @@ from tfshards.schemas.storage.untrusted import ANNOTATIONS, read_whole
 
 # The reason of what is in none of the lists, as manifests count it.
 UNLISTED = "in no split list"
-_INTEGER = re.compile(r"-1|[0-9]{1,18}")
 
 
 def split_list_option() -> Mapping[str, str]:
@@ -32,8 +30,7 @@ def split_list_option() -> Mapping[str, str]:
     found: Mapping[str, str] = {}
     return option(
         found,
-        "list of the files of a split, one path per line, perhaps with a label after a space, tab or comma; "
-        "its path relative to the source",
+        "list of the files of a split, one path per line; its path relative to the source",
         metavar="SPLIT=FILE",
         is_repeatable=True,
         parse=_parse_lists,
@@ -64,10 +61,9 @@ def check_split_list(given: object) -> None:
 
 @dataclass(frozen=True)
 class SplitLists:
-    """The split of each key that lists name, and its label if they have labels."""
+    """The split of each key that lists name."""
 
     split_of: Mapping[bytes, str]
-    label_of: Mapping[bytes, str]
     digest: str
 
     def unlisted(self, keys: Collection[bytes]) -> tuple[set[bytes], list[str]]:
@@ -76,90 +72,51 @@ class SplitLists:
         shown = f"{counted(len(left), 'file')} {UNLISTED}, such as {to_text(min(left))!r}" if left else ""
         return left, [f"{shown}: left out"] if left else []
 
-    def applied(self, listing: Listing, class_names: Sequence[str] | None) -> Listing:
-        """Return a listing, of which the lists name every key, with their splits and labels."""
-        splits = np.array([self.split_of[key] for key in listing.keys], object)
+    def splits(self, keys: Sequence[bytes]) -> dict[str, IntArray]:
+        """Return the numbers of the keys of each split, all of which are listed."""
+        splits = np.array([self.split_of[key] for key in keys], object)
         names = [name for name in dict.fromkeys(self.split_of.values()) if (splits == name).any()]
-        listing = replace(
-            listing,
-            splits={name: np.flatnonzero(splits == name).astype(np.int64) for name in names},
-            identity=f"{listing.identity} {self.digest}".strip(),
-        )
-        if not self.label_of:
-            return listing
-        labels = [self.label_of[key] for key in listing.keys]
-        if all(map(_INTEGER.fullmatch, labels)):
-            classes = tuple(class_names or ())
-            numbers = np.array(labels).astype(np.int64)
-            if classes and numbers.max() >= len(classes):
-                raise InputError("split-list-label", found=int(numbers.max()), num_names=len(classes))
-        else:
-            classes = class_map(labels, class_names, "no line has this label")
-            number = {name: index for index, name in enumerate(classes)}
-            numbers = np.array([number[label] for label in labels], np.int64)
-        images = [each for each in listing.schema.features if each.is_encoded]
-        schema = Schema((*images, Feature("label", "label", "int64"), KEY_FEATURE), classes)
-        return replace(listing, schema=schema, labels=numbers)
+        return {name: np.flatnonzero(splits == name) for name in names}
 
 
 def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection[bytes]) -> SplitLists:
-    """Return what lists, whose paths are relative to ``folder``, say of the files ``keys`` of a source.
+    """Return the splits that lists, whose paths are relative to ``folder``, give the files ``keys``.
 
     Paths in a list are relative to the source or to the folder of the list, and need no suffix if only one
     file has this name.
     """
     known: dict[bytes, bytes | None] = {}
-    for each in keys:
-        stem = os.path.splitext(each)[0]
-        known[stem] = None if stem in known else each
-    known.update({each: each for each in keys})
+    for key in keys:
+        stem = os.path.splitext(key)[0]
+        known[stem] = None if stem in known else key
+    known.update({key: key for key in keys})
     split_of: dict[bytes, str] = {}
-    label_of: dict[bytes, str] = {}
     content = hashlib.sha256()
     for split, name in lists.items():
         path = folder / name
         try:
             data = read_whole(path, ANNOTATIONS)
         except OSError as error:
-            raise InputError("unreadable", path=path, why=error.strerror) from None
+            raise unreadable(path, error) from None
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError(f"{path}: is UTF-16 || save it as UTF-8")
         content.update(data)
-        beside, count = os.fsencode(posixpath.dirname(name)), 0
-        missing: list[str] = []
-        for text in data.removeprefix(codecs.BOM_UTF8).splitlines():
-            line = text.strip()
-            if not line:
-                continue
-            key, label = _entry(line, beside, known)
-            count += 1
-            if key is None:
-                missing.append(to_text(line))
-                continue
-            if key in split_of:
-                raise InputError("split-list-repeated", path=path, key=to_text(key), split=split_of[key])
-            split_of[key] = split
-            if label is not None:
-                label_of[key] = to_text(label)
-        if missing or not count:
-            first = missing[0][:100] if missing else ""
+        folder_of_list = os.fsencode(posixpath.dirname(name))
+        lines = [line for line in map(bytes.strip, data.removeprefix(codecs.BOM_UTF8).splitlines()) if line]
+        missing: list[bytes] = []
+        for line in lines:
+            written = line.lstrip(b"/").replace(b"\\", b"/")
+            candidates = (written, os.path.join(folder_of_list, written))
+            found = next(filter(None, (known.get(os.path.normpath(each)) for each in candidates)), None)
+            if found is None:
+                missing.append(line)
+            elif found in split_of:
+                raise InputError("split-list-repeated", path=path, key=to_text(found), split=split_of[found])
+            else:
+                split_of[found] = split
+        if missing or not lines:
+            first = to_text(missing[0])[:100] if missing else ""
             raise InputError(
-                "split-list-missing", path=path, num_missing=len(missing), count=count, first=first
+                "split-list-missing", path=path, num_missing=len(missing), count=len(lines), first=first
             )
-    if label_of and len(label_of) < len(split_of):
-        first = next(to_text(key) for key in split_of if key not in label_of)
-        raise InputError("split-list-labels-missing", num_missing=len(split_of) - len(label_of), first=first)
-    return SplitLists(split_of, label_of, content.hexdigest())
-
-
-def _entry(
-    line: bytes, beside: bytes, known: Mapping[bytes, bytes | None]
-) -> tuple[bytes | None, bytes | None]:
-    """Return the key that a line names, or None, and its label, or None: a path may have spaces."""
-    for parts in ([line], line.rsplit(b"\t", 1), line.rsplit(b",", 1), line.rsplit(None, 1)):
-        written = parts[0].strip().lstrip(b"/").replace(b"\\", b"/")
-        for path in (written, os.path.join(beside, written)):
-            key = known.get(os.path.normpath(path))
-            if key is not None:
-                return key, parts[1].strip() if len(parts) == 2 else None
-    return None, None
+    return SplitLists(split_of, content.hexdigest())

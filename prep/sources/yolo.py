@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,8 +106,8 @@ class Yolo(Annotations):
         """Yield the split and the path of each image in folders, and of each in lists of one per line."""
         for split, place in places:
             if place.is_dir():
-                images = sorted(tree_of(place, follow_links=self.follow_links).images(Counter()))
-                yield from ((split, os.path.join(place, os.fsdecode(image.key))) for image in images)
+                keys = tree_of(place, follow_links=self.follow_links).files().keys
+                yield from ((split, os.path.join(place, os.fsdecode(key))) for key in keys)
                 continue
             try:
                 lines = _lines(place)

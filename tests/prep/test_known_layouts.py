@@ -41,6 +41,7 @@ LAYOUTS = {
     "KITTI": (["training/image_2/1.png", "training/label_2/1.txt"], "other-layouts"),
     "CycleGAN": (["trainA/1.png", "trainB/2.png"], "other-layouts"),
     "DIV2K": (["DIV2K_train_HR/1.png", "DIV2K_valid_HR/2.png"], "other-layouts"),
+    "Places365": (["val_256/1.png", "data_256/a/1.png"], "other-layouts"),
     "HAM10000": (["HAM10000_metadata.csv", "part_1/1.png", "part_2/2.png"], "other-layouts"),
     "masks": (["data/images/train/1.png", "data/labels/train/1.png", "data/x/1.png"], "images-and-masks"),
     "masks among images": (["benign/b (1)_mask.png", "benign/b (1).png", "normal/1.png"], "images-and-masks"),
@@ -86,7 +87,6 @@ def test_a_mark_is_refused_with_a_section_of_the_page_unless_the_folder_is_taken
 
 DOUBTFUL = {
     "splits with a year": (["train2017/1.png", "val2017/2.png"], "other-layouts", "'train2017', 'val2017'"),
-    "splits with a size": (["data_256/a/1.png", "val_256/1.png"], "other-layouts", "'data_256', 'val_256'"),
     "splits further down": (["flowers/train/1/1.png", "flowers/other/2.png"], "other-layouts", "'flowers'"),
     "classes further down": (["birds/n01/1.png", "birds/n02/1.png"], "other-layouts", "'birds'"),
     "one class": (["cat/1.png"], "other-layouts", "'cat'"),
@@ -106,18 +106,18 @@ def test_folders_that_may_be_no_classes_are_refused_unless_declared(files, secti
 
 
 @pytest.mark.parametrize(
-    ("files", "section", "name"),
+    ("files", "section", "names"),
     [
-        (["train/a/x/1.png", "test/a/y/2.png"], "nested-folders", "a"),
-        (["train/images/1.png", "test/images/2.png"], "other-layouts", "images"),
+        (["train/a/x/1.png", "test/b/y/2.png"], "nested-folders", "ab"),
+        (["train/images/1.png", "test/images/2.png"], "other-layouts", ["images"]),
     ],
 )
-def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, name, image_folder):
+def test_folders_in_splits_that_may_be_no_classes_are_refused(files, section, names, image_folder):
     root = image_folder(files_of(files))
     for given in (None, {"train": "train", "test": "test"}):
         with raises(InputError, "layout-known", section=f"{PAGE}#{section}"):
             listing_of(root, split_folders=given)
-    assert listing_of(root, as_is=True).schema.class_names == (name,)
+    assert listing_of(root, as_is=True).schema.class_names == tuple(names)
 
 
 NO_FALSE_ALARM = {
@@ -147,7 +147,6 @@ def test_folders_that_look_alike_are_built(names, image_folder):
 # files next to images of two classes -> what the warnings name
 NOT_READ = {
     "arrays": (["cat/b.npy", "cat/a.npy"], ["cat/a.npy", "#other-layouts"]),
-    "other annotations": (["annotations/list.txt"], ["'annotations'"]),
     "texts and boxes": (["cat/1.txt", "cat/1.xml"], ["cat/1.xml", "#pascal-voc"]),
     "a table": (["labels.csv"], ["labels.csv", "#kaggle"]),
     "what macOS adds": (["__MACOSX/b/._1.png", "__MACOSX/b/2.png", "cat/__MACOSX/4.png"], []),
@@ -158,7 +157,7 @@ NOT_READ = {
 def test_files_of_another_source_next_to_classes_are_warned_of(names, named, image_folder):
     listing = listing_of(image_folder(files_of([*CLASSES, *names])))
     assert listing.schema.class_names == ("cat", "dog")
-    assert listing.skipped.get("hidden", 0) == sum("__MACOSX" in name for name in names)
+    assert listing.skipped.get("hidden", 0) == 2 * any("__MACOSX" in name for name in names)
     assert len(listing.warnings) == bool(named)
     assert all(text in listing.warnings[0] for text in named)
 

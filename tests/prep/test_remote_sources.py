@@ -108,9 +108,9 @@ def test_keys_that_name_no_file_are_skipped(bucket, image_folder, tmp_path, quie
     put(bucket, "data2/1.png", GRAY.getvalue())
     source = ImageFolder(f"{bucket.url}/data", as_is=True)
     totals = quiet_build(source, tmp_path / "out", shards=1, options=OPTIONS).totals
-    assert totals.reasons["skipped"] == {"hidden": 1, "not an image": 2, "unusable key": 4}
+    assert totals.reasons["skipped"] == {"unusable key": 4}
     assert totals.reasons["rejected"] == {"empty": 1}
-    assert (totals.accepted, totals.entries) == (2, 10)
+    assert (totals.accepted, totals.entries) == (2, 7)
 
 
 CHANGES = {"replaced": "7.png: changed after", "removed": "7.png: cannot be read: there is no such object"}
@@ -136,15 +136,11 @@ def test_an_object_that_changes_during_the_build_ends_it(
         quiet_build(source, tmp_path / "out", shards=1)
 
 
-# a folder, its masks, and the fault
+# a folder, and the fault
 WRONG = [
-    ("{}/none", None, fault("folder-problem", problem="does not exist")),
-    ("{}/data/1.png", None, fault("folder-problem", problem="is not a folder")),
-    ("s3://no-such-bucket/x", None, "unreadable"),
-    ("{}/data", "/local", "url-and-local"),
-    ("{}/data", "s3://other/m", "other-bucket"),
-    ("{}/data", "../m", fault("mask-dir-problem", problem="is not a folder")),
-    ("photos", "{}/data", fault("mask-dir-remote", root="photos")),
+    ("{}/none", fault("folder-problem", problem="does not exist")),
+    ("{}/data/1.png", fault("folder-problem", problem="is not a folder")),
+    ("s3://no-such-bucket/x", "unreadable-remote"),
 ]
 
 
@@ -153,10 +149,9 @@ def test_a_wrong_folder_is_an_error(bucket):
     with raises(InputError, "folder-problem"):
         ImageFolder(bucket.url).stage(Path(), preview=True)
     put(bucket, "data/1.png", GRAY.getvalue())
-    for root, mask_dir, expected in WRONG:
-        with raises((InputError, OptionsError), expected):
-            masks = mask_dir and mask_dir.format(bucket.url)
-            ImageFolder(root.format(bucket.url), mask_dir=masks).stage(Path(), preview=True)
+    for root, expected in WRONG:
+        with raises(InputError, expected):
+            ImageFolder(root.format(bucket.url)).stage(Path(), preview=True)
 
 
 def test_workers_of_beam_read_staged_rows_from_the_bucket(image_folder, proxied, bucket, tmp_path, contents):

@@ -48,7 +48,6 @@ BUILDS = [
             "images": ImageOptions(animation="first", format="jpeg", jpeg_quality=80),
             "follow_links": True,
             "class_names": ("owl", "dog", "cat"),
-            "allow_missing_classes": True,
         },
         Options(max_rejected="50%"),
     ),
@@ -62,6 +61,7 @@ def test_the_options_of_a_build_come_from_its_manifest(
     out = tmp_path / "out"
     (photos / "cat" / "bad0.png").rename(photos / "cat" / "bad0.1.png")
     os.symlink(photos / "cat" / "00.png", photos / "cat" / "40.png")
+    (photos / "owl").mkdir()
     made = quiet_build(ImageFolder(photos, **of_images), out, shards=2, seed=7, options=options)
     before = contents(out)
     for shard in made.shards:

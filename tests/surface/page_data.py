@@ -86,10 +86,8 @@ def masks():
     for number in range(8):
         picture(f"segmentation/train/images/{number}.png", photo)
         picture(f"segmentation/train/masks/{number}.png", CLASSES)
-        picture(f"VOC2012/JPEGImages/{number}.png", photo)
-    picture("VOC2012/SegmentationClass/3.png", CLASSES)
-    picture("leftImg8bit/train/ulm/a_leftImg8bit.png", photo)
-    picture("gtFine/train/ulm/a_gtFine_labelIds.png", CLASSES)
+    picture("left/images/a_left.png", photo)
+    picture("left/gt/a_gt.png", CLASSES)
     page = yield
     for image, mask in page.names["train"].as_numpy_iterator():
         assert (image.dtype, mask.dtype) == (np.float32, np.uint8)
@@ -368,8 +366,9 @@ def records():
         path.rename(f"DIR/part-{number}0.tfrecord")
     classes()
     for path in Path("photos").rglob("*.png"):
-        picture(f"masks/{path.relative_to('photos')}", np.zeros((8, 12), np.uint8))
-    run("build images photos elsewhere --mask-dir ../masks --split train=0.9 --split val=0.1")
+        picture(f"both/masks/{path.relative_to('photos')}", np.zeros((8, 12), np.uint8))
+    shutil.copytree("photos", "both/images")
+    run("build images both elsewhere --split train=0.9 --split val=0.1")
     yield
     kinds = {feature.name: feature.kind for feature in read_manifest("data/copied").schema.features}
     assert kinds == {"image": "image", "key": "bytes", "label": "label", "mask": "mask"}

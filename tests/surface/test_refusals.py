@@ -36,7 +36,7 @@ REFUSALS = [
     (f"{IMAGES} --split a=0.5", 2, "ratios-sum", "0.5"),
     (f"{IMAGES} --class-names a --class-names-from b", 2, "usage", ["--class-names", "--class-names-from"]),
     (f"{IMAGES} --class-names-from photos", 1, "dataset-missing", ["photos", "dataset.json"]),
-    (f"{IMAGES} --class-names keys", 1, None, ["'cat'", "'dog'", "'cat/0.png'"]),
+    (f"{IMAGES} --class-names keys", 1, None, ["'cat'", "'dog'"]),
     ("build images photos/cat/0.png new", 1, None, "photos/cat/0.png"),
     ("build images data new", 1, None, "data"),
     ("plan images photos broken", 1, "foreign-file", "broken/dataset.json"),

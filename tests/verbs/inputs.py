@@ -106,7 +106,8 @@ class Photos(Inputs):
 
     def source(self, rows, classes=None):
         (root,) = self.paths(rows)
-        return ImageFolder(root, class_names=classes, allow_missing_classes=bool(classes))
+        source = ImageFolder(root)
+        return source.with_class_names(classes) if classes else source
 
 
 class Rows(Inputs):
