@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "prep/test_progress.py": "rates of a progress bar",
     "prep/test_read_shards.py": "elements of pipelines",
     "prep/test_remote_sources.py": "listings of a store, which are counted",
+    "prep/test_remote_tables.py": "where staged rows are read",
     "prep/test_report.py": "limits of a page",
     "prep/test_report_marks.py": "pictures of a page",
     "prep/test_tfrecord.py": "the reader of frames",

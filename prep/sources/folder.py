@@ -209,6 +209,10 @@ class ImageFolder:
         root = os.fsdecode(self.root)
         is_declared = mask_folders is not None or self.as_is or self.split_folders == {} or not files.keys
         warnings = check_marks(root, files.keys, files.marks, 0 if is_declared else ALWAYS)
+        if files.empty and files.keys:
+            # perhaps a class whose images were not copied; only disks have empty folders, so it is no class
+            names = counted(len(files.empty), "empty folder")
+            warnings.append(f"{names}, such as {to_text(files.empty[0])!r}")
         if mask_folders is not None:
             are_masks = np.array([mask_folders.is_mask(key) for key in files.keys], bool)
             files, masks = files.take(np.flatnonzero(~are_masks)), files.take(np.flatnonzero(are_masks))

@@ -807,7 +807,7 @@ OTHERS = [
         "'key'", where)) for name, keys, where in (("repeated", ["a", "a"], "row 2"), ("empty", ["a", ""],
         "row 2"), ("missing", ["a", None], "row 2"), ("fractions", [0.5, 1.5], "float64"), ("with NUL",
         ["a\0b", "c"], "row 1"))),
-    row("lists of any length", columns(x=[[1, 2], [3, 4]]), table(PARQUET, {"x": "list"}),
+    row("declared lists of any length", columns(x=[[1, 2], [3, 4]]), table(PARQUET, {"x": "list"}),
         stored(by_row(x=[[1, 2], [3, 4]]), features={"x": "int int64 ?"})),
     row("lists next to boxes, which a crop may remove", {PARQUET: {"o": [{"box": [[1, 2, 3, 4]], "n": [n],
         "w": [n / 2]} for n in (5, 6)]}}, table(PARQUET, {"o/box": "xywh"}), stored(by_row(**{"o/box":

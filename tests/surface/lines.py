@@ -88,7 +88,6 @@ IMAGES = {
 }
 ARRAYS = {
     "--column": Flag(("size", "size=x"), named="size"),
-    "--resize": Flag(("x", "short=0", "5x")),
 }
 TABLE = {
     **PIXELS,
