@@ -52,7 +52,7 @@ def tfshards_arrays(images: str, labels: str, out: str, shards: int) -> None:
     from tfshards.prep.building.build import build
 
     before = time.perf_counter()
-    build(Arrays.open([f"image={images}", f"label={labels}"]), out, shards=shards)
+    build(Arrays([f"image={images}", f"label={labels}"]), out, shards=shards)
     print(f"seconds {time.perf_counter() - before:.3f}")
 
 

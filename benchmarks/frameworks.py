@@ -126,7 +126,7 @@ def places(count: int) -> Iterator[list[int]]:
 def write_tfshards(folder: Path) -> None:
     from tfshards import prep
 
-    arrays = prep.Arrays.open([f"{name}={folder}/{name}.npy" for name in ("image", "label")])
+    arrays = prep.Arrays([f"{name}={folder}/{name}.npy" for name in ("image", "label")])
     prep.build(arrays, folder / "tfshards", shards=SHARDS, log=lambda _: None)
 
 

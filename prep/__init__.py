@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfshards.prep.rewriting.remove import remove
     from tfshards.prep.rewriting.repair import repair
     from tfshards.prep.rewriting.reshard import reshard
-    from tfshards.prep.sources.arrays.source import Arrays
+    from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.examples import Examples
     from tfshards.prep.sources.folder import ImageFolder
@@ -148,7 +148,7 @@ _NAMES = {
     "prep.rewriting.remove": "remove",
     "prep.rewriting.repair": "repair",
     "prep.rewriting.reshard": "reshard",
-    "prep.sources.arrays.source": "Arrays",
+    "prep.sources.arrays": "Arrays",
     "prep.sources.coco": "Coco",
     "prep.sources.examples": "Examples",
     "prep.sources.folder": "ImageFolder",

@@ -21,7 +21,7 @@ CALLS = [
     *(partial(prep.append, "photos", URL), partial(loader.load, URL, batch_size=1)),
     *(partial(loader.load, loader.Mix({URL: 1}), batch_size=1), partial(prep.ImageFolder, Path(URL))),
     *(partial(prep.Table, URL), partial(prep.Table, "metadata.csv", root=URL)),
-    partial(Arrays.open, ["https://host/x.npz"]),
+    partial(prep.plan, Arrays(["https://host/x.npz"]), "out"),
 ]
 
 

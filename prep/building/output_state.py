@@ -35,7 +35,6 @@ _INPUTS = ("origin", "of")
 _PARAMETERS = {
     "dropped": "drop",
     "columns": "roles",
-    "split_array": "split",
 }
 # What is recorded with the options, but that no parameter gives.
 _NOT_PARAMETERS = (*VERSIONS, "quality", "source")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from tfshards.prep.records.example import Values
-from tfshards.prep.records.shard_file import in_groups
 from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
@@ -63,9 +62,17 @@ class Columns(NamedTuple):
 _PIECE_BYTES, _PIECE_ROWS = 1 << 20, 512
 
 
-def pieces_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield consecutive rows in pieces, so that memory does not depend on the number of rows."""
-    return in_groups(rows, lambda row: row.size, _PIECE_BYTES, _PIECE_ROWS)
+def pieces_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield consecutive rows in pieces, so that memory does not depend on the number of rows.
+
+    A row that reaches the limit of bytes ends its piece.
+    """
+    ends = np.cumsum(np.fromiter((row.size for row in rows), np.int64, len(rows)))
+    start = 0
+    while start < len(rows):
+        filled = ends[start - 1] if start else 0
+        full = int(np.searchsorted(ends, filled + _PIECE_BYTES)) + 1
+        yield rows[start : (start := min(full, start + _PIECE_ROWS))]
 
 
 class Accepted(NamedTuple):

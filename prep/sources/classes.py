@@ -7,10 +7,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
@@ -60,23 +56,6 @@ def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> 
     if faults:
         raise InputError("classes-differ", faults="; ".join(faults))
     return tuple(given)
-
-
-def unused_numbers(noun: str, name: str, values: npt.NDArray[Any], declared: str) -> list[str]:
-    """Return a warning if the numbers in a column or array, which are not classes, look like classes.
-
-    ``declared`` is the option that makes -1 the number of no class.
-    """
-    kind = remedy = ""
-    if values.dtype.kind == "i" and len(values) and values.min() < 0:
-        kind, remedy = "negative", "as integers from 0, or as text"
-        remedy += f", or take -1 for no class by {declared}" if values.min() == -1 else ""
-    elif values.dtype.kind == "f":
-        finite = values[np.isfinite(values)]
-        if len(finite) and np.array_equal(finite, np.floor(finite)):
-            kind, remedy = "floating-point", "as integers or text"
-    line = f"the {noun} {name!r} holds {kind} numbers, so the values are not classes; if they are, save them"
-    return [f"{line} {remedy}"] if kind else []
 
 
 def twins(names: Iterable[str], noun: str = "classes") -> list[str]:

@@ -125,9 +125,9 @@ class ElementsReader:
 
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each element as they were described, or why one of its images is rejected."""
+        table = mapped_table(self.folder / TABLE_NAME)
+        keys = ArrowKeys(table[KEY])
         for piece in pieces_of(rows):
-            table = mapped_table(self.folder / TABLE_NAME)
-            keys = ArrowKeys(table[KEY])
             staged = table.select([_DIGEST, _ORIGIN]).take([keys.find(to_bytes(row.key)) for row in piece])
             spilled = read_spilled(self.folder, staged[_ORIGIN].to_pylist())
             for row, data, digest in zip(piece, spilled, staged[_DIGEST].to_pylist(), strict=True):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -133,6 +135,21 @@ def unlisted(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]
         return column, None
     lengths = pc.fill_null(pc.list_value_length(column), 0)
     return pc.list_flatten(column), lengths.to_numpy().astype(np.int64)
+
+
+def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers of which none is missing, without a copy.
+
+    This is ``to_numpy``, which imports pandas, if it is there: that takes as long as a million of rows.
+    """
+    dtype = np.dtype(_DTYPES[array.type])
+    return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
+
+
+def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Return numbers, but no booleans, in the byte order of this machine as an array, see ``numbers_of``."""
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
 def relisted(flat: pa.ChunkedArray, lengths: IntArray | None) -> pa.ChunkedArray:

@@ -108,7 +108,7 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "arrays",
-            "tfshards.prep.sources.arrays.source:Arrays",
+            "tfshards.prep.sources.arrays:Arrays",
             "NumPy arrays in .npy or .npz files",
             "array: NAME=FILE.npy, FILE.npy (the file's stem is the name) or FILE.npz (all its arrays); "
             "arrays named like x_train and x_test are splits",

@@ -16,6 +16,7 @@ from tfshards.prep.sources.features import (
     StoredColumn,
     is_bytes_type,
     is_list_type,
+    numbers_of,
     plain_values,
     relisted,
     shown,
@@ -133,7 +134,8 @@ def _of_integers(
     names = tuple(own or given or ())
     if names and most >= len(names):
         raise InputError("label-column-range", name=name, largest=most, num_names=len(names))
-    numbers = flat.cast(pa.int64()).fill_null(-1)
+    numbers = flat.cast(pa.int64())
+    numbers = numbers.fill_null(-1) if numbers.null_count else numbers
     if not own or given is None:
         return numbers, names
     found = numbers.to_numpy()
@@ -182,7 +184,7 @@ def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:
     """Return the rows of each split that a staged column names, in the usual order of splits."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [to_text(value) for value in encoded.dictionary.to_pylist()]
-    codes = encoded.indices.to_numpy()
+    codes = numbers_of(encoded.indices)
     order = sorted(range(len(names)), key=lambda code: usual_order(names[code]))
     return {names[code]: np.flatnonzero(codes == code).astype(np.int64) for code in order}
 

@@ -77,7 +77,11 @@ def flag(name: str, role: str, where: str = "") -> str:
 
 
 def resolve_roles(
-    names: Sequence[str], declared: Mapping[str, str], where: str, known: Mapping[str, str] | None = None
+    names: Sequence[str],
+    declared: Mapping[str, str],
+    where: str,
+    known: Mapping[str, str] | None = None,
+    usual: Mapping[str, str] = USUAL,
 ) -> dict[str, str]:
     """Return the roles of the columns that have one; the others are stored as they are.
 
@@ -86,6 +90,7 @@ def resolve_roles(
         declared: roles that the user gives; the name of a struct stands for all of its fields.
         where: the source, for messages.
         known: roles that a file format gives, which those of the user replace.
+        usual: roles that columns have by their exact names.
 
     Returns:
         The declared roles, and those by name, in the order of the columns; templates of paths are last.
@@ -105,13 +110,13 @@ def resolve_roles(
             raise unknown_column(name, names, where)
     taken = {role for name, role in given.items() if role in _SINGLE}
     for name in [name for name in names if name not in given]:
-        usual, like = USUAL.get(name), name.strip().casefold()
-        if usual is not None and usual not in taken:
-            given[name] = usual
-        elif usual is None and like in USUAL and USUAL[like] not in taken:
+        by_name, like = usual.get(name), name.strip().casefold()
+        if by_name is not None and by_name not in taken:
+            given[name] = by_name
+        elif by_name is None and like in usual and usual[like] not in taken:
             raise InputError(
                 f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
-                f"{USUAL[like]}s || {flag(name, USUAL[like], where)} takes it as that, "
+                f"{usual[like]}s || {flag(name, usual[like], where)} takes it as that, "
                 f"{flag(name, 'value', where)} stores it as it is"
             )
     order = {name: number for number, name in enumerate(names)}

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import twins
-from tfshards.prep.sources.features import TEXT, row_bytes, unlisted
+from tfshards.prep.sources.features import TEXT, array_of, numbers_of, row_bytes, unlisted
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, to_text
 from tfshards.prep.sources.labels import splits_of
@@ -47,6 +47,8 @@ from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 
+# Types whose values follow each other without gaps.
+_PLAIN = (pa.int64(), pa.int32(), pa.float32(), pa.float64())
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -170,14 +172,13 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     columns |= {name: column for name, column in given.items() if column is not None}
     if rows.stated is not None:
         columns |= dict(zip((WIDTH, HEIGHT), rows.stated, strict=True))
-    if rows.wide is not None or rows.arrays:
-        columns[ROW] = pa.array(np.arange(rows.num_rows))
+    if keys is not None and (rows.wide is not None or rows.arrays):
+        columns[ROW] = array_of(np.arange(rows.num_rows))
     columns |= {VALUE + name: values for name, values in rows.values.items()}
     for name, files in rows.images.items():
         parts = [pa.array(files.paths, TEXT), pa.array(files.sizes), pa.array(files.stamps)]
         columns[IMAGE + name] = pa.StructArray.from_arrays(parts, ["path", "size", "stamp"])
-    # an Arrow file without columns has no rows, either
-    return pa.table(columns or {ROW: pa.array(np.arange(rows.num_rows))})
+    return pa.table(columns)
 
 
 def _listing(
@@ -230,7 +231,8 @@ def row_stamps(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     if flat.type == TEXT:
         values = np.array([-1 if text is None else crc32(text) for text in flat.to_pylist()], np.int64)
     else:
-        numbers = flat.to_numpy()
+        is_plain = flat.type in _PLAIN and not flat.null_count
+        numbers = numbers_of(flat.combine_chunks()) if is_plain else flat.to_numpy()
         values = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.int64)
     found = _mixed(values.astype(np.int64, copy=False).view(np.uint64))
     if lengths is None:
@@ -254,8 +256,7 @@ def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def _labels(rows: Rows, table: pa.Table, label: Feature | None) -> IntArray | None:
     if label is None:
         return None
-    labels: IntArray = table[VALUE + label.name].to_numpy().astype(np.int64)
-    return labels
+    return numbers_of(table[VALUE + label.name].combine_chunks())
 
 
 def _shared(rows: Rows) -> tuple[str | None, list[str]]:
@@ -313,6 +314,10 @@ class ColumnDigest:
             if chunk.type in (TEXT, pa.large_string()):
                 texts.update(pc.fill_null(pc.binary_length(chunk), -1).to_numpy().astype("<i8").tobytes())
                 content.update(_bytes_of(chunk))
+                continue
+            if not chunk.null_count and (chunk.type in _PLAIN):
+                texts.update(bytes(len(chunk)))
+                content.update(_little_endian(numbers_of(chunk)))
                 continue
             texts.update(pc.is_null(chunk).to_numpy(zero_copy_only=False).tobytes())
             numbers = pc.fill_null(chunk, False if pa.types.is_boolean(chunk.type) else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import shutil
@@ -9,28 +10,29 @@ import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
+from tfshards.prep.imaging.pixels import resized_pixels
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
-from tfshards.prep.sources.fetching import fetched_ahead, read_as_listed, unreadable
+from tfshards.prep.sources.fetching import changed, fetched_ahead, read_as_listed, unreadable
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
 from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
-from tfshards.schemas import Feature, InputError, Schema
+from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import open_regular
 
 ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
@@ -38,24 +40,56 @@ ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
 VALUE, IMAGE = "value/", "image/"
 _COPY_BYTES = 1 << 20
+AnyArray: TypeAlias = npt.NDArray[np.generic]
 
 
 class ArrayFile(NamedTuple):
-    """A ``.npy`` file of rows.
+    """The elements of an array in a file; axis 0 counts the rows.
 
     Attributes:
         path: path of the file; one without a folder is in that of the staged rows.
-        num_rows: length of axis 0.
-        row_bytes: number of bytes of a row.
-        identity: what determines the content: a digest, or size and time of a file of the user.
-        stamp: modification time of a file of the user in nanoseconds, which must not change; 0 for copies.
+        dtype: NumPy's string of the dtype.
+        shape: shape of the array.
+        offset: offset of the first element.
+        order: "C", or "F" if the first axis varies fastest.
+        stamp: of a file of the user, its modification time in nanoseconds, which must not change, or the
+            stamp of an object.
+        content: what identifies the content of a copy.
     """
 
     path: str
-    num_rows: int
-    row_bytes: int
-    identity: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int = 0
+    order: Literal["C", "F"] = "C"
     stamp: int = 0
+    content: str = ""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """The number of bytes of a row."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def identity(self) -> str:
+        """What determines the content, except for changes of a file of the user."""
+        return repr((self.dtype, self.shape, self.order, self.content))
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if this is a file of the user that has changed since it was listed, or OSError."""
+        if os.path.isabs(self.path) and os.stat(self.path).st_mtime_ns != self.stamp:
+            raise changed(Path(self.path))
+
+    def mapped(self, path: Path) -> AnyArray:
+        """Return the array, mapped read-only from where the file is; it needs no memory without elements."""
+        if not math.prod(self.shape) * np.dtype(self.dtype).itemsize:
+            return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+        return np.memmap(path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 class _Staged(NamedTuple):
@@ -97,8 +131,23 @@ class StagedReader:
     staged: Listing | None = field(repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the listing, which may be large."""
-        return {**self.__dict__, "staged": None}
+        """Return the state without the listing, which may be large, and without what was mapped."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"staged": None}
+
+    # What is mapped stays so as long as the reader exists, and no longer: a deleted file occupies disk space
+    # while it is mapped.
+    @cached_property
+    def _table(self) -> pa.Table:
+        return mapped_table(any_path(self.folder) / ROWS_NAME)
+
+    @cached_property
+    def _wide_file(self) -> _Wide:
+        path = any_path(self.folder) / WIDE_NAME
+        return _Wide(str(path)) if isinstance(path, Path) else _fetched_wide(str(path), os.getpid())
+
+    @cached_property
+    def _mapped(self) -> dict[ArrayFile, AnyArray]:
+        return {}
 
     def moved(self, folder: AnyPath) -> StagedReader:
         """Return the reader of the same files in another folder."""
@@ -120,6 +169,12 @@ class StagedReader:
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""
         names = [name for name in schema.names if name != "key"]
+        if not (self.images or self.rules.coordinates):
+            for piece in pieces_of(rows):
+                _, columns = self._columns(piece, schema)
+                keys = [row.key.encode("utf-8", "surrogateescape") for row in piece]
+                yield from map(Accepted, zip(*(columns[name] for name in names), keys, strict=True))
+            return
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
         if self.has_remote_images:
             # the rows themselves are needed again with what was fetched for them
@@ -136,25 +191,84 @@ class StagedReader:
             else:
                 yield Accepted([*(row.values[name] for name in names), row.key], conversions)
 
-    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
-        """Return rows as they are staged."""
-        table = mapped_table(any_path(self.folder) / ROWS_NAME)
+    def _columns(self, rows: Sequence[Row], schema: Schema) -> tuple[IntArray, dict[str, Sequence[Any]]]:
+        """Return the numbers of staged rows, and values by feature; of embedded images the bytes."""
+        table = self._table
         keys = ArrowKeys(table[KEY]) if KEY in table.column_names else None
-        numbers = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
-        taken = table.take(pa.array(numbers, pa.int64()))
-        places = taken[ROW].to_numpy() if ROW in table.column_names else np.array(numbers, np.int64)
+        found = [keys.find(to_bytes(row.key)) if keys else int(row.key) for row in rows]
+        numbers = places = np.array(found, np.int64)
+        if ROW in table.column_names:
+            places = np.array(_values(table[ROW], numbers), np.int64)
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
-            if VALUE + name in table.column_names:
-                columns[name] = taken[VALUE + name].to_pylist()
+            if feature == schema.label:
+                # an append to relabeled examples compares rows with the labels that these have
+                columns[name] = [row.label for row in rows]
+            elif VALUE + name in table.column_names:
+                columns[name] = _values(table[VALUE + name], numbers)
             elif name in self.arrays:
-                columns[name] = _array_values(self.folder, feature, self.arrays[name], places)
-        wide = _wide_values(self.folder, self.wide, places) if self.wide else {}
-        columns |= {name: values for name, values in wide.items() if name not in self.images}
-        images = {name: taken[IMAGE + name].to_pylist() for name in self.images}
-        sides = [taken[name].to_pylist() for name in (WIDTH, HEIGHT) if name in table.column_names]
-        faults = taken[FAULT].to_pylist() if FAULT in table.column_names else [None] * len(rows)
+                columns[name] = self._array_values(feature, self.arrays[name], places)
+        if self.wide:
+            columns |= _wide_values(self._wide_file, self.wide, places)
+        return numbers, columns
+
+    def _array_values(
+        self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
+    ) -> Sequence[Values]:
+        """Return the values of rows in files of arrays, as the encoder takes them."""
+        rows = self._array_rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
+        if feature.kind == "raw":
+            if rows.shape[1:] != feature.shape:
+                height, width = (side or 0 for side in feature.shape[:2])
+                rows = np.stack([resized_pixels(each, (width, height)) for each in rows])
+            data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+            step = feature.num_bytes
+            return [data[row * step : (row + 1) * step] for row in range(len(rows))]
+        if feature.dtype == "bfloat16":
+            # its bits are the upper half of a float32
+            rows = (rows.astype(np.uint32) << 16).view(np.float32)
+        values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
+        return values
+
+    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
+        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
+        ends = np.cumsum([file.num_rows for file in files])
+        places = np.searchsorted(ends, numbers, side="right")
+        rows: AnyArray = np.empty(
+            (len(numbers), *files[0].shape[1:]), np.dtype(files[0].dtype).newbyteorder("=")
+        )
+        for index in np.unique(places).tolist():
+            chosen, before = places == index, ends[index] - files[index].num_rows
+            rows[chosen] = self._array_rows(files[index], numbers[chosen] - before)
+        return rows
+
+    def _array_rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
+        """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
+        path = Path(file.path) if os.path.isabs(file.path) else any_path(self.folder) / file.path
+        try:
+            file.check_unchanged()
+            if file not in self._mapped:
+                self._mapped[file] = (
+                    file.mapped(path)
+                    if isinstance(path, Path)
+                    else _fetched_array(str(path), file, os.getpid())
+                )
+            rows: AnyArray = np.asarray(self._mapped[file][numbers])
+            # again, because the file may have changed before the rows were read
+            file.check_unchanged()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return rows
+
+    def _staged(self, rows: Sequence[Row], schema: Schema) -> list[_Staged]:
+        """Return rows as they are staged, one by one."""
+        table = self._table
+        numbers, columns = self._columns(rows, schema)
+        wide = {name: columns.pop(name) for name in self.images if name in columns}
+        images = {name: _values(table[IMAGE + name], numbers) for name in self.images}
+        sides = [_values(table[name], numbers) for name in (WIDTH, HEIGHT) if name in table.column_names]
+        faults = _values(table[FAULT], numbers) if FAULT in table.column_names else [None] * len(rows)
         found = []
         for index, row in enumerate(rows):
             stated = tuple(side[index] for side in sides)
@@ -188,36 +302,23 @@ def _num_bytes(row: _Staged) -> int:
     return sum(max(size, 0) for _, _, size, _, held in row.images if held is None)
 
 
-def _array_values(
-    folder: str, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray
-) -> list[Values]:
-    """Return the values of rows in files of arrays, as the encoder takes them."""
-    ends = [*accumulate(file.num_rows for file in files)]
-    arrays = [_mapped_array(folder, file) for file in files]
-    found: list[Values] = []
-    for number in numbers.tolist():
-        index = bisect_right(ends, number)
-        value = arrays[index][number - ends[index] + files[index].num_rows]
-        if feature.kind == "raw":
-            found.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
-        else:
-            found.append(value.ravel().tolist() if value.shape else value.item())
+def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
+    """Return the values of some rows of a staged column."""
+    if column.num_chunks == 1 and not column.null_count:
+        # Without functions of Arrow: the first one imports pandas, which takes as long as thousands of rows.
+        chunk = column.chunk(0)
+        if column.type == pa.int64():
+            integers = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset :]
+            return cast("list[int]", integers[numbers].tolist())
+        if column.type == pa.large_binary():
+            texts = ArrowKeys(column)
+            return [texts.at(number) for number in numbers.tolist()]
+    found: list[Any] = column.take(pa.array(numbers)).to_pylist()
     return found
 
 
-def _mapped_array(folder: str, file: ArrayFile) -> npt.NDArray[Any]:
-    path = Path(file.path) if os.path.isabs(file.path) else any_path(folder) / file.path
-    try:
-        if file.stamp and os.stat(str(path)).st_mtime_ns != file.stamp:
-            raise InputError("changed-file", path=path)
-        return _mapped_npy(*_file_id(path))
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def _wide_values(folder: str, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
+def _wide_values(wide: _Wide, names: Sequence[str], numbers: IntArray) -> dict[str, list[Any]]:
     """Return the values of rows in ``wide.arrow`` by feature."""
-    wide = _mapped_wide(*_file_id(any_path(folder) / WIDE_NAME))
     found: dict[str, list[Any]] = {name: [] for name in names}
     for number in numbers.tolist():
         batch, row = wide.find(number)
@@ -245,48 +346,38 @@ class _Wide:
 
 
 def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read."""
-    return _mapped_table(*_file_id(path))
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
+    return _table_in(str(path)) if isinstance(path, Path) else _fetched_table(str(path), os.getpid())
 
 
-def _file_id(path: AnyPath) -> tuple[str, int, int]:
-    """Return what a mapped file is cached by: its path may be that of another one later."""
-    if isinstance(path, RemotePath):
-        # of an object, every process has a copy
-        return str(path), os.getpid(), 0
-    status = os.stat(path)
-    return str(path), status.st_ino, status.st_mtime_ns
+def _table_in(path: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
-# Only one table is cached, because a deleted file occupies disk space as long as it is mapped.
+# Of an object, every process has a copy.
 @lru_cache(maxsize=1)
-def _mapped_table(path: str, _inode: int, _stamp: int) -> pa.Table:
+def _fetched_table(path: str, _process: int) -> pa.Table:
     with _on_disk(path) as local:
-        return pa.ipc.open_file(pa.memory_map(local)).read_all()
+        return _table_in(local)
 
 
 @lru_cache(maxsize=1)
-def _mapped_wide(path: str, _inode: int, _stamp: int) -> _Wide:
+def _fetched_wide(path: str, _process: int) -> _Wide:
     with _on_disk(path) as local:
         return _Wide(local)
 
 
-@lru_cache(maxsize=256)
-def _mapped_npy(path: str, _inode: int, _stamp: int) -> npt.NDArray[Any]:
+@lru_cache(maxsize=64)
+def _fetched_array(path: str, file: ArrayFile, _process: int) -> AnyArray:
     with _on_disk(path) as local:
-        found: npt.NDArray[Any] = np.load(local, mmap_mode="r", allow_pickle=False)
-        return found
+        return file.mapped(Path(local))
 
 
 @contextmanager
 def _on_disk(path: str) -> Iterator[str]:
-    """Yield the path of a file to map; a copy of an object is removed at the end, but stays mapped."""
-    found = any_path(path)
-    if isinstance(found, Path):
-        yield path
-        return
+    """Yield the path of a copy of an object, which is removed at the end, but stays mapped."""
     with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
-        with open_regular(found, buffering=0) as source:
+        with open_regular(any_path(path), buffering=0) as source:
             shutil.copyfileobj(source, copy, _COPY_BYTES)
         copy.flush()
         yield copy.name

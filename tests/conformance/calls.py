@@ -74,9 +74,6 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def _role_flag(kind: str, name: str, role: str) -> list[str]:
-    if kind == "arrays":
-        flag = {"label": "label", "split": "split-array", "list": "list", "image": "image-array"}[role]
-        return [f"--{flag}={name}"]
     return [f"--column={name}={role}"]
 
 
@@ -98,14 +95,7 @@ def _annotated(kind: Any, source: Any, roles: dict[str, str], given: dict[str, A
 
 
 def _arrays(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:
-    of: dict[str, list[str]] = {}
-    for name, role in roles.items():
-        of.setdefault(role, []).append(name)
-    given |= {role: of[role][0] for role in ("label", "split") if role in of}
-    given |= {"lists": tuple(of.get("list", ())), "image_arrays": tuple(of.get("image", ()))}
-    if callable(source):
-        return prep.Arrays(source(), **given)
-    return prep.Arrays.open([source] if isinstance(source, str) else source, **given)
+    return prep.Arrays(source() if callable(source) else source, roles, **given)
 
 
 def _examples(source: Any, roles: dict[str, str], given: dict[str, Any]) -> Any:

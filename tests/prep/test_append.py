@@ -121,7 +121,7 @@ def test_the_usual_quality_of_jpeg_is_that_of_the_build(tmp_path):
 
 def test_a_class_without_examples_so_far_is_split_by_the_ratios(tmp_path):
     def arrays(count: int) -> Arrays:
-        return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, (), ("a", "b"))
+        return Arrays({"x": np.arange(count), "label": (np.arange(count) >= 20).astype(int)}, {}, ("a", "b"))
 
     options = Options(splits={"train": "0.5", "val": "0.5"}, stratify=True)
     build(arrays(20), tmp_path / "out", options=options)
@@ -159,16 +159,16 @@ def test_sources_that_do_not_fit_are_refused(tmp_path, contents):
 
 def test_rows_that_do_not_fit_are_refused(tmp_path):
     out, given = tmp_path / "x", array_files(tmp_path / "files", 4)
-    build(Arrays({"x": np.arange(4), "labels": np.arange(4)}, label="labels"), out)
+    build(Arrays({"x": np.arange(4), "labels": np.arange(4)}, {"labels": "label"}), out)
     with raises(InputError, "append-row-differs", row="0"):
-        append(Arrays({"x": np.arange(5) + 1, "labels": np.arange(5)}, label="labels"), out)
-    with raises(InputError, "array-unknown", role="label", name="labels"):
+        append(Arrays({"x": np.arange(5) + 1, "labels": np.arange(5)}, {"labels": "label"}), out)
+    with raises(InputError, "column-unknown", name="labels"):
         append([tmp_path / "files" / "x.npy", tmp_path / "files" / "label.npy"], out)
-    build(Arrays.open(given), tmp_path / "a")
+    build(Arrays(given), tmp_path / "a")
     with raises(OptionsError, "follow-links-useless"):
         append(given, tmp_path / "a", follow_links=True)
     with raises(OptionsError, "new-classes-useless"):
-        append(Arrays.open(array_files(tmp_path / "files", 6)), tmp_path / "a", new_classes=True)
+        append(Arrays(array_files(tmp_path / "files", 6)), tmp_path / "a", new_classes=True)
     rows = b"text,split\na,train\nb,val\n"
     write(tmp_path / "t.csv", rows)
     build(Table(tmp_path / "t.csv"), tmp_path / "t")

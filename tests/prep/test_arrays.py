@@ -1,26 +1,142 @@
-"""Arrays as a source: files that change, memory and disks that are too small, groups, and what a build needs.
+"""Arrays as a source: damaged files, files that change, memory and disks that are too small.
 
 tests/conformance/test_arrays.py has what each array becomes, and which files are refused.
 """
 
+import io
 import os
 import re
 import shutil
+import struct
 import tracemalloc
+import warnings
 import zipfile
 from contextlib import contextmanager
-from pathlib import Path
 
-import ml_dtypes
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.errors import raises
 from tests.prep.table_files import check_repair
 from tfshards.prep import Arrays, append, plan
 from tfshards.schemas import InputError, OptionsError
 
-from .test_array_damage import npy
+ARRAYS = {
+    "numbers": np.arange(12, dtype=">i4").reshape(6, 2),
+    "label": np.array([2, 0, 1, 1], np.uint8),
+    "text": np.array([["a", "bc"], ["", "猫"]]),
+    "columns": np.asfortranarray(np.arange(12.0).reshape(4, 3)),
+}
+# Text for headers: input that is difficult to parse, and numbers that exceed any memory.
+WORDS = [b"(", b")", b"[", b"'", b",", b"-", b"9" * 15, b"True", b"1.5", b"|O", b">f8", b"<U9", b"|S0", b"\0"]
+# Memory used besides the file: the parser, buffers of zipfile, a listing of a few rows.
+ALLOWED_BYTES = 3 << 20
+# Arrow imports pandas, if it is there, with its first array.
+pa.array([0])
+
+
+@st.composite
+def damages(draw: st.DrawFn, sound: bytes) -> bytes:
+    """Return the bytes with up to three faults; most keep the length, which is checked first."""
+    data = bytearray(sound)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(data)))
+        kinds = ["flip", "flip", "flip", "replace", "replace", "number", "insert", "cut", "remove", "append"]
+        fault = draw(st.sampled_from(kinds))
+        word = draw(st.sampled_from(WORDS))
+        if fault == "flip" and place < len(data):
+            data[place] ^= 1 << draw(st.integers(0, 7))
+        elif fault == "number":
+            number = draw(st.sampled_from([0, 1, 2**16 - 1, 2**31, 2**32 - 1]))
+            data[place : place + 4] = struct.pack("<I", number)
+        elif fault == "insert":
+            data[place:place] = word
+        elif fault == "replace":
+            data[place : place + len(word)] = word
+        elif fault == "cut":
+            del data[place:]
+        elif fault == "remove":
+            del data[place : place + draw(st.integers(1, 40))]
+        elif fault == "append":
+            data += word
+    return bytes(data)
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def npz(method: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name in ("label", "columns"):
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), npy(ARRAYS[name]), method)
+    return file.getvalue()
+
+
+def read(reader):
+    """Return the values of each feature."""
+    listing = reader.listing()
+    outcomes = reader.read(listing.rows(np.arange(listing.num_examples)), listing.schema)
+    columns = zip(*(outcome.values for outcome in outcomes), strict=True)
+    return dict(zip(listing.schema.names, map(list, columns), strict=True))
+
+
+def encoded(array):
+    """Return the rows of an array as they are encoded."""
+    if array.dtype.kind in "SU":
+        rows = [[os.fsencode(item) for item in row.ravel().tolist()] for row in array]
+        return rows if array.ndim > 1 else [row for (row,) in rows]
+    if array.ndim == 1 and array.dtype.kind in "iu" and array.dtype != np.uint64:
+        return array.tolist()
+    return [row.astype(row.dtype.newbyteorder("<")).tobytes() for row in array]
+
+
+def check(data: bytes, name: str, folder) -> None:
+    (folder / name).write_bytes(data)
+    (folder / "staged").mkdir()
+    values = None
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = read(Arrays([str(folder / name)], {}).stage(folder / "staged"))
+    except (InputError, OptionsError):
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < ALLOWED_BYTES + 50 * len(data)
+    copied = sum(file.stat().st_size for file in (folder / "staged").rglob("*") if file.suffix == ".data")
+    assert copied <= len(data) * 1032
+    if values is None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = np.load(folder / name, allow_pickle=False)
+        wanted = dict(loaded) if name.endswith(".npz") else {name.removesuffix(".npy"): loaded}
+    assert {*wanted} == {*values} - {"key"}
+    for feature, array in wanted.items():
+        assert values[feature] == encoded(array)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.sampled_from(sorted(ARRAYS)).flatmap(lambda name: damages(npy(ARRAYS[name]))))
+def test_a_damaged_npy_is_read_as_numpy_reads_it_or_refused(data, tmp_path_factory):
+    check(data, "x.npy", tmp_path_factory.mktemp("damage"))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    data=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]).flatmap(lambda how: damages(npz(how)))
+)
+def test_a_damaged_npz_is_read_as_numpy_reads_it_or_refused(data, tmp_path_factory):
+    check(data, "x.npz", tmp_path_factory.mktemp("damage"))
 
 
 @pytest.fixture
@@ -28,28 +144,31 @@ def stage(tmp_path):
     """Return a function from a source to its reader, staged in an empty folder."""
     numbers = iter(range(100))
 
-    def run(source: Arrays, **given):
+    def run(source: Arrays, **options):
         folder = tmp_path / f"staged-{next(numbers)}"
         folder.mkdir()
-        return source.stage(folder, **given)
+        return source.stage(folder, **options)
 
     return run
 
 
+def copies(tmp_path):
+    """Return the sizes of the copied arrays."""
+    return [path.stat().st_size for path in tmp_path.glob("staged*/*") if path.suffix != ".arrow"]
+
+
 @pytest.fixture
 def archive(tmp_path):
-    """An .npz with one member of a megabyte of zeros, which is compressed."""
+    """An .npz with one member of 40 MB of zeros, which is compressed."""
     np.savez_compressed(tmp_path / "all.npz", x=np.zeros((40, 2**20), np.uint8))
     return tmp_path / "all.npz"
 
 
 def test_more_than_ten_thousand_values_are_no_classes(tmp_path):
     for numbers in (np.arange(10_001), np.arange(10_001).astype("S5")):
-        for found, kind in ((numbers, {"int", "bytes"}), (numbers[:-1], {"label"})):
-            planned = plan(Arrays({"label": found}), tmp_path / "out")
-            assert planned.listing.schema["label"].kind in kind
-    for labels in (np.arange(10_001), np.array([0.5, 1, 2])):
-        assert plan(Arrays({"labels": labels}), tmp_path / "out").warnings == ()
+        assert plan(Arrays({"label": numbers[:-1]}), tmp_path / "out").listing.schema["label"].kind == "label"
+        with pytest.raises(InputError, match=r"'label'.*10,000.*--column label=value"):
+            plan(Arrays({"label": numbers}), tmp_path / "out")
 
 
 def test_another_content_is_another_build(tmp_path, quiet_build):
@@ -69,23 +188,33 @@ def test_another_content_is_another_build(tmp_path, quiet_build):
         quiet_build(Arrays({"x": tmp_path / "0.npy"}), tmp_path / "out")
 
 
-PARTS = {
-    "numbered files": lambda: Arrays.open(["x-0.npy", "x-1.npy"]),
-    "one name": lambda: Arrays.open(["x=x-0.npy", "x=x-1.npy"]),
-    "a list": lambda: Arrays({"x": ["x-0.npy", "x-1.npy"]}).stage(Path()),
-}
+def test_a_plan_is_that_of_the_build_and_copies_nothing(tmp_path, quiet_build, stage):
+    x = np.arange(24.0).reshape(6, 4)
+    np.savez(tmp_path / "a.npz", x=x, label=np.arange(6) % 2)
+    sources = [
+        lambda: Arrays(f"{tmp_path}/a.npz"),
+        lambda: Arrays({"x": x, "t": np.array([*"abcdef"])}),
+        lambda: Arrays({"x": x[n : n + 2], "y": np.arange(2)} for n in (0, 2, 4)),
+    ]
+    for number, source in enumerate(sources):
+        planned = plan(source(), tmp_path / f"out{number}", shards=2)
+        stage(source(), preview=True)
+        assert copies(tmp_path) == []
+        assert (
+            quiet_build(source(), tmp_path / f"out{number}", shards=2).inputs_digest == planned.inputs_digest
+        )
 
 
-@pytest.mark.parametrize("call", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("arrays", [["x=x-0.npy", "x=x-1.npy"], {"x": ["x-0.npy", "x-1.npy"]}])
 def test_parts_of_an_array_are_refused_with_the_line_that_builds_them(
-    call, tmp_path, quiet_build, monkeypatch
+    arrays, tmp_path, quiet_build, monkeypatch, stage
 ):
     monkeypatch.chdir(tmp_path)
     paths = ["x-0.npy", "x-1.npy"]
     for number, path in enumerate(paths):
         np.save(path, np.arange(2) + 2 * number)
     with pytest.raises((InputError, OptionsError)) as error:
-        call()
+        stage(Arrays(arrays))
     line = re.search(r"prep\.(Arrays\(.+? for path in paths\))", str(error.value))[1]
     assert quiet_build(eval(line, {"Arrays": Arrays, "numpy": np, "paths": paths}), "out").num_examples == 4
 
@@ -93,7 +222,7 @@ def test_parts_of_an_array_are_refused_with_the_line_that_builds_them(
 @pytest.mark.parametrize("types", [[("number", "<i4"), ("box", "<f4", (2, 2))], ",".join(["u1"] * 6)])
 def test_an_array_with_fields_is_refused_with_the_line_that_builds_it(types, stage):
     array = np.zeros(4, types)
-    with raises(InputError, "array-structured") as error:
+    with pytest.raises(InputError) as error:
         stage(Arrays({"x": array}))
     expression = str(error.value).partition(": prep.Arrays(")[2].removesuffix(")")
     assert set(eval(expression, {"a": array})) == set(array.dtype.names)
@@ -110,52 +239,38 @@ def peak_below(num_bytes):
 
 
 def test_a_file_on_a_disk_is_mapped_rather_than_copied(tmp_path, stage):
-    np.save(tmp_path / "x.npy", np.zeros((300_000, 5), np.float32))
-    with peak_below(200_000):
+    np.save(tmp_path / "x.npy", np.zeros((3_000, 500), np.float32))
+    with peak_below(1_000_000):
         reader = stage(Arrays({"x": tmp_path / "x.npy"}))
-        assert reader.arrays["x"].take(np.array([299_999])).shape == (1, 5)
-    assert [path for path in tmp_path.glob("staged-*/**/*") if path.is_file()] == []
+        listing = reader.listing()
+        (last,) = reader.read(listing.rows(np.array([2_999])), listing.schema)
+    assert len(last.values[0]) == 2_000
+    assert copies(tmp_path) == []
 
 
 def test_a_large_member_is_unpacked_in_little_memory(archive, tmp_path, stage):
-    source = Arrays.open([str(archive)])
     with peak_below(8 << 20):
-        stage(source)
-    assert sum(path.stat().st_size for path in tmp_path.glob("staged-*/**/*.npy")) > 40 << 20
+        stage(Arrays([str(archive)]))
+    assert copies(tmp_path) == [40 << 20]
 
 
-def test_copies_that_do_not_fit_on_the_disk_are_not_started(archive, tmp_path, monkeypatch):
+def test_copies_that_do_not_fit_on_the_disk_are_not_started(archive, tmp_path, monkeypatch, stage):
     usage = shutil.disk_usage(tmp_path)._replace(free=50_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    (tmp_path / "staged").mkdir()
-    with raises(InputError, "disk-full", what="the copy of the arrays"):
-        Arrays.open([str(archive)]).stage(tmp_path / "staged")
-    assert not [*(tmp_path / "staged").rglob("*.npy")]
-
-
-def test_a_copy_that_cannot_be_written_is_not_reported_as_a_damaged_archive(archive, monkeypatch, stage):
-    source, opened = Arrays.open([str(archive)]), Path.open
-    monkeypatch.setattr(Path, "open", lambda found, mode="r": opened(Path("/dev/full"), mode))
-    with raises(InputError, "copy-unwritable"):
-        stage(source)
-
-
-def test_an_archive_replaced_after_its_names_were_read_is_reported(archive, stage):
-    source = Arrays.open([str(archive)])
-    with zipfile.ZipFile(archive, "w") as found:
-        found.writestr("y.npy", npy(np.arange(3)))
-    with raises(InputError, "npz-unreadable"):
-        stage(source)
+    for source in (Arrays([str(archive)]), Arrays({"x": np.zeros((10, 10_000))})):
+        with raises(InputError, "disk-full", what="the copy of the arrays"):
+            stage(source)
+    assert sum(copies(tmp_path)) == 0
 
 
 def test_a_file_that_changes_or_vanishes_during_reading_ends_it(tmp_path, stage):
-    paths = {name: tmp_path / f"{name}.npy" for name in ("x_train", "x_test", "label_train", "label_test")}
+    paths = {name: tmp_path / f"{name}.npy" for name in ("x_train", "x_test", "y_train", "y_test")}
     for path in paths.values():
-        np.save(path, np.array(["b", "a"]))
+        np.save(path, np.array([[2.5], [1.5]]))
     reader = stage(Arrays(paths))
     listing = reader.listing()
     rows = listing.rows(np.arange(4))
-    assert [*reader.read(rows, listing.schema)][2].values[0] == b"b"
+    assert [*reader.read(rows, listing.schema)][2].values[0] == np.float64(2.5).tobytes()
     os.utime(paths["x_test"], ns=(1, 1))
     assert [*reader.read(rows[:2], listing.schema)]
     for change, code in (
@@ -172,8 +287,7 @@ GROUPS = {
     "integers": (np.array([3, 1, 3], ">i2"), [b"3", b"1", b"3"]),
     "text": (np.array(["ä", "caf\udce9", "ä"]), ["ä".encode(), b"caf\xe9", "ä".encode()]),
     "bytes": (np.array([b"x", b"y", b"x"]), [b"x", b"y", b"x"]),
-    "zeros of either sign": (np.array([0.5, 0.0, -0.0]), [b"0.5", b"0.0", b"0.0"]),
-    "narrow zeros": (np.array([0.5, 0.0, -0.0], ml_dtypes.bfloat16), [b"0.5", b"0.0", b"0.0"]),
+    "zeros of either sign": (np.array([0.5, 0.0, -0.0]), [b"0.5", b"0", b"0"]),
     "NaN": (np.array([0.0, np.nan, np.nan], np.float32), None),
     "no text": (np.array(["a", "", "b"]), None),
 }
@@ -181,21 +295,21 @@ GROUPS = {
 
 @pytest.mark.parametrize(("column", "groups"), GROUPS.values(), ids=GROUPS)
 def test_rows_with_equal_values_are_a_group(column, groups, stage):
-    reader = stage(Arrays({"x": column}), group_by="x")
+    source = Arrays({"x": column, "y": np.arange(3)}, {"x": "drop"})
     if groups is None:
         with raises(InputError, "group-by-missing", by="x"):
-            reader.listing()
+            stage(source, group_by="x")
     else:
-        assert reader.listing().groups == groups
+        assert stage(source, group_by="x").listing().groups == groups
 
 
 def test_repair_and_append_read_the_splits_and_roles_of_the_build(tmp_path, array_files, quiet_build):
     arrays = {f"{name}_{split}": np.arange(12) % 3 for name in ("x", "y") for split in ("train", "test")}
     files = array_files(**arrays)
     out = tmp_path / "out"
-    quiet_build(Arrays.open(files, label=""), out)
+    quiet_build(Arrays(files, {"x": "label", "y": "list"}), out)
     check_repair(out, *files, split="test")
     more = {n: np.concatenate([array, array[:1]]) if "test" in n else array for n, array in arrays.items()}
     grown = append(array_files(**more), out, engine="local", log=lambda _: None)
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 12, "test": 13}
-    assert grown.schema["y"].kind == "int"
+    assert (grown.schema["x"].kind, grown.schema["y"].kind) == ("label", "int")

@@ -102,20 +102,20 @@ def test_examples_that_changed_or_moved(origin, tmp_path):
     assert "splits" in names(found)
 
 
-def made(tmp_path, name, arrays, **options):
-    source = Arrays({key: np.array(value) for key, value in arrays.items()}, **options)
+def made(tmp_path, name, arrays, roles=None, **options):
+    source = Arrays({key: np.array(value) for key, value in arrays.items()}, roles or {}, **options)
     build(source, tmp_path / name, shards=1, **QUIET)
     return tmp_path / name
 
 
 def test_equal_shards_may_be_of_other_splits_or_hold_other_classes(tmp_path):
     roots = [
-        made(tmp_path, name, {"x": range(4), "part": ["train"] * 3 + [split]}, split="part")
+        made(tmp_path, name, {"x": range(4), "part": ["train"] * 3 + [split]}, {"part": "split"})
         for name, split in (("a", "val"), ("b", "test"))
     ]
     found = diff(*roots)
     assert (found.moved, found.num_same) == ((("3", "val", "test"),), 3)
-    (shard,) = read_manifest(made(tmp_path, "built", {"x": range(4), "y": [0, 0, 3, 3]}, label="")).shards
+    (shard,) = read_manifest(made(tmp_path, "built", {"x": range(4), "y": [0, 0, 3, 3]})).shards
     for label in "xy":
         (tmp_path / label).mkdir()
         shutil.copy(tmp_path / "built" / shard.path, tmp_path / label / "a.tfrecord")

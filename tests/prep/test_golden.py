@@ -29,7 +29,7 @@ def numbers(folder: Path):
     }
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
-    source = Arrays({name: folder / f"{name}.npy" for name in arrays}, lists=("box",))
+    source = Arrays({name: folder / f"{name}.npy" for name in arrays}, {"box": "list"})
     options = Options(splits={"train": 0.7, "val": 0.3}, stratify=True)
     given = {"seed": 7, "options": options, "log": lambda _: None}
     return build(source, folder / "numbers", shards=ShardCounts(3, {"val": 1}), **given)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.errors import fault, raises
+from tests.errors import raises
 from tests.pictures import image_file
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
@@ -55,7 +55,7 @@ RULES = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("arrays", "declared", "expected"), RULES.values(), ids=RULES)
 def test_an_array_is_an_image_if_it_is_declared_or_cannot_be_mistaken(arrays, declared, expected, build):
-    out = build(arrays, image_arrays=tuple(declared))
+    out = build(arrays, roles=dict.fromkeys(declared, "image"))
     given = {"batch_size": 2, "shuffle": None, "image": loader.Image(size=(5, 5))}
     if not expected:
         with pytest.raises(OptionsError):
@@ -130,7 +130,9 @@ def test_gray_is_repeated_for_color_and_budgets_know_the_pixels(build):
 def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(build, log):
     pair = {"left": pixels((12, 9)), "right": pixels((12, 9))}
     out = build(pair)
-    assert "warning: the arrays 'left' and 'right' may be images; image_arrays= names those that are" in log
+    (line,) = [line for line in log if "may be images" in line]
+    assert "'left' and 'right'" in line
+    assert "--column NAME=image" in line
     with raises(OptionsError, "image-arrays-unclear", names=["left", "right"]):
         loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)))
     with raises(OptionsError, "image-no-images"):
@@ -146,10 +148,10 @@ def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(buil
         both = {**named, "right": loader.Image(size=(6, 6), seed=1, flip="horizontal", method="nearest")}
         (batch,) = loader.load(out, "train", batch_size=7, image=both, shuffle=None)
     assert batch["right"].shape == (7, 6, 6, 1)
-    declared = build(pair, "declared", image_arrays=("left", "right"))
+    declared = build(pair, "declared", roles={"left": "image", "right": "image"})
     (batch,) = loader.load(declared, "train", batch_size=7, image=loader.Image(size=(6, 6)))
     assert {batch[name].shape for name in pair} == {(7, 6, 6, 1)}
-    assert read_manifest(declared).options["image_arrays"] == ["left", "right"]
+    assert read_manifest(declared).options["columns"] == {"left": "image", "right": "image"}
 
 
 @pytest.mark.parametrize(
@@ -198,16 +200,16 @@ def test_a_build_resizes_images_and_nothing_else(build, tmp_path, contents):
 
 def test_what_cannot_be_resized_or_declared_is_refused(build):
     image, mask = pixels((12, 9)), pixels((12, 9))
-    for arrays, expected in (
-        ({"image": image, "mask": mask}, fault("resize-other-arrays", name="mask", image="image")),
-        ({"a": image, "b": mask}, fault("resize-no-images", likely=["a", "b"])),
-        ({"x": np.ones(3)}, fault("resize-no-images", likely="none")),
+    for arrays, names in (
+        ({"image": image, "mask": mask}, "'mask'.*'image'"),
+        ({"a": image, "b": mask}, "a, b.*--column NAME=image"),
+        ({"x": np.ones(3)}, "--column NAME=image"),
     ):
-        with raises(InputError, expected):
+        with pytest.raises(InputError, match=f"resize='6x6'.*{names}"):
             build(arrays, resize="6x6")
-    for array, name, code in ((image, "z", "array-unknown"), (np.ones((3, 9, 9)), "x", "array-no-image")):
-        with raises(InputError, code, name=name):
-            build({"x": array}, image_arrays=(name,))
+    for array, name in ((image, "z"), (np.ones((3, 9, 9)), "x")):
+        with pytest.raises(InputError, match=f"'{name}'"):
+            build({"x": array}, roles={name: "image"})
     with raises(OptionsError, "resize-form"):
         prep.Arrays({"x": image}, resize="big")
 

@@ -82,9 +82,9 @@ import dataclasses
 import numpy as np
 from tfshards.prep import Arrays, build
 from tfshards.prep.engines import beam, local
-from tfshards.prep.sources.arrays.source import ArraysReader
+from tfshards.prep.sources.staged_reader import StagedReader
 local.num_helpers = lambda *_: 2
-class Reader(ArraysReader):
+class Reader(StagedReader):
     pass
 class Own(Arrays):
     def stage(self, folder, *, group_by=None, preview=False):

@@ -191,7 +191,7 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
 
     def source(where):
         if isinstance(given, list):
-            return Arrays.open([each.format(where) for each in given])
+            return Arrays([each.format(where) for each in given])
         return Arrays({name: each.format(where) for name, each in given.items()})
 
     url = upload(folder)

@@ -215,7 +215,7 @@ def test_only_files_below_the_source_are_shown(damaged, tmp_path):
 def test_arrays_of_pixels_are_pictures_and_other_values_are_text(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     arrays = {"digit": pixels, "y": np.arange(40) % 4}
-    build(Arrays(arrays, label="y"), tmp_path / "digits", log=lambda _: None)
+    build(Arrays(arrays, {"y": "label"}), tmp_path / "digits", log=lambda _: None)
     report(tmp_path / "digits", tmp_path / "page.html")
     page = parsed(tmp_path / "page.html")
     assert len(page.all("img")) == 40

@@ -55,7 +55,12 @@ def test_every_dtype_is_read_exactly_in_every_shape(tmp_path):
     lists = {f"list_{dtype}": values_of(dtype, (3,)) for dtype in ("int8", "uint32", "bool")}
     texts = {"text": np.array([b"caf\xe9/\xff.jpg", b"a", b"\x80", b"c"]), "label": np.arange(4) % 2}
     wanted = {**columns, **lists, **texts}
-    build(Arrays(wanted, lists=tuple(lists), class_names=("cat", "dog")), tmp_path / "d", shards=2, **QUIET)
+    build(
+        Arrays(wanted, dict.fromkeys(lists, "list"), class_names=("cat", "dog")),
+        tmp_path / "d",
+        shards=2,
+        **QUIET,
+    )
     found = opened(tmp_path / "d")
     assert len(found) == 4
     for example in found:
@@ -138,7 +143,9 @@ def test_splits_and_shards_have_their_examples_lengths_and_sizes(tmp_path):
      ("9lives", "dataset_9lives", "..")],
 )  # fmt: skip
 def test_any_name_opens_as_the_nearest_that_tfds_allows_and_any_feature_is_read(name, shown, label, tmp_path):
-    source = Arrays({label: np.arange(2), "x": np.arange(2)}, label=label, class_names=("cat", "dog"))
+    source = Arrays(
+        {label: np.arange(2), "x": np.arange(2)}, roles={label: "label"}, class_names=("cat", "dog")
+    )
     build(source, tmp_path / "d", shards=1, options=Options(name=name), **QUIET)
     builder = tfds.builder_from_directory(tmp_path / "d")
     assert builder.name == shown

@@ -87,10 +87,7 @@ IMAGES = {
     "--as-is": SWITCH,
 }
 ARRAYS = {
-    "--list": Flag(("z",), 1, "z"),
-    "--label": Flag(("z",), 1, "z"),
-    "--split-array": Flag(("z",), 1, "z"),
-    "--image-array": Flag(("z",), 1, "z"),
+    "--column": Flag(("size", "size=x"), named="size"),
     "--resize": Flag(("x", "short=0", "5x")),
 }
 TABLE = {

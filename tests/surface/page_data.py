@@ -362,7 +362,7 @@ def two_equal_datasets():
 def records():
     np.save("digit.npy", np.arange(6) % 2)
     np.save("debug.npy", np.arange(6))
-    run("build arrays digit.npy debug.npy data/digits --shards 2 --label ''")
+    run("build arrays digit.npy debug.npy data/digits --shards 2")
     Path("DIR").mkdir()
     for number, path in enumerate(sorted(Path("data/digits").glob("*.tfrecord-*"))):
         path.rename(f"DIR/part-{number}0.tfrecord")
@@ -405,7 +405,7 @@ def reference():
     picture("photos/cat/001.jpg", np.full((8, 12, 3), (250, 0, 0), np.uint8))
     shutil.copy("photos/cat/000.png", "photos/cat/again.png")
     np.save("digit.npy", np.arange(6) % 2)
-    run("build arrays digit.npy data/digits --label ''")
+    run("build arrays digit.npy data/digits")
     Path("elsewhere").mkdir()
     shutil.copy(next(Path("data/digits").glob("*.tfrecord-*")), "elsewhere/part-00.tfrecord")
     page = yield

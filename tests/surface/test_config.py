@@ -99,7 +99,7 @@ def test_a_flag_replaces_what_the_file_says_of_the_same(text, line, options, own
         ("source = 'photos'", "build images FILE new"),
         ("dataset = 'new'", "build images photos FILE"),
         ("source = ['x.npy', 'more=x.npy']", "build arrays FILE new"),
-        ("list = 'x'\nkind = 'arrays'\nsource = 'x.npy'", "build FILE new"),
+        ("column = 'x=list'\nkind = 'arrays'\nsource = 'x.npy'", "build FILE new"),
     ],
 )
 def test_paths_come_from_the_file_where_the_command_line_lacks_them(text, line, own):

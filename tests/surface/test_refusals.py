@@ -41,7 +41,7 @@ REFUSALS = [
     ("build images data new", 1, None, "data"),
     ("plan images photos broken", 1, "foreign-file", "broken/dataset.json"),
     ("build images photos data --seed 5", 1, "dataset-differs", ["data", "--seed", "--overwrite"]),
-    ("build arrays x.txt new", 2, "array-argument", ["x.txt", ".npz"]),
+    ("build arrays x.txt new", 2, None, ["x.txt", ".npz"]),
     ("build arrays gone.npy new", 1, "unreadable", "gone.npy"),
     ("build arrays t=t.csv new", 2, None, "t.csv"),
     ("build table keys new", 2, None, ["keys", ".csv"]),

@@ -1,0 +1,389 @@
+"""Arrays whose first axis counts the examples: in memory, in .npy and .npz files, or in chunks."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tfshards.prep.imaging.options import ImageOptions, parse_resize
+from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.sources.array_files import (
+    Chunk,
+    Member,
+    OpenArray,
+    copy_chunks,
+    members,
+    open_file,
+)
+from tfshards.prep.sources.classes import check_class_names
+from tfshards.prep.sources.features import TEXT, array_of, relisted
+from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.kinds import Recorded
+from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
+from tfshards.prep.sources.pictures import ImageRules
+from tfshards.prep.sources.roles import (
+    check_roles,
+    flag,
+    listed_columns,
+    resolve_roles,
+    roles_option,
+    unknown_column,
+)
+from tfshards.prep.sources.splits import usual_order, usual_split
+from tfshards.prep.sources.staged import Rows, stage
+from tfshards.prep.sources.staged_reader import AnyArray, StagedReader
+from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.schemas.declared import RAW_PIXELS
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.option import option, options_of
+from tfshards.schemas.pixels import left_behind, likely_images, pixel_images
+from tfshards.schemas.schema import ITEM_SIZES, KINDS, UNCOMMON_DTYPES
+
+_BY_NAME = {role: role for role in ("label", "split", "key")}
+_ROLES = (*_BY_NAME, "list", "image", "value", "drop")
+# Names of arrays that often hold classes.
+_LIKE_LABELS = ("labels", "y")
+_TEXTS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Arrays of equal length, each of which is a feature; the key of an example is its row number.
+
+    The arrays ``label``, ``split`` and ``key`` have these roles by their names; ``roles`` declares those of
+    others. If every name is that of an array of a split, such as ``x_train`` or ``test_labels`` of two or
+    more splits, the arrays are splits of the features ``x`` or ``labels``, and ``roles`` has these names.
+    Rows are then numbered through the splits in their usual order: train, val, test.
+
+    Integer scalars are stored as int64 lists, text as byte strings, and other values as raw little-endian
+    bytes.
+
+    Attributes:
+        arrays: a dict by name of NumPy arrays, or paths or URLs of .npy files; or an iterable of dicts of
+            NumPy arrays, which are concatenated along axis 0: it is read once, so that a generator can supply
+            arrays larger than memory; or texts as on the command line: ``NAME=FILE.npy``, ``FILE.npy`` (the
+            file's stem is the name), ``FILE.npz`` (all its arrays).
+        roles: role of each array: "label", one integer or text per example, at most 10,000 different ones (-1
+            is no class); "split"; "key"; "list", stored as an int64 or float list; "image", uint8 or uint16
+            of shape ``(n, height, width)`` or ``(n, height, width, 1 | 3 | 4)``, which is recorded; "value",
+            stored as it is; "drop", not stored. Without a declared image, the only array of this kind with
+            sides of at least 8, or the one of several that is named ``image``, is loaded as images.
+        class_names: class names in label order; the array of labels must hold the names or their numbers.
+        resize: size of the images, as in ``ImageOptions``.
+
+    Raises:
+        OptionsError: there are no arrays, an array has no name, a role does not exist, or the class names are
+            empty or repeated.
+    """
+
+    arrays: Mapping[str, AnyArray | str | os.PathLike[str]] | Iterable[Chunk] | Sequence[str] | str
+    roles: Mapping[str, str] = roles_option()
+    class_names: Sequence[str] | None = None
+    resize: str | None = option(None, options_of(ImageOptions)["resize"].help, metavar="SIZE")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.arrays, np.ndarray):
+            raise OptionsError("arrays-no-names")
+        if isinstance(self.arrays, (Mapping, Sequence)) and not self.arrays:
+            raise OptionsError("arrays-empty")
+        check_roles(self.roles)
+        for name, role in self.roles.items():
+            if role not in _ROLES:
+                raise OptionsError(
+                    f"the array {name!r} cannot have the role {role}; {', '.join(_ROLES)} exist"
+                )
+        check_class_names(self.class_names)
+        if self.resize is not None:
+            parse_resize(self.resize)
+
+    @classmethod
+    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
+        """Return the source of a build from its record, and the arguments that name its arrays."""
+        given = recorded.given("columns", "resize")
+        return cls([*inputs], given["columns"], recorded.class_names, given.get("resize"))
+
+    def location(self) -> None:
+        """Return None, because the dataset may be in the folder of the array files."""
+        return
+
+    def with_class_names(self, names: Sequence[str]) -> Arrays:
+        """Return the source with these class names, unless it has its own."""
+        return self if self.class_names is not None else replace(self, class_names=names)
+
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+        """Return a reader of the arrays; those that are not in local .npy files are copied into ``folder``.
+
+        Raises:
+            OptionsError: a text does not name files of arrays.
+            InputError: an array does not exist, or cannot be read or stored, or there is too little space for
+                the copies.
+        """
+        names, files, chunks = _given(self.arrays)
+        splits, parts = _by_split(names)
+        roles = resolve_roles([*parts], self.roles, "the arrays", usual=_BY_NAME)
+        for name in {*roles} - {*parts}:
+            raise unknown_column(name, [*parts], "the arrays")
+        kept = [name for name in parts if roles.get(name) != "drop" or name == group_by]
+        needed = {part for name in kept for part in parts[name]}
+        target = None if preview else folder
+        opened = {
+            name: open_file(file, target and target / f"{number}.data")
+            for number, (name, file) in enumerate(files.items())
+            if name in needed
+        }
+        opened |= copy_chunks(chunks, needed, target)
+        arrays = {name: [opened[part] for part in parts[name]] for name in kept}
+        return stage(
+            _rows(self, arrays, roles, _row_counts(arrays, splits), group_by), folder, preview=preview
+        )
+
+
+def _given(arrays: object) -> tuple[list[str], dict[str, str | Member], Iterable[Chunk]]:
+    """Return the names of all arrays, those that are in files, and the others in chunks along axis 0."""
+    texts = [arrays] if isinstance(arrays, str) else arrays
+    if isinstance(texts, (list, tuple)) and all(isinstance(each, str) for each in texts):
+        arrays = _named_files(texts)
+    if isinstance(arrays, Mapping):
+        files = {
+            name: each if isinstance(each, Member) else os.fspath(each)
+            for name, each in arrays.items()
+            if isinstance(each, (str, os.PathLike, Member))
+        }
+        values = {name: each for name, each in arrays.items() if name not in files}
+        return [*arrays], files, [values] if values else []
+    chunks = iter(arrays)  # type: ignore[call-overload]
+    first: Chunk = next(chunks, {})
+    return [*first] if isinstance(first, Mapping) else [], {}, chain([first], chunks)
+
+
+def _named_files(arguments: Sequence[str]) -> dict[str, str | Member]:
+    """Return the files in ``NAME=FILE.npy``, ``FILE.npy`` and ``FILE.npz`` by name."""
+    files: dict[str, str | Member] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or "/" in name:
+            # the name of a folder may contain "=", as in year=2024/
+            name, path = Path(argument).stem, argument
+        found: dict[str, str | Member] = {name: path}
+        if path == argument and path.endswith(".npz"):
+            found = {member: Member(path, member) for member in members(path)}
+        elif not path.endswith(".npy") or not name:
+            raise OptionsError(f"{argument}: must be NAME=FILE.npy, FILE.npy or FILE.npz")
+        if repeated := sorted({*files} & {*found}):
+            raise OptionsError(
+                f"{argument}: two arrays are named {repeated[0]!r} || name them with NAME=FILE.npy, or from "
+                f"Python give parts of one array as chunks: prep.Arrays({{{repeated[0]!r}: numpy.load(path, "
+                "mmap_mode='r')} for path in paths)"
+            )
+        files |= found
+    return files
+
+
+def _by_split(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the splits that names of arrays give, in their usual order, and the names of each array in them.
+
+    If not all names give splits, or only one, there are no splits, and each name is that of an array.
+    """
+    found = {name: parts for name in names if (parts := _split_and_array(name))}
+    splits = sorted({split for split, _ in found.values()}, key=usual_order)
+    if len(found) < len(names) or len(splits) < 2:
+        return [], {name: [name] for name in names}
+    arrays: dict[str, dict[str, str]] = {}
+    for name, (split, array) in found.items():
+        other = arrays.setdefault(array, {}).setdefault(split, name)
+        if other != name:
+            raise InputError(f"{other!r} and {name!r} are both the array {array!r} of the split {split!r}")
+    for array, of in arrays.items():
+        for split in splits:
+            if split not in of:
+                raise InputError(
+                    f"the split {split!r} has no array {array!r}; every split needs the same arrays"
+                )
+    return splits, {array: [of[split] for split in splits] for array, of in arrays.items()}
+
+
+def _split_and_array(name: str) -> tuple[str, str] | None:
+    """Return split and array in a name such as ``x_train`` or ``train_images``; None for others."""
+    for array, split in (name.rpartition("_")[::2], name.partition("_")[::-2]):
+        if array and (usual := usual_split(split)):
+            return usual, array
+    return None
+
+
+def _row_counts(arrays: Mapping[str, Sequence[OpenArray]], splits: Sequence[str]) -> dict[str, int]:
+    """Return the number of rows of each split, or of the only one, ``""``, after comparing all arrays."""
+    counts: dict[str, int] = {}
+    for index, split in enumerate(splits or [""]):
+        lengths = {name: len(parts[index].values) for name, parts in arrays.items()}
+        if len({*lengths.values()}) > 1:
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            where = f" of the split {split!r}" if split else ""
+            raise InputError(
+                f"the arrays{where} differ in length: {listed} || every array needs one row per example"
+            )
+        counts[split] = next(iter(lengths.values()), 0)
+    for name, (first, *others) in arrays.items():
+        for part in others:
+            if _item(part) != _item(first):
+                shown = [f"{each.dtype} {each.values.shape[1:]}" for each in (first, part)]
+                raise InputError(
+                    f"array {name!r}: the splits hold {' and '.join(shown)} per example; make them alike"
+                )
+    if not any(counts.values()) or not any(
+        part.file.row_bytes for parts in arrays.values() for part in parts
+    ):
+        # without values, the size of a file does not limit the number of rows
+        raise InputError("the rows of the arrays hold no values; there is nothing to build")
+    return counts
+
+
+def _item(array: OpenArray) -> tuple[str, tuple[int, ...]]:
+    return array.values.dtype.kind if array.is_text else array.dtype, array.values.shape[1:]
+
+
+def _rows(
+    source: Arrays,
+    arrays: Mapping[str, Sequence[OpenArray]],
+    roles: Mapping[str, str],
+    counts: Mapping[str, int],
+    group_by: str | None,
+) -> Rows:
+    """Return what is staged of arrays; each has a part for each split in ``counts``."""
+    special = {role: name for name, role in roles.items() if role in _BY_NAME}
+    columns = {role: _column(name, arrays[name], role) for role, name in special.items()}
+    if "label" not in special and source.class_names is not None:
+        raise InputError(f"no array holds the classes of class_names= || {flag('NAME', 'label')} names it")
+    splits = split_names(special["split"], columns["split"]) if "split" in special else None
+    if "" not in counts:
+        if splits is not None:
+            raise InputError(f"the names of the arrays give the splits, and so does {special['split']!r}")
+        names = [pa.repeat(pa.scalar(to_bytes(split), TEXT), count) for split, count in counts.items()]
+        splits = pa.chunked_array(names)
+    features: list[Feature] = []
+    values: dict[str, pa.ChunkedArray] = {}
+    class_names: tuple[str, ...] = ()
+    warnings = [f"the split {split!r} has no rows; it is left out" for split, n in counts.items() if not n]
+    for name, parts in arrays.items():
+        role = roles.get(name, "value")
+        if role == "label":
+            column = label_column(name, columns[role], source.class_names)
+            dtype = parts[0].dtype if parts[0].dtype in KINDS["label"].dtypes else "int64"
+            features.append(replace(column.feature, dtype=dtype))
+            values[name], class_names = column.values, column.class_names
+            warnings += [column.warning] if column.warning else []
+        elif role not in ("split", "key", "drop"):
+            features.append(_feature(name, parts[0], role))
+            values |= {name: _texts(name, parts)} if parts[0].is_text else {}
+            is_class = parts[0].values.ndim == 1 and (
+                parts[0].is_text or parts[0].dtype in KINDS["int"].dtypes
+            )
+            if name in _LIKE_LABELS and name not in roles and "label" not in special and is_class:
+                remedy = f"{flag(name, 'label')} makes its values classes"
+                warnings.append(f"the array {name!r} is stored as it is; {remedy}")
+    if not features:
+        raise InputError("no array is left to store")
+    if group_by is not None and group_by not in arrays:
+        raise InputError(f"group_by={group_by!r} is no array; the arrays are {listed_columns(arrays)}")
+    features, lines = _with_images(features, source.resize)
+    recorded: dict[str, Json] = {"source": "arrays", "columns": dict(sorted(roles.items()))}
+    if source.resize is not None:
+        recorded |= {"resize": source.resize, **decoder_versions()}
+    return Rows(
+        num_rows=sum(counts.values()),
+        features=features,
+        rules=ImageRules(ImageOptions()),
+        recorded=recorded,
+        values=values,
+        arrays={
+            each.name: tuple(part.file for part in arrays[each.name])
+            for each in features
+            if each.name not in values
+        },
+        keys=key_column(special["key"], columns["key"]) if "key" in special else None,
+        splits=splits,
+        groups=groups_of(group_by, _column(group_by, arrays[group_by], "group")) if group_by else None,
+        class_names=class_names,
+        warnings=[*warnings, *lines],
+    )
+
+
+def _feature(name: str, array: OpenArray, role: str) -> Feature:
+    """Return the feature that an array is stored as."""
+    if name == "key":
+        raise InputError("an array cannot be stored as 'key', which is the key of the example; rename it")
+    shape, dtype = array.values.shape[1:], array.dtype
+    kind = "float" if role == "list" and dtype in KINDS["float"].dtypes else "int"
+    if array.is_text:
+        kind, dtype = "bytes", "bytes"
+    elif role != "list" and (shape or dtype == "bool" or dtype not in KINDS["int"].dtypes):
+        kind = "raw"
+    try:
+        return Feature(name, kind, dtype, shape, pixels=RAW_PIXELS if role == "image" else None)
+    except ValueError as error:
+        raise InputError(f"array {name!r} cannot be stored as {role}: {error}") from None
+
+
+def _with_images(features: Sequence[Feature], resize: str | None) -> tuple[list[Feature], list[str]]:
+    """Return the features with the images resized, and a warning if it is unclear which these are."""
+    images, likely = pixel_images(features), likely_images(features)
+    remedy = f"{flag('NAME', 'image')} names those that are"
+    if resize is None:
+        unclear = f"the arrays {' and '.join(map(repr, likely))} may be images; {remedy}"
+        return [*features], [unclear] if likely and not images else []
+    if not images:
+        found = f", though these may be: {', '.join(likely)}" if likely else ""
+        raise InputError(f"resize={resize!r}: no array is known to be images{found} || {remedy}")
+    if left := left_behind(features, images.values()):
+        raise InputError(
+            f"resize={resize!r}: the array {left[0]!r} has the sides of the images {next(iter(images))!r}, "
+            "but would keep its size || resize the arrays before the build"
+        )
+    sizes = {
+        name: parse_resize(resize).size(image.shape[1] or 0, image.shape[0] or 0)
+        for name, image in images.items()
+    }
+    return [
+        replace(each, shape=(*reversed(sizes[each.name]), *each.shape[2:])) if each.name in sizes else each
+        for each in features
+    ], []
+
+
+def _column(name: str, parts: Sequence[OpenArray], role: str) -> pa.ChunkedArray:
+    """Return an array of one value per example as a column, for a role that needs one."""
+    first = parts[0]
+    if first.values.ndim > 1 or (first.dtype not in {*ITEM_SIZES} - {*UNCOMMON_DTYPES} and not first.is_text):
+        raise InputError(
+            f"array {name!r} holds {first.dtype} {first.values.shape[1:]} per example, but a {role} is one "
+            f"integer or text || array.reshape(-1) or array.argmax(1) may give it; {flag(name, 'value')} "
+            "stores the values as they are"
+        )
+    if first.is_text:
+        return _texts(name, parts)
+    arrays = [part.values.astype(part.values.dtype.newbyteorder("="), copy=False) for part in parts]
+    if first.dtype == "bool":
+        # the classes 0 and 1
+        arrays = [each.view(np.uint8) for each in arrays]
+    return pa.chunked_array([array_of(each) for each in arrays])
+
+
+def _texts(name: str, parts: Sequence[OpenArray]) -> pa.ChunkedArray:
+    """Return byte strings, or text as UTF-8, as a column of ``TEXT``, or of lists of it."""
+    chunks = [pa.array([], TEXT)]
+    for part in parts:
+        for start in range(0, len(part.values), _TEXTS_AT_ONCE):
+            try:
+                items = part.values[start : start + _TEXTS_AT_ONCE].ravel().tolist()
+                texts = [item if isinstance(item, bytes) else to_bytes(item) for item in items]
+            except (UnicodeEncodeError, SystemError) as error:
+                # a file may hold numbers that are not characters
+                raise InputError(f"array {name!r} holds text that is not valid Unicode: {error}") from None
+            chunks.append(pa.array(texts, TEXT))
+    shape, count = parts[0].values.shape[1:], sum(len(part.values) for part in parts)
+    return relisted(pa.chunked_array(chunks), np.full(count, math.prod(shape)) if shape else None)

@@ -1,1 +1,0 @@
-"""NumPy arrays, in memory, in .npy files and in .npz archives."""
