@@ -11,21 +11,23 @@ import math
 import os
 import threading
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, TypeAlias
+from typing import IO, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from tfshards.prep.sources.fetching import stamp_of, unreadable
-from tfshards.prep.sources.staged_reader import AnyArray, ArrayFile
-from tfshards.schemas import InputError, TfshardsError
+from tfshards.prep.records.example import Values
+from tfshards.prep.sources.fetching import changed, local_copy, stamp_of, unreadable
+from tfshards.schemas import Feature, InputError, TfshardsError
 from tfshards.schemas.compression import CODECS
 from tfshards.schemas.files import require_space
-from tfshards.schemas.storage import RemotePath, any_path
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.storage import AnyPath, RemotePath, any_path
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 _COPY_BYTES = 1 << 20
@@ -35,6 +37,56 @@ _MAX_HEADER_BYTES = 1 << 14
 # threads do it: https://github.com/python/cpython/issues/106905
 _PARSING = threading.Lock()
 _BFLOAT16 = "bfloat16"
+AnyArray: TypeAlias = npt.NDArray[np.generic]
+
+
+class ArrayFile(NamedTuple):
+    """The elements of an array in a file; axis 0 counts the rows.
+
+    Attributes:
+        path: path of the file; one without a folder is in that of the staged rows.
+        dtype: NumPy's string of the dtype.
+        shape: shape of the array.
+        offset: offset of the first element.
+        order: "C", or "F" if the first axis varies fastest.
+        stamp: of a file of the user, its modification time in nanoseconds, which must not change, or the
+            stamp of an object.
+        content: what identifies the content of a copy.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int = 0
+    order: Literal["C", "F"] = "C"
+    stamp: int = 0
+    content: str = ""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """The number of bytes of a row."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def identity(self) -> str:
+        """What determines the content, except for changes of a file of the user."""
+        return repr((self.dtype, self.shape, self.order, self.content))
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if this is a file of the user that has changed since it was listed, or OSError."""
+        if os.path.isabs(self.path) and os.stat(self.path).st_mtime_ns != self.stamp:
+            raise changed(Path(self.path))
+
+    def mapped(self, path: Path) -> AnyArray:
+        """Return the array, mapped read-only from where the file is; it needs no memory without elements."""
+        if not math.prod(self.shape) * np.dtype(self.dtype).itemsize:
+            return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+        return np.memmap(path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 class Member(NamedTuple):
@@ -270,3 +322,54 @@ def _plain(array: AnyArray) -> AnyArray:
 def _zeros(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> AnyArray:
     """Return zeros that need no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+class MappedArrays:
+    """Arrays in files, each of which is mapped into memory when it is first read.
+
+    Files whose path has no folder are in the given one, which may be one of a store.
+    """
+
+    def __init__(self, folder: AnyPath) -> None:
+        self._folder = folder
+        self._arrays: dict[ArrayFile, AnyArray] = {}
+
+    def values(self, feature: Feature, files: Sequence[ArrayFile], numbers: IntArray) -> Sequence[Values]:
+        """Return the values of rows in files of arrays, as the encoder takes them."""
+        rows = self._rows(files[0], numbers) if len(files) == 1 else self._joined_rows(files, numbers)
+        if feature.kind == "raw":
+            data = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+            step = feature.num_bytes
+            return [data[row * step : (row + 1) * step] for row in range(len(rows))]
+        if feature.dtype == "bfloat16":
+            # its bits are the upper half of a float32
+            rows = (rows.astype(np.uint32) << 16).view(np.float32)
+        values: Sequence[Values] = (rows.reshape(len(rows), -1) if feature.shape else rows).tolist()
+        return values
+
+    def _joined_rows(self, files: Sequence[ArrayFile], numbers: IntArray) -> AnyArray:
+        """Return a copy of rows of arrays that follow each other, whose byte orders may differ."""
+        ends = np.cumsum([file.num_rows for file in files])
+        places = np.searchsorted(ends, numbers, side="right")
+        rows: AnyArray = np.empty(
+            (len(numbers), *files[0].shape[1:]), np.dtype(files[0].dtype).newbyteorder("=")
+        )
+        for index in np.unique(places).tolist():
+            chosen, before = places == index, ends[index] - files[index].num_rows
+            rows[chosen] = self._rows(files[index], numbers[chosen] - before)
+        return rows
+
+    def _rows(self, file: ArrayFile, numbers: IntArray) -> AnyArray:
+        """Return a copy of rows, or raise InputError if a file of the user has changed meanwhile."""
+        path = Path(file.path) if os.path.isabs(file.path) else self._folder / file.path
+        try:
+            file.check_unchanged()
+            if file not in self._arrays:
+                with local_copy(path) as local:
+                    self._arrays[file] = file.mapped(local)
+            rows: AnyArray = np.asarray(self._arrays[file][numbers])
+            # again, because the file may have changed before the rows were read
+            file.check_unchanged()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return rows

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.options import ImageOptions, parse_resize
-from tfshards.prep.imaging.pillow import decoder_versions
+from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.array_files import (
+    AnyArray,
     Chunk,
     Member,
     OpenArray,
@@ -38,12 +38,10 @@ from tfshards.prep.sources.roles import (
 )
 from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.prep.sources.staged import Rows, stage
-from tfshards.prep.sources.staged_reader import AnyArray, StagedReader
+from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.declared import RAW_PIXELS
-from tfshards.schemas.json_reader import Json
-from tfshards.schemas.option import option, options_of
-from tfshards.schemas.pixels import left_behind, likely_images, pixel_images
+from tfshards.schemas.pixels import likely_images, pixel_images
 from tfshards.schemas.schema import ITEM_SIZES, KINDS, UNCOMMON_DTYPES
 
 _BY_NAME = {role: role for role in ("label", "split", "key")}
@@ -76,7 +74,6 @@ class Arrays:
             stored as it is; "drop", not stored. Without a declared image, the only array of this kind with
             sides of at least 8, or the one of several that is named ``image``, is loaded as images.
         class_names: class names in label order; the array of labels must hold the names or their numbers.
-        resize: size of the images, as in ``ImageOptions``.
 
     Raises:
         OptionsError: there are no arrays, an array has no name, a role does not exist, or the class names are
@@ -86,7 +83,6 @@ class Arrays:
     arrays: Mapping[str, AnyArray | str | os.PathLike[str]] | Iterable[Chunk] | Sequence[str] | str
     roles: Mapping[str, str] = roles_option()
     class_names: Sequence[str] | None = None
-    resize: str | None = option(None, options_of(ImageOptions)["resize"].help, metavar="SIZE")
 
     def __post_init__(self) -> None:
         if isinstance(self.arrays, np.ndarray):
@@ -100,14 +96,11 @@ class Arrays:
                     f"the array {name!r} cannot have the role {role}; {', '.join(_ROLES)} exist"
                 )
         check_class_names(self.class_names)
-        if self.resize is not None:
-            parse_resize(self.resize)
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
         """Return the source of a build from its record, and the arguments that name its arrays."""
-        given = recorded.given("columns", "resize")
-        return cls([*inputs], given["columns"], recorded.class_names, given.get("resize"))
+        return cls([*inputs], recorded.given("columns")["columns"], recorded.class_names)
 
     def location(self) -> None:
         """Return None, because the dataset may be in the folder of the array files."""
@@ -291,15 +284,15 @@ def _rows(
         raise InputError("no array is left to store")
     if group_by is not None and group_by not in arrays:
         raise InputError(f"group_by={group_by!r} is no array; the arrays are {listed_columns(arrays)}")
-    features, lines = _with_images(features, source.resize)
-    recorded: dict[str, Json] = {"source": "arrays", "columns": dict(sorted(roles.items()))}
-    if source.resize is not None:
-        recorded |= {"resize": source.resize, **decoder_versions()}
+    likely = likely_images(features)
+    if likely and not pixel_images(features):
+        remedy = f"{flag('NAME', 'image')} names those that are"
+        warnings.append(f"the arrays {' and '.join(map(repr, likely))} may be images; {remedy}")
     return Rows(
         num_rows=sum(counts.values()),
         features=features,
         rules=ImageRules(ImageOptions()),
-        recorded=recorded,
+        recorded={"source": "arrays", "columns": dict(sorted(roles.items()))},
         values=values,
         arrays={
             each.name: tuple(part.file for part in arrays[each.name])
@@ -310,7 +303,7 @@ def _rows(
         splits=splits,
         groups=groups_of(group_by, _column(group_by, arrays[group_by], "group")) if group_by else None,
         class_names=class_names,
-        warnings=[*warnings, *lines],
+        warnings=warnings,
     )
 
 
@@ -328,31 +321,6 @@ def _feature(name: str, array: OpenArray, role: str) -> Feature:
         return Feature(name, kind, dtype, shape, pixels=RAW_PIXELS if role == "image" else None)
     except ValueError as error:
         raise InputError(f"array {name!r} cannot be stored as {role}: {error}") from None
-
-
-def _with_images(features: Sequence[Feature], resize: str | None) -> tuple[list[Feature], list[str]]:
-    """Return the features with the images resized, and a warning if it is unclear which these are."""
-    images, likely = pixel_images(features), likely_images(features)
-    remedy = f"{flag('NAME', 'image')} names those that are"
-    if resize is None:
-        unclear = f"the arrays {' and '.join(map(repr, likely))} may be images; {remedy}"
-        return [*features], [unclear] if likely and not images else []
-    if not images:
-        found = f", though these may be: {', '.join(likely)}" if likely else ""
-        raise InputError(f"resize={resize!r}: no array is known to be images{found} || {remedy}")
-    if left := left_behind(features, images.values()):
-        raise InputError(
-            f"resize={resize!r}: the array {left[0]!r} has the sides of the images {next(iter(images))!r}, "
-            "but would keep its size || resize the arrays before the build"
-        )
-    sizes = {
-        name: parse_resize(resize).size(image.shape[1] or 0, image.shape[0] or 0)
-        for name, image in images.items()
-    }
-    return [
-        replace(each, shape=(*reversed(sizes[each.name]), *each.shape[2:])) if each.name in sizes else each
-        for each in features
-    ], []
 
 
 def _column(name: str, parts: Sequence[OpenArray], role: str) -> pa.ChunkedArray:

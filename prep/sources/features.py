@@ -66,13 +66,16 @@ def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> St
     if role == "list" and lengths is None:
         raise InputError(f"column {name!r} has the role list, but holds {shown(column.type)}, not lists")
     if lengths is not None and is_list_type(flat.type):
-        num_columns = _inner_length(name, flat)
-        flat, shape, lengths = pc.list_flatten(flat), (None, num_columns), lengths * num_columns
+        flat, counts = _inner_lists(flat)
+        if len(counts) != 1 or not counts[0]:
+            found = listed([*map(str, counts)], 3) or "unknown"
+            raise InputError("column-inner-lengths", name=name, found=found)
+        shape, lengths = (None, counts[0]), lengths * counts[0]
     elif lengths is not None:
         # lists that are all empty need not be empty in the next table
         is_fixed = role != "list" and len(lengths) and lengths[0] and (lengths == lengths[0]).all()
         shape = (int(lengths[0]) if is_fixed else None,)
-    flat = without_missing(name, plain_values(name, flat, column.type), is_list=lengths is not None)
+    flat = without_missing(name, plain_values(name, flat), is_list=lengths is not None)
     dtype, warning = _DTYPES.get(flat.type, "bytes"), None
     if dtype == "bytes":
         if len(shape) > 1:
@@ -106,8 +109,7 @@ def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
         raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
     shape: tuple[int | None, ...]
     if is_list_type(flat.type):
-        flat, inner = unlisted(flat)
-        counts = sorted({*inner.tolist()}) if inner is not None else []
+        flat, counts = _inner_lists(flat)
         step = counts[0] if counts else width
         is_wrong = len(counts) > 1 or not step or step % width or (coordinates.are_boxes and step != width)
         shape, lengths = (None, step), lengths * step
@@ -119,7 +121,7 @@ def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
     if is_wrong:
         several = listed([*map(str, counts)], 3)
         raise InputError("coordinates-count", name=name, format=role, width=width, found=several)
-    numbers = flat if pa.types.is_null(flat.type) else plain_values(name, flat, column.type)
+    numbers = flat if pa.types.is_null(flat.type) else plain_values(name, flat)
     if numbers.type == TEXT or pa.types.is_boolean(numbers.type):
         raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
     # numbers beyond float32 become infinite, and missing ones NaN, which are reported with their image
@@ -137,11 +139,14 @@ def unlisted(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]
     return pc.list_flatten(column), lengths.to_numpy().astype(np.int64)
 
 
-def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers of which none is missing, without a copy.
+def numbers_of(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return numbers; copied if some are missing, which are 0 or NaN then, or if there are several chunks.
 
     This is ``to_numpy``, which imports pandas, if it is there: that takes as long as a million of rows.
     """
+    if column.null_count or column.type == pa.bool_() or column.type not in _DTYPES:
+        return column.to_numpy()
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     dtype = np.dtype(_DTYPES[array.type])
     return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
 
@@ -152,33 +157,46 @@ def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
+def _inner_lists(flat: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[int]]:
+    """Return the items of the inner lists of a column of lists of lists, and the lengths of these, sorted."""
+    items, lengths = unlisted(flat)
+    return items, np.unique([] if lengths is None else lengths).tolist()
+
+
 def relisted(flat: pa.ChunkedArray, lengths: IntArray | None) -> pa.ChunkedArray:
     """Return lists of these lengths that hold the items in order, or without lengths the items."""
     if lengths is None:
         return flat
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int64())
+    offsets = pa.array(offsets_of(lengths))
     return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, flat.combine_chunks())])
 
 
-def plain_values(name: str, flat: pa.ChunkedArray, whole: pa.DataType) -> pa.ChunkedArray:
-    """Return values as ``TEXT`` or numbers; messages have the name and the ``whole`` type of the column."""
-    kind = flat.type.value_type if pa.types.is_dictionary(flat.type) else flat.type
+def offsets_of(lengths: IntArray) -> IntArray:
+    """Return the offsets of consecutive values with these lengths, and at last their end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def plain_values(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values as ``TEXT`` or numbers; ``name`` is that of their column, for messages."""
+    kind = flat.type
+    if kind in _DTYPES:
+        return flat
+    if is_bytes_type(kind):
+        return flat.cast(TEXT)
     if pa.types.is_null(kind):
         raise InputError("column-all-missing", name=name)
     if pa.types.is_duration(kind):
         raise InputError(
-            f"column {name!r} holds durations, {shown(whole)}, whose unit would be lost || store them as "
+            f"column {name!r} holds durations, {kind}, whose unit would be lost || store them as "
             f"integers: table[{name!r}].cast('int64'), for example in a column {name + '_' + kind.unit!r}"
         )
     try:
-        flat = flat.cast(kind)
         if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
-            flat = flat.cast(pa.string())
-        elif kind not in _DTYPES and not is_bytes_type(kind):
-            raise InputError("column-type", name=name, kind=shown(whole))
-        return flat if kind in _DTYPES else flat.cast(TEXT)
+            return flat.cast(pa.large_string()).cast(TEXT)
     except pa.ArrowException:
-        raise InputError("column-type", name=name, kind=shown(whole)) from None
+        # an unknown time zone
+        pass
+    raise InputError("column-type", name=name, kind=shown(kind))
 
 
 def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.ChunkedArray:
@@ -193,33 +211,10 @@ def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.Ch
 
 def sampled(column: pa.ChunkedArray) -> list[bytes]:
     """Return some values of a column of text or bytes that are neither missing nor empty; none of others."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if not is_bytes_type(kind) or not len(column):
+    if not is_bytes_type(column.type) or not len(column):
         return []
-    rows = np.unique(np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64)).tolist()
-    # one by one, because Arrow cannot take rows of every type of text
-    values = (column[row] for row in rows)
-    buffers = [(value.value if pa.types.is_dictionary(value.type) else value).as_buffer() for value in values]
-    return [buffer.to_pybytes() for buffer in buffers if buffer]
-
-
-def row_bytes(values: pa.ChunkedArray) -> IntArray:
-    """Return the number of bytes of the values of each row, shape ``(num_rows,)`` int64.
-
-    The bytes of the values are counted, because Arrow's own sizes may change with its version.
-    """
-    flat, lengths = unlisted(values)
-    if flat.type == TEXT:
-        each: IntArray = pc.binary_length(flat).to_numpy().astype(np.int64)
-    else:
-        each = np.full(len(flat), ITEM_SIZES[_DTYPES[flat.type]], dtype=np.int64)
-    if lengths is None:
-        return each
-    sums = np.concatenate([[0], np.cumsum(each)])
-    lists: IntArray = np.diff(sums[np.concatenate([[0], np.cumsum(lengths)])]).astype(np.int64)
-    return lists
+    rows = np.unique(np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
+    return [value for value in column.cast(TEXT).take(pa.array(rows)).to_pylist() if value]
 
 
 def shown(kind: pa.DataType) -> str:
@@ -261,17 +256,6 @@ def _raw(flat: pa.ChunkedArray, dtype: str, shape: tuple[int | None, ...]) -> pa
     return pa.chunked_array([pa.Array.from_buffers(TEXT, len(offsets) - 1, buffers)])
 
 
-def _inner_length(name: str, inner: pa.ChunkedArray) -> int:
-    """Return the length that all inner lists of a column have."""
-    lengths = pc.unique(pc.list_value_length(inner)).to_pylist()
-    if not lengths and pa.types.is_fixed_size_list(inner.type):
-        lengths = [inner.type.list_size]
-    if len(lengths) != 1 or not lengths[0]:
-        found = listed(["missing" if each is None else str(each) for each in lengths], 3) or "unknown"
-        raise InputError("column-inner-lengths", name=name, found=found)
-    return int(lengths[0])
-
-
 def _as_float32(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
     short = flat.cast(pa.float32())
     lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
@@ -282,15 +266,15 @@ def _as_float32(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
 
 # The fields of Hugging Face's Image.
 _IMAGE_FIELDS = ({"bytes", "path"}, {"bytes"})
-# Types of Hugging Face that hold a list of "feature".
-_LISTS = ("Sequence", "List", "LargeList", "Array")
 
 
 def flattened(table: pa.Table) -> pa.Table:
-    """Return a table in which each field of a struct, or of a list of structs, is a column ``NAME/FIELD``.
+    """Return a table of few types, in which each field of a struct is a column ``NAME/FIELD``.
 
-    A struct of the bytes and the path of an image stays one column. A missing struct is one whose fields are
-    missing; in a list of structs it has no items.
+    So is each field of a list of structs, as a list. Text of any type becomes large strings, bytes become
+    ``TEXT``, lists of any type large lists, and dictionaries their values. A struct of the bytes and the path
+    of an image stays one column. A missing struct is one whose fields are missing, and a missing list is
+    empty.
     """
     pairs = [
         pair
@@ -303,11 +287,14 @@ def flattened(table: pa.Table) -> pa.Table:
 def _flat(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
     flat, lengths = unlisted(column)
     kind = flat.type
-    if pa.types.is_struct(kind) and kind.num_fields and not is_image_struct(kind):
+    if pa.types.is_dictionary(kind):
+        yield from _flat(name, relisted(flat.cast(kind.value_type), lengths))
+    elif pa.types.is_struct(kind) and kind.num_fields and not is_image_struct(kind):
         for field, values in fields_of(flat).items():
             yield from _flat(f"{name}/{field}", relisted(values, lengths))
     else:
-        yield name, column
+        wide = pa.large_string() if is_text_type(kind) else TEXT if is_bytes_type(kind) else kind
+        yield name, relisted(flat.cast(wide), lengths)
 
 
 def is_image_struct(kind: pa.DataType) -> bool:
@@ -337,10 +324,11 @@ def _classes(name: str, feature: object) -> Iterator[tuple[str, tuple[str, ...]]
     if not isinstance(feature, dict):
         return
     kind, names = feature.get("_type"), feature.get("names")
-    if kind == "ClassLabel" and isinstance(names, list) and names:
+    if kind == "ClassLabel" and isinstance(names, list):
         yield name, tuple(map(str, names))
-    elif kind in _LISTS or (kind is None and set(feature) == {"feature"}):
+    elif kind is not None or {*feature} == {"feature"}:
+        # a list of any form has its items in "feature"
         yield from _classes(name, feature.get("feature"))
-    elif kind is None:
+    else:
         for field, inner in feature.items():
             yield from _classes(f"{name}/{field}" if name else field, inner)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tfshards.schemas import InputError
 from tfshards.schemas.storage import AnyPath, RemotePath, RemoteStatus, is_remote
 from tfshards.schemas.storage.reader import NUM_REQUESTS, in_background
+from tfshards.schemas.storage.untrusted import open_regular
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
+_COPY_BYTES = 1 << 20
 
 
 class FetchedContent(NamedTuple):
@@ -66,6 +72,22 @@ def read_as_listed(path: bytes | RemotePath, size: int, stamp: int, most_bytes: 
     if (content.size, content.stamp) != (size, stamp) or content.data is None:
         raise changed(path)
     return content
+
+
+@contextmanager
+def local_copy(path: AnyPath) -> Iterator[Path]:
+    """Yield a file itself, or of an object a copy on this machine, which is removed after the block.
+
+    What was mapped or opened by then stays readable.
+    """
+    if isinstance(path, Path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tfshards-") as copy:
+        with open_regular(path, buffering=0) as source:
+            shutil.copyfileobj(source, copy, _COPY_BYTES)
+        copy.flush()
+        yield Path(copy.name)
 
 
 def changed(path: AnyPath | bytes) -> InputError:

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,8 +88,10 @@ def stat_images(
                 names[row], status = _local(root, path)
                 real[row] = inside.check(os.path.join(root, names[row]), to_text(path))
         found.append(status)
-    for row, status in zip(remote, _statuses([*remote.values()]), strict=True):
-        found[row] = status
+    if remote:
+        statuses = _remote_statuses([*remote.values()])
+        for row, status in zip(remote, statuses, strict=True):
+            found[row] = status
     sizes, stamps = np.array(found, np.int64).reshape(-1, 2).T
     return ImageFiles(paths, names, sizes, stamps, real)
 
@@ -170,37 +173,31 @@ def _status(path: bytes) -> _Status:
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else _MISSING
 
 
-def _statuses(paths: Sequence[RemotePath]) -> list[_Status]:
+def _remote_statuses(paths: Sequence[RemotePath]) -> list[_Status]:
     """Return the size and the stamp of each object.
 
-    The folder of all of them is listed; but not much further than there are objects to find in it.
+    The folder of all of them is listed, but not much further than there are objects to find in it. Each one
+    that is not found by then takes a request.
     """
-    found: dict[tuple[str, str], dict[str, _Status]] = {}
-    for path in paths:
-        found.setdefault((path.scheme, path.bucket), {})[path.key] = _MISSING
-    for (scheme, bucket), wanted in found.items():
-        # the folder that holds all of them
-        prefix = os.path.commonprefix([min(wanted), max(wanted)])  # noqa: RUF071 -- cut at a slash
-        folder = RemotePath(scheme, bucket, prefix.rpartition("/")[0])
-        try:
-            if not _list_statuses(folder, wanted):
-                left = [key for key, status in wanted.items() if status == _MISSING]
-                objects = [RemotePath(scheme, bucket, key) for key in left]
-                wanted.update(zip(left, in_flight(_remote_status, objects), strict=True))
-        except OSError as error:
-            raise unreadable(folder, error) from None
-    return [found[path.scheme, path.bucket][path.key] for path in paths]
-
-
-def _list_statuses(folder: RemotePath, wanted: dict[str, _Status]) -> bool:
-    """Look for objects in a listing; return whether it came to its end."""
-    most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(wanted))
-    for number, (path, status) in enumerate(folder.walk([])):
-        if number == most:
-            return False
-        if path.key in wanted:
-            wanted[path.key] = (status.st_size, stamp_of(status))
-    return True
+    texts = [str(path) for path in paths]
+    # the folder that holds all of them, cut at a slash; "s3:/" if they are in several buckets
+    above = os.path.commonprefix([min(texts), max(texts)]).rpartition("/")[0]  # noqa: RUF071
+    folder = any_path(above) if above.count("/") > 1 else None
+    found: dict[RemotePath, _Status] = {}
+    try:
+        if isinstance(folder, RemotePath):
+            most = max(_LEAST_LISTED, _LISTED_PER_IMAGE * len(paths))
+            wanted = {*paths}
+            found = {
+                path: (status.st_size, stamp_of(status))
+                for path, status in islice(folder.walk([]), most)
+                if path in wanted
+            }
+        left = [path for path in dict.fromkeys(paths) if path not in found]
+        found.update(zip(left, in_flight(_remote_status, left), strict=True))
+    except OSError as error:
+        raise unreadable(folder or paths[0], error) from None
+    return [found[path] for path in paths]
 
 
 def _remote_status(path: RemotePath) -> _Status:

@@ -155,12 +155,6 @@ def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     return [key for line, key in zip(lines, keys, strict=True) if line.removesuffix(b"\r")]
 
 
-def require_values(by: str, num_missing: int, where: str) -> None:
-    """Raise InputError if rows have no value in a column or array, since they would all be one group."""
-    if num_missing:
-        raise InputError("group-by-missing", by=by, num_missing=num_missing, where=where)
-
-
 def groups_of_keys(by: str, keys: Sequence[bytes], allowed: str) -> list[bytes]:
     """Return what the one group of the regular expression ``by`` matches in each key."""
     try:

@@ -8,10 +8,13 @@ wide.arrow   embedded images and other large values, in the order of the source,
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -19,12 +22,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.sources.array_files import ArrayFile
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.classes import twins
-from tfshards.prep.sources.features import TEXT, array_of, numbers_of, row_bytes, unlisted
+from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, numbers_of, offsets_of, unlisted
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
-from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys, to_text
-from tfshards.prep.sources.labels import splits_of
+from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
+from tfshards.prep.sources.labels import key_fault, splits_of
 from tfshards.prep.sources.pictures import ImageRules
 from tfshards.prep.sources.staged_reader import (
     FAULT,
@@ -37,19 +41,17 @@ from tfshards.prep.sources.staged_reader import (
     VALUE,
     WIDE_NAME,
     WIDTH,
-    ArrayFile,
     ArrowKeys,
     StagedReader,
     mapped_table,
 )
 from tfshards.schemas import Feature, Schema
-from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 
-# Types whose values follow each other without gaps.
-_PLAIN = (pa.int64(), pa.int32(), pa.float32(), pa.float64())
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+# Rows of which values are in memory as objects of Python.
+_MANY_ROWS = 1 << 16
 
 
 class Wide(NamedTuple):
@@ -57,7 +59,7 @@ class Wide(NamedTuple):
 
     Attributes:
         sizes: number of bytes of each value by feature; -1 for none.
-        stamps: what ``row_stamps`` returns of each feature.
+        stamps: stamp of each row by feature, see ``ColumnSums``.
         digest: digest of all values.
     """
 
@@ -115,21 +117,20 @@ class Rows:
 def stage(rows: Rows, folder: Path, *, preview: bool = False) -> StagedReader:
     """Return a reader of rows, after writing ``rows.arrow`` into a folder, unless for a preview."""
     keys, warnings = (rows.keys, []) if rows.keys is not None else _keys_of_images(rows)
-    order = None if keys is None else pc.array_sort_indices(keys.combine_chunks())
-    table = _table(rows, keys)
-    table = table if order is None else table.take(order)
+    table, order = _table(rows, keys), np.arange(rows.num_rows)
+    if keys is not None:
+        order = pc.array_sort_indices(keys.combine_chunks()).to_numpy().astype(np.int64)
+        table = table.take(pa.array(order))
     if not preview:
         with pa.OSFile(str(folder / ROWS_NAME), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         table = mapped_table(folder / ROWS_NAME)
-    schema = Schema((*rows.features, KEY_FEATURE), rows.class_names)
-    numbers = np.arange(rows.num_rows) if order is None else order.to_numpy().astype(np.int64)
-    listing = _listing(rows, table, numbers, schema, warnings)
     far = any(is_url(rows.root) or any(map(is_url, files.paths)) for files in rows.images.values())
+    listing = _listing(rows, table, order, warnings)
     return StagedReader(
         folder=str(folder),
         root=rows.root,
-        schema=schema,
+        schema=listing.schema,
         rules=rows.rules,
         images=tuple(rows.images),
         wide=tuple(rows.wide.sizes) if rows.wide else (),
@@ -143,26 +144,19 @@ def stage(rows: Rows, folder: Path, *, preview: bool = False) -> StagedReader:
 def _keys_of_images(rows: Rows) -> tuple[pa.ChunkedArray | None, list[str]]:
     """Return the paths of the first image if these can be keys, or None, and a warning that they cannot.
 
-    Paths that are repeated or empty, or contain NUL, cannot be keys. The keys are then row numbers, and a
-    warning reports it, because a row that is inserted later changes the keys of others.
+    The keys are then row numbers, and a warning reports it, because a row that is inserted later changes the
+    keys of others. Images in a table need no paths.
     """
     if not rows.images:
         return None, []
     name, files = next(iter(rows.images.items()))
-    is_embedded = rows.wide is not None and name in rows.wide.sizes
     paths = pa.chunked_array([pa.array(files.given, TEXT)])
-    found, counts = pc.value_counts(paths).flatten()
-    repeated = found.filter(pc.greater(counts, 1))
-    if not len(repeated) and all(path and b"\0" not in path for path in found.to_pylist()):
+    fault = key_fault(paths)
+    if fault is None:
         return paths, []
-    if is_embedded:
-        # images in a table need no paths
-        return None, []
-    fault = "a row names no file"
-    if len(repeated):
-        first = to_text(repeated[0].as_py())
-        fault = f"several rows have the same image, for {counted(len(repeated), 'image')}, such as {first!r}"
-    return None, [f"{fault}: the keys of the examples are row numbers, not paths"]
+    is_embedded = rows.wide is not None and name in rows.wide.sizes
+    line = f"the paths of the feature {name!r} are no keys, so that these are row numbers: {fault}"
+    return None, [] if is_embedded else [line]
 
 
 def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
@@ -181,69 +175,106 @@ def _table(rows: Rows, keys: pa.ChunkedArray | None) -> pa.Table:
     return pa.table(columns)
 
 
-def _listing(
-    rows: Rows, table: pa.Table, order: IntArray, schema: Schema, warnings: Sequence[str]
-) -> Listing:
-    """Return the listing of the staged rows; ``order`` has the number in the source of each of them."""
-    sizes, stamps = np.zeros(rows.num_rows, np.int64), np.zeros(rows.num_rows, np.uint64)
-    of_rows = [row_stamps(rows.splits)] if rows.splits is not None else []
-    for values in rows.values.values():
-        sizes += row_bytes(values)
-        of_rows.append(row_stamps(values))
+def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[str]) -> Listing:
+    """Return the listing of the staged rows; ``order`` has the number in the source of each of them.
+
+    The identity covers all that is staged, except the sizes and times of files of images.
+    """
+    sizes, stamps = np.zeros(rows.num_rows, np.int64), [np.zeros(rows.num_rows, np.uint64)]
+    identity = hashlib.sha256()
+    for name in sorted(table.column_names):
+        column = table[name]
+        sums = ColumnSums()
+        sums.add(pc.struct_field(column, "path") if name.startswith(IMAGE) else column)
+        identity.update(f"{name} {table.num_rows} {sums.hexdigest()}\n".encode("utf-8", "surrogateescape"))
+        if name == SPLIT or name.startswith(VALUE):
+            stamps.append(sums.stamps)
+            sizes += sums.sizes if name != SPLIT else 0
     for files in rows.images.values():
-        sizes += np.maximum(files.sizes, 0)
-        of_rows += [files.sizes.astype(np.uint64), files.stamps.astype(np.uint64)]
-    for name, of_values in rows.wide.stamps.items() if rows.wide else ():
-        of_rows.append(of_values)
-        if rows.wide and name not in rows.images:
-            sizes += rows.wide.sizes[name]
-    for parts in rows.arrays.values():
-        of_rows += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts if part.stamp]
+        sizes += np.maximum(files.sizes, 0)[order]
+        stamps += [files.sizes.astype(np.uint64)[order], files.stamps.astype(np.uint64)[order]]
+    if rows.wide:
+        identity.update(rows.wide.digest.encode())
+        stamps += [of_values[order] for of_values in rows.wide.stamps.values()]
+        sizes += sum(n[order] for name, n in rows.wide.sizes.items() if name not in rows.images)
+    for name, parts in rows.arrays.items():
+        identity.update(repr((name, [part.identity for part in parts])).encode())
+        stamps += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts if part.stamp]
         sizes += parts[0].row_bytes
-    for part in of_rows:
-        stamps = _mixed(stamps + part)
-    label, splits = schema.label, splits_of(table[SPLIT]) if SPLIT in table.column_names else None
-    shared, more = _shared(rows)
+    schema = Schema((*rows.features, KEY_FEATURE), rows.class_names)
+    splits = splits_of(table[SPLIT]) if SPLIT in table.column_names else None
+    first = next(iter(rows.images.values()), None)
+    real = [name for name in first.real if name] if first else []
     return Listing(
         schema=schema,
         keys=ArrowKeys(table[KEY]) if KEY in table.column_names else RowKeys(rows.num_rows),
-        sizes=sizes[order],
-        stamps=(stamps >> np.uint64(1)).astype(np.int64)[order],
-        labels=_labels(rows, table, label),
+        sizes=sizes,
+        stamps=(reduce(lambda one, other: _mixed(one + other), stamps) >> np.uint64(1)).astype(np.int64),
+        labels=numbers_of(table[VALUE + schema.label.name]) if schema.label else None,
         splits=splits,
         skipped={name: count for name, count in rows.skipped.items() if count},
-        identity=_identity(rows, table),
-        warnings=(
-            *rows.warnings,
-            *warnings,
-            *twins(splits or (), "splits"),
-            *more,
-            *twins(rows.class_names),
-        ),
+        identity=identity.hexdigest(),
+        warnings=(*rows.warnings, *warnings, *twins(splits or (), "splits"), *twins(rows.class_names)),
         groups=None if rows.groups is None else [rows.groups[number] for number in order.tolist()],
-        shared=shared,
+        shared=rows.image_column if len({*real}) < len(real) else None,
     )
 
 
-def row_stamps(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    """Return a number of each row that changes with its values, so that ``append`` finds changed rows."""
-    flat, lengths = unlisted(column)
-    if flat.type == TEXT:
-        values = np.array([-1 if text is None else crc32(text) for text in flat.to_pylist()], np.int64)
-    else:
-        is_plain = flat.type in _PLAIN and not flat.null_count
-        numbers = numbers_of(flat.combine_chunks()) if is_plain else flat.to_numpy()
-        values = numbers.astype(np.float64 if numbers.dtype.kind == "f" else np.int64).view(np.int64)
-    found = _mixed(values.astype(np.int64, copy=False).view(np.uint64))
-    if lengths is None:
-        return found
-    ends = np.cumsum(lengths)
-    # the place of an item in its list counts
-    places = np.arange(len(found)) - np.repeat(ends - lengths, lengths)
-    found = _mixed(found + places.view(np.uint64))
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(found, dtype=np.uint64)])
-    found = sums[ends] - sums[ends - lengths] + lengths.view(np.uint64)
-    return _mixed(found)
+class ColumnSums:
+    """A digest of a column, and the size in bytes and the stamp of each row, from its parts in order.
+
+    None of these depends on how Arrow divides or pads values. The stamp of a row changes with its bytes, so
+    that ``append`` finds changed rows.
+    """
+
+    def __init__(self) -> None:
+        # of lists, of their items, and of the content of these, because they come in parts of any length
+        self._digests = [hashlib.sha256(), hashlib.sha256(), hashlib.sha256()]
+        self._sizes = [np.zeros(0, np.int64)]
+        self._stamps = [np.zeros(0, np.uint64)]
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Add rows: numbers, ``TEXT`` or text, or lists of these; null differs from any value."""
+        for start in range(0, len(column), _MANY_ROWS):
+            self._add(column.slice(start, _MANY_ROWS))
+
+    def _add(self, column: pa.ChunkedArray) -> None:
+        lists, items, content = self._digests
+        flat, lengths = unlisted(column)
+        if is_bytes_type(flat.type):
+            texts = flat.cast(TEXT).to_pylist()
+            sizes = np.array([-1 if text is None else len(text) for text in texts], np.int64)
+            numbers = np.array([-1 if text is None else crc32(text) for text in texts], np.int64)
+            data = b"".join(filter(None, texts))
+            items.update(sizes.astype("<i8").tobytes())
+        else:
+            values = numbers_of(flat.fill_null(0) if flat.null_count else flat)
+            sizes = np.full(len(values), values.itemsize, np.int64)
+            numbers = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.int64)
+            data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+            items.update(flat.is_null().to_numpy().tobytes() if flat.null_count else bytes(len(flat)))
+        content.update(data)
+        if lengths is not None:
+            lists.update(lengths.astype("<i8").tobytes())
+            offsets = offsets_of(sizes)[offsets_of(lengths)]
+            view, sizes = memoryview(data), np.diff(offsets)
+            numbers = np.array([crc32(view[a:b]) for a, b in pairwise(offsets.tolist())], np.int64)
+        self._sizes.append(sizes)
+        self._stamps.append(_mixed(numbers.view(np.uint64)))
+
+    @property
+    def sizes(self) -> IntArray:
+        """The number of bytes of each row, shape ``(num_rows,)`` int64; -1 for null."""
+        return np.concatenate(self._sizes)
+
+    @property
+    def stamps(self) -> npt.NDArray[np.uint64]:
+        """The stamp of each row, shape ``(num_rows,)``."""
+        return np.concatenate(self._stamps)
+
+    def hexdigest(self) -> str:
+        """Return the digest as text."""
+        return hashlib.sha256("".join(part.hexdigest() for part in self._digests).encode()).hexdigest()
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -251,96 +282,6 @@ def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     mixed: npt.NDArray[np.uint64] = numbers * _MIX
     mixed ^= mixed >> np.uint64(29)
     return mixed
-
-
-def _labels(rows: Rows, table: pa.Table, label: Feature | None) -> IntArray | None:
-    if label is None:
-        return None
-    return numbers_of(table[VALUE + label.name].combine_chunks())
-
-
-def _shared(rows: Rows) -> tuple[str | None, list[str]]:
-    """Return the column whose rows name the same images, if any do, and a warning about several splits."""
-    first = next(iter(rows.images.values()), None)
-    real = [name for name in first.real if name] if first else []
-    if first is None or len({*real}) == len(real):
-        return None, []
-    if rows.splits is None:
-        return rows.image_column, []
-    splits_of_image: dict[bytes, dict[bytes, None]] = {}
-    for image, split in zip(first.real, rows.splits.to_pylist(), strict=True):
-        if image:
-            splits_of_image.setdefault(image, {})[split] = None
-    several = [image for image, splits in splits_of_image.items() if len(splits) > 1]
-    if not several:
-        return rows.image_column, []
-    names = " and ".join(map(to_text, splits_of_image[several[0]]))
-    line = f"{counted(len(several), 'image')} in several splits, such as {to_text(several[0])!r} in {names}"
-    return rows.image_column, [line]
-
-
-def _identity(rows: Rows, table: pa.Table) -> str:
-    """Return a digest of all that is staged, except the sizes and times of files of images."""
-    digest = hashlib.sha256()
-    for name in sorted(table.column_names):
-        column = ColumnDigest()
-        of_images = name.startswith(IMAGE)
-        column.update(pc.struct_field(table[name], "path") if of_images else table[name])
-        digest.update(f"{name} {table.num_rows} {column.hexdigest()}\n".encode("utf-8", "surrogateescape"))
-    digest.update((rows.wide.digest if rows.wide else "").encode())
-    for name, parts in rows.arrays.items():
-        digest.update(repr((name, [part.identity for part in parts])).encode())
-    return digest.hexdigest()
-
-
-class ColumnDigest:
-    """A digest of values that does not depend on how Arrow divides or pads them."""
-
-    def __init__(self) -> None:
-        # of lists, of texts, and of their content, because these come in parts of any length
-        self._parts = [hashlib.sha256(), hashlib.sha256(), hashlib.sha256()]
-
-    def update(self, column: pa.Array | pa.ChunkedArray) -> None:
-        """Add values: numbers, ``TEXT`` or text, or lists of these; null differs from any value."""
-        lists, texts, content = self._parts
-        if isinstance(column, pa.Array):
-            column = pa.chunked_array([column])
-        flat, lengths = unlisted(column)
-        if lengths is not None:
-            lists.update(lengths.astype("<i8").tobytes())
-        for chunk in flat.chunks:
-            if pa.types.is_string(chunk.type) or pa.types.is_null(chunk.type):
-                chunk = chunk.cast(pa.large_string())
-            if chunk.type in (TEXT, pa.large_string()):
-                texts.update(pc.fill_null(pc.binary_length(chunk), -1).to_numpy().astype("<i8").tobytes())
-                content.update(_bytes_of(chunk))
-                continue
-            if not chunk.null_count and (chunk.type in _PLAIN):
-                texts.update(bytes(len(chunk)))
-                content.update(_little_endian(numbers_of(chunk)))
-                continue
-            texts.update(pc.is_null(chunk).to_numpy(zero_copy_only=False).tobytes())
-            numbers = pc.fill_null(chunk, False if pa.types.is_boolean(chunk.type) else 0)
-            content.update(_little_endian(numbers.to_numpy(zero_copy_only=False)))
-
-    def hexdigest(self) -> str:
-        """Return the digest as text."""
-        return hashlib.sha256("".join(part.hexdigest() for part in self._parts).encode()).hexdigest()
-
-
-def _bytes_of(chunk: pa.Array) -> memoryview:
-    """Return the content of all texts of a chunk."""
-    # what is under a null is not part of the values
-    chunk = pc.fill_null(chunk, b"" if chunk.type == TEXT else "") if chunk.null_count else chunk
-    _, offsets, data = chunk.buffers()
-    if data is None or not len(chunk):
-        return memoryview(b"")
-    bounds = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
-    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]
-
-
-def _little_endian(numbers: npt.NDArray[Any]) -> bytes:
-    return numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 class WideWriter:
@@ -353,9 +294,7 @@ class WideWriter:
         """Write into a folder; None only counts and digests, for a preview."""
         self._path = None if folder is None else folder / WIDE_NAME
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._digests: dict[str, ColumnDigest] = {}
-        self._sizes: dict[str, list[IntArray]] = {}
-        self._stamps: dict[str, list[npt.NDArray[np.uint64]]] = {}
+        self._sums: defaultdict[str, ColumnSums] = defaultdict(ColumnSums)
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
         """Write the next rows; every call has the same features."""
@@ -365,20 +304,15 @@ class WideWriter:
         if self._writer is not None:
             self._writer.write_batch(batch)
         for name, column in columns.items():
-            self._digests.setdefault(name, ColumnDigest()).update(column)
-            chunks = pa.chunked_array([column])
-            is_text = column.type == TEXT
-            size = pc.fill_null(pc.binary_length(column), -1).to_numpy() if is_text else row_bytes(chunks)
-            self._sizes.setdefault(name, []).append(size.astype(np.int64))
-            self._stamps.setdefault(name, []).append(row_stamps(chunks))
+            self._sums[name].add(pa.chunked_array([column]))
 
     def close(self) -> Wide | None:
         """Finish the file, and return what is in it; None if nothing was written."""
         if self._writer is not None:
             self._writer.close()
-        if not self._digests:
+        if not self._sums:
             return None
-        text = "\n".join(f"{name} {self._digests[name].hexdigest()}" for name in sorted(self._digests))
-        sizes = {name: np.concatenate(parts) for name, parts in self._sizes.items()}
-        stamps = {name: np.concatenate(parts) for name, parts in self._stamps.items()}
-        return Wide(sizes, stamps, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest())
+        lines = "\n".join(f"{name} {sums.hexdigest()}" for name, sums in sorted(self._sums.items()))
+        sizes = {name: sums.sizes for name, sums in self._sums.items()}
+        stamps = {name: sums.stamps for name, sums in self._sums.items()}
+        return Wide(sizes, stamps, hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest())

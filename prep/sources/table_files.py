@@ -5,8 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -29,7 +27,7 @@ from tfshards.prep.sources.features import (
     is_text_type,
     shown,
 )
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.fetching import local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import Batches, TableRows
@@ -333,19 +331,6 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
     except pa.ArrowException as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError("table-unreadable", path=path, reason=line) from None
-
-
-@contextmanager
-def local_copy(path: AnyPath) -> Iterator[Path]:
-    """Yield a file itself, or for the time of the block a copy of an object on this machine."""
-    if isinstance(path, Path):
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="tfshards-") as folder:
-        copy = Path(folder) / "table"
-        with open_regular(path) as source, copy.open("wb") as file:
-            shutil.copyfileobj(source, file, _COPY_BYTES)
-        yield copy
 
 
 def _joined_type(name: str, one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:

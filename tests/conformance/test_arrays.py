@@ -324,7 +324,7 @@ REFUSALS = [
         "'x'", role)) for role in ("mask", "xywh", "boxes")),
     row("two labels", {}, arrays(lambda: {"x": X3, "y": X3}, roles={"x": "label", "y": "label"}),
         refused(OptionsError, None, "'x'", "'y'")),
-    *(row(f"labels {name}", {}, arrays(pair(label=np.array(found)), class_names=["a", "b"]),
+    *(row(f"named labels {name}", {}, arrays(pair(label=np.array(found)), class_names=["a", "b"]),
         refused(InputError, None, *names)) for name, (found, names) in {"beyond the names": ([0, 1,
         2, 5], ("2",)), "unknown": (["a", "c"], ("'c'",)), "of fractions": ([0.0,
         1.0], ("label",)), "of rows": ([[0, 1], [1, 0]], ("label",))}.items()),

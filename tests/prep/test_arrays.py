@@ -287,8 +287,7 @@ GROUPS = {
     "integers": (np.array([3, 1, 3], ">i2"), [b"3", b"1", b"3"]),
     "text": (np.array(["ä", "caf\udce9", "ä"]), ["ä".encode(), b"caf\xe9", "ä".encode()]),
     "bytes": (np.array([b"x", b"y", b"x"]), [b"x", b"y", b"x"]),
-    "zeros of either sign": (np.array([0.5, 0.0, -0.0]), [b"0.5", b"0", b"0"]),
-    "NaN": (np.array([0.0, np.nan, np.nan], np.float32), None),
+    "fractions": (np.array([0.5, 0.0, 0.5]), None),
     "no text": (np.array(["a", "", "b"]), None),
 }
 
@@ -297,7 +296,7 @@ GROUPS = {
 def test_rows_with_equal_values_are_a_group(column, groups, stage):
     source = Arrays({"x": column, "y": np.arange(3)}, {"x": "drop"})
     if groups is None:
-        with raises(InputError, "group-by-missing", by="x"):
+        with pytest.raises(InputError, match="'x'"):
             stage(source, group_by="x")
     else:
         assert stage(source, group_by="x").listing().groups == groups

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.errors import raises
 from tests.pictures import image_file
@@ -154,64 +153,10 @@ def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(buil
     assert read_manifest(declared).options["columns"] == {"left": "image", "right": "image"}
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("gray", "uint16"), ("one channel", "uint8"), ("color", "uint16"), ("alpha", ">u2")]
-)
-def test_pixels_are_resized_as_pillow_resizes_each_channel(name, dtype, build):
-    array = pixels(SHAPES[name], "uint16").astype(dtype)
-    if name == "alpha":
-        # opaque, since transparent pixels have no weight
-        array[..., 3] = np.iinfo(np.dtype(dtype)).max
-    rows = loader.Records(build({"image": array}, resize="5x7"), "train")
-    for values in rows:
-        found = np.reshape(values["image"], (5, 7, -1)).astype(float)
-        wanted = array[int(values["key"])].reshape(12, 9, -1)
-        for index in range(found.shape[2]):
-            plane = wanted[..., index].astype("uint8" if dtype == "uint8" else "float32")
-            plane = np.asarray(Image.fromarray(plane).resize((7, 5), Image.Resampling.LANCZOS))
-            limit = np.rint(plane).clip(0, np.iinfo(np.dtype(dtype)).max)
-            np.testing.assert_allclose(found[..., index], limit, atol=1)
-
-
-def test_a_build_resizes_images_and_nothing_else(build, tmp_path, contents):
-    arrays = {"image": pixels((12, 16, 3)), "label": np.arange(7), "x": np.ones((7, 3), np.float32)}
-    out = build(arrays, resize="short=6", build={"shards": 2})
-    manifest = read_manifest(out)
-    assert manifest.schema["image"].shape == (6, 8, 3)
-    assert manifest.options["resize"] == "short=6"
-    assert "pillow" in manifest.options
-    (batch,) = loader.load(out, "train", batch_size=7, shuffle=None)
-    for image, label in zip(batch["image"].numpy(), batch["label"].numpy(), strict=True):
-        wanted = Image.fromarray(arrays["image"][label]).resize((8, 6), Image.Resampling.LANCZOS)
-        np.testing.assert_array_equal(image, np.asarray(wanted))
-    shard = out / manifest.shards[0].path
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-1])
-    assert prep.repair(out, prep.Arrays(arrays, resize="short=6"), log=lambda _: None)
-    assert shard.read_bytes() == whole
-    again = build(arrays, "beam/out", resize="short=6", build={"shards": 2, "engine": "beam"})
-    assert contents(again) == contents(out)
-    # what is not smaller stays
-    kept, plain = (
-        read_manifest(build(arrays, name, **more)) for name, more in (("k", {"resize": "long=99"}), ("p", {}))
-    )
-    assert [shard.digest for shard in kept.shards] == [shard.digest for shard in plain.shards]
-
-
-def test_what_cannot_be_resized_or_declared_is_refused(build):
-    image, mask = pixels((12, 9)), pixels((12, 9))
-    for arrays, names in (
-        ({"image": image, "mask": mask}, "'mask'.*'image'"),
-        ({"a": image, "b": mask}, "a, b.*--column NAME=image"),
-        ({"x": np.ones(3)}, "--column NAME=image"),
-    ):
-        with pytest.raises(InputError, match=f"resize='6x6'.*{names}"):
-            build(arrays, resize="6x6")
-    for array, name in ((image, "z"), (np.ones((3, 9, 9)), "x")):
+def test_what_cannot_be_an_image_is_refused(build):
+    for array, name in ((pixels((12, 9)), "z"), (np.ones((3, 9, 9)), "x")):
         with pytest.raises(InputError, match=f"'{name}'"):
             build({"x": array}, roles={name: "image"})
-    with raises(OptionsError, "resize-form"):
-        prep.Arrays({"x": image}, resize="big")
 
 
 @pytest.fixture
