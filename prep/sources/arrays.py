@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -125,17 +127,16 @@ class Arrays:
             raise unknown_column(name, [*parts], "the arrays")
         kept = [name for name in parts if roles.get(name) != "drop" or name == group_by]
         needed = {part for name in kept for part in parts[name]}
-        target = None if preview else folder
-        opened = {
-            name: open_file(file, target and target / f"{number}.data")
-            for number, (name, file) in enumerate(files.items())
-            if name in needed
-        }
-        opened |= copy_chunks(chunks, needed, target)
-        arrays = {name: [opened[part] for part in parts[name]] for name in kept}
-        return stage(
-            _rows(self, arrays, roles, _row_counts(arrays, splits), group_by), folder, preview=preview
-        )
+        with TemporaryDirectory(prefix="tfshards-") if preview else nullcontext(folder) as target:
+            opened = {
+                name: open_file(file, Path(target, f"{number}.npy"))
+                for number, (name, file) in enumerate(files.items())
+                if name in needed
+            }
+            opened |= copy_chunks(chunks, needed, Path(target))
+            arrays = {name: [opened[part] for part in parts[name]] for name in kept}
+            rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
+        return stage(rows, folder, preview=preview)
 
 
 def _given(arrays: object) -> tuple[list[str], dict[str, str | Member], Iterable[Chunk]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -97,9 +98,15 @@ class StagedReader:
         is_far = isinstance(any_path(self.folder), RemotePath)
         return _fetched_files(self.folder, os.getpid()) if is_far else _StagedFiles(self.folder)
 
+    def in_place(self) -> dict[str, Path]:
+        """Return the files of the user that are read in place, by the name of a copy of each."""
+        files = (file for files in self.arrays.values() for file in files)
+        return {file.name: Path(file.path) for file in files if file.path}
+
     def moved(self, folder: AnyPath) -> StagedReader:
-        """Return the reader of the same files in another folder."""
-        return replace(self, folder=str(folder))
+        """Return the reader of copies of all files in another folder."""
+        arrays = {name: tuple(file.copied() for file in files) for name, files in self.arrays.items()}
+        return replace(self, folder=str(folder), arrays=arrays)
 
     def listing(self) -> Listing:
         """Return the listing."""
