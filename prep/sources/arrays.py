@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.array_files import (
     AnyArray,
     Chunk,
@@ -29,7 +28,6 @@ from tfshards.prep.sources.features import TEXT, array_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
-from tfshards.prep.sources.pictures import ImageRules
 from tfshards.prep.sources.roles import (
     check_roles,
     flag,
@@ -292,7 +290,7 @@ def _rows(
     return Rows(
         num_rows=sum(counts.values()),
         features=features,
-        rules=ImageRules(ImageOptions()),
+        rules=None,
         recorded={"source": "arrays", "columns": dict(sorted(roles.items()))},
         values=values,
         arrays={
