@@ -222,7 +222,8 @@ def _uploaded(reader: Reader, local: Path, area: RemotePath) -> Reader:
             "folder that all of them mount, or with engine='local'"
         )
     create(area)
-    for name, path in sorted(({path.name: path for path in local.iterdir()} | reader.in_place()).items()):
+    files = {path.name: path for path in local.iterdir()} | dict(reader.in_place())
+    for name, path in sorted(files.items()):
         with path.open("rb") as file:
             write_new(area / name, iter(partial(file.read, _COPY_BYTES), b""))
     return reader.moved(area)

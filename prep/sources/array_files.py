@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -201,17 +201,16 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{path}: cannot be unpacked: {error}") from None
 
 
-def copy_chunks(chunks: Iterable[Chunk], needed: Collection[str], folder: Path) -> dict[str, OpenArray]:
+def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: Path) -> dict[str, OpenArray]:
     """Return the ``needed`` arrays of all chunks, concatenated, after copying them into a folder."""
-    names: list[str] | None = None
+    names: list[str] = []
     copies: dict[str, _ChunkFile] = {}
     for number, chunk in enumerate(chunks):
-        found = sorted(chunk) if isinstance(chunk, Mapping) else type(chunk).__name__
-        names = sorted(chunk) if names is None and isinstance(chunk, Mapping) else names
-        if found != names:
-            expected = "a dict of arrays" if names is None else f"{names}, as in the first one"
-            raise InputError(f"chunk {number} of the arrays is {found}, but must be {expected}")
-        for name in (name for name in chunk if name in needed):
+        if not isinstance(chunk, Mapping) or (number and sorted(chunk) != names):
+            found = sorted(chunk) if isinstance(chunk, Mapping) else type(chunk).__name__
+            raise InputError(f"chunk {number} of the arrays is {found}, but must be a dict of arrays {names}")
+        names = sorted(chunk)
+        for name in sorted(needed & chunk.keys()):
             where = f"array {name!r} of chunk {number}"
             array = _in_memory(where, chunk[name])
             if name not in copies:

@@ -273,9 +273,7 @@ def _rows(
         elif role not in ("split", "key", "drop"):
             features.append(_feature(name, parts[0], role))
             values |= {name: _texts(name, parts)} if parts[0].is_text else {}
-            is_class = parts[0].values.ndim == 1 and (
-                parts[0].is_text or parts[0].dtype in KINDS["int"].dtypes
-            )
+            is_class = features[-1].kind in ("int", "bytes") and not features[-1].shape
             if name in _LIKE_LABELS and name not in roles and "label" not in special and is_class:
                 remedy = f"{flag(name, 'label')} makes its values classes"
                 warnings.append(f"the array {name!r} is stored as it is; {remedy}")

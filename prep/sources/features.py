@@ -145,7 +145,8 @@ def numbers_of(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     This is ``to_numpy``, which imports pandas, if it is there: that takes as long as a million of rows.
     """
     if column.null_count or column.type == pa.bool_() or column.type not in _DTYPES:
-        return column.to_numpy()
+        numbers: npt.NDArray[Any] = column.to_numpy()
+        return numbers
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     dtype = np.dtype(_DTYPES[array.type])
     return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
