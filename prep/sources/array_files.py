@@ -6,6 +6,7 @@ Nothing is unpickled, and no length that a file states is believed before it is 
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import shutil
@@ -31,6 +32,8 @@ from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 _COPY_BYTES = 1 << 20
+# More than NumPy's limit.
+_MAX_HEADER_BYTES = 1 << 14
 # NumPy parses headers as Python literals. In Python 3.11 that fails at times with a SystemError if several
 # threads do it: https://github.com/python/cpython/issues/106905
 _PARSING = threading.Lock()
@@ -130,14 +133,11 @@ def _write_copy(file: IO[bytes], size: int, path: Path) -> None:
 def _opened(path: Path, where: str, file: ArrayFile, dtype: str = "") -> OpenArray:
     """Return the array in an .npy file; ``file`` has what identifies its content."""
     try:
-        values = _mapped(path)
+        values = _mapped(path, where)
+    except InputError:
+        raise
     except Exception as error:  # NumPy's parser raises almost anything
-        raise InputError(
-            f"{where}: is not an .npy file that NumPy maps into memory: {error} || nothing is unpickled: "
-            "convert objects to a plain dtype; prep.Examples(...) takes dicts of single values, such as "
-            "encoded images"
-        ) from None
-    _check_type(where, values.dtype, values.shape)
+        raise InputError(f"{where}: is not an .npy file that NumPy maps into memory: {error}") from None
     declared, size = values.offset + values.nbytes, path.stat().st_size
     if declared != size:
         shape = values.shape
@@ -151,17 +151,25 @@ def _opened(path: Path, where: str, file: ArrayFile, dtype: str = "") -> OpenArr
     return OpenArray(values, dtype or values.dtype.name, file)
 
 
-def _mapped(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
-    with _PARSING, np.errstate(over="ignore"):
-        return np.lib.format.open_memmap(path, mode="r")
+def _mapped(path: Path, where: str) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
+    with path.open("rb") as file:
+        # bounded, because NumPy reserves as much memory as a header declares to be long
+        start = io.BytesIO(file.read(_MAX_HEADER_BYTES))
+    is_first = np.lib.format.read_magic(start) == (1, 0)
+    parse = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    with _PARSING:
+        shape, is_fortran, dtype = parse(start)
+    _check_type(where, dtype, shape)
+    with np.errstate(over="ignore"):
+        return np.memmap(path, dtype, "r", start.tell(), shape, "F" if is_fortran else "C")
 
 
 def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
     """Raise InputError for an array of Python objects, with fields, or without an axis of examples."""
     if dtype.hasobject:
         raise InputError(
-            f"{where}: holds Python objects || convert it to a plain dtype; prep.Examples(...) takes dicts "
-            "of single values, such as encoded images"
+            f"{where}: holds Python objects, which are never unpickled || convert it to a plain dtype; "
+            "prep.Examples(...) takes dicts of single values, such as encoded images"
         )
     if dtype.names is not None:
         raise InputError(
@@ -325,7 +333,7 @@ class MappedArrays:
             file.check_unchanged()
             if file not in self._arrays:
                 with local_copy(path) as local:
-                    self._arrays[file] = _mapped(local)
+                    self._arrays[file] = _mapped(local, str(path))
             rows: AnyArray = np.asarray(self._arrays[file][numbers])
             # again, because the file may have changed before the rows were read
             file.check_unchanged()

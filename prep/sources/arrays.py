@@ -93,7 +93,7 @@ class Arrays:
         for name, role in self.roles.items():
             if role not in _ROLES:
                 raise OptionsError(
-                    f"the array {name!r} cannot have the role {role}; {', '.join(_ROLES)} exist"
+                    f"array {name!r}: the role {role} is not one of those of arrays, {', '.join(_ROLES)}"
                 )
         check_class_names(self.class_names)
 
@@ -120,9 +120,9 @@ class Arrays:
         """
         names, files, chunks = _given(self.arrays)
         splits, parts = _by_split(names)
-        roles = resolve_roles([*parts], self.roles, "the arrays", usual=_BY_NAME)
+        roles = resolve_roles([*parts], self.roles, "the source", usual=_BY_NAME)
         for name in {*roles} - {*parts}:
-            raise unknown_column(name, [*parts], "the arrays")
+            raise unknown_column(name, [*parts], "the source")
         kept = [name for name in parts if roles.get(name) != "drop" or name == group_by]
         needed = {part for name in kept for part in parts[name]}
         with TemporaryDirectory(prefix="tfshards-") if preview else nullcontext(folder) as target:

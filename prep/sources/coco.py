@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 
 from tfshards.prep.sources.annotations import (
     FAULT,
-    AnnotatedImage,
+    AnnotatedImages,
     Annotations,
-    annotation_table,
-    existing_path,
+    Row,
     is_text,
     read_annotation,
-    with_slashes,
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.splits import usual_split
@@ -28,24 +27,11 @@ from tfshards.prep.sources.table_rows import TableRows
 from tfshards.schemas import InputError
 from tfshards.schemas.json_reader import load_json, shown
 
-# instances_train2017.json, of which a folder has the first kind; or train/_annotations.coco.json
-_NAME = re.compile(r"(?P<kind>instances|person_keypoints)_(?P<folder>(?P<split>.+?)(20\d\d)?)\.json")
-_ROBOFLOW = "_annotations.coco.json"
-_SIZES = ("width", "height")
-# Keys of images and annotations that are read, and those of values.
-_READ = {"id", "file_name", "image_id", *_SIZES}
-# Values of objects: their keys in the file, and what is allowed.
-_VALUES = {
-    "bbox": ("bbox", "4 numbers"),
-    "category": ("category_id", "the id of a category"),
-    "area": ("area", "a number"),
-    "iscrowd": ("iscrowd", "0 or 1"),
-    "keypoints": ("keypoints", "x, y and visibility of each point"),
-    "polygons": ("segmentation", "polygons of 3 points or more, or RLE"),
-}
+# Annotation files of a folder: those of the first form that it has are read.
+_FORMS = ("annotations/instances_*.json", "annotations/person_keypoints_*.json", "*/_annotations.coco.json")
+# The folder of images train2017, and the split train.
+_NAME = re.compile(r"(?:instances|person_keypoints)_((.+?)(?:20\d\d)?)\.json")
 _LARGEST = float(np.finfo(np.float32).max)
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,222 +55,177 @@ class Coco(Annotations):
         Raises:
             InputError: a file is not JSON or has no images, no image is found, or a path leaves the folder.
         """
-        warnings: list[str] = []
-        splits = _splits(path, warnings)
-        bases = [path if path.is_dir() else path.parent]
-        if path in splits and path.parent.name == "annotations":
+        splits = _splits(path)
+        folder = path if path.is_dir() else path.parent
+        if folder != path and folder.name == "annotations":
             # this folder is next to those of images
-            bases.append(path.parent.parent)
-        in_source = Boundary(bases[-1], follow_links=self.follow_links)
-        inside = in_source if root is None else Boundary(root, follow_links=self.follow_links)
+            folder = folder.parent
+        images = AnnotatedImages(root or folder)
+        inside = Boundary(images.root, follow_links=self.follow_links)
+        # what is not stored is not checked
         dropped = {name for name, role in self.roles.items() if role == "drop"}
-        stored = [name for name in _VALUES if dropped.isdisjoint(("objects", f"objects/{name}"))]
-        stored = [name for name in stored if self.segmentations or name != "polygons"]
-        # paths are relative to the folder of all splits, or to that of the images of the only file
-        folder = root or (path if path.is_dir() else None)
-        images: list[AnnotatedImage] = []
-        split_of: dict[bytes, str] = {}
+        values = {n: value for n, value in _VALUES.items() if dropped.isdisjoint(("objects", f"objects/{n}"))}
+        if self.segmentations:
+            values["polygons"] = _POLYGONS
         class_names: dict[tuple[str, ...], Path] = {}
-        left_out = Counter[str]()
+        unread = Counter[str]()
         for file, split in splits.items():
             if file != path:
-                in_source.check(file)
-            found, categories = _read(file, stored, left_out)
-            class_names.setdefault(categories, file)
-            own = _image_folder(file, found, [root] if root else bases)
+                Boundary(path, follow_links=self.follow_links).check(file)
+            document = _Document(file)
+            # Windows writes paths with backslashes
+            paths = {n: each["file_name"].replace("\\", "/") for n, each in document.images.items()}
+            own = _image_folder(file, [*paths.values()], images.root)
             inside.check(own)
-            folder = folder or own
-            for image in found:
-                name = with_slashes(own, os.fsdecode(image.path))
-                image.path, image.split = os.fsencode(os.path.relpath(own / name, folder)), split
-                # a folder of one split would serve the others if their images have the same names
-                if split_of.setdefault(image.path, split) != split:
-                    raise InputError(
-                        f"{file}: {name!r} in {own} is an image of another split, too || name the folder "
-                        "that holds the images of all splits with root="
-                    )
-            images += found
+            rows = {
+                n: images.add(own / name, split, image_id=n, **_size(document.images[n]))
+                for n, name in paths.items()
+            }
+            class_names.setdefault(_add_objects(document, rows, values, unread), file)
         if len(class_names) > 1:
             first, other, *_ = class_names.values()
             raise InputError(f"{other}: its categories differ from those of {first} || build two datasets")
-        names, formats = ["bbox", "category", "area", "iscrowd"], {"objects/bbox": "xywh"}
-        if "keypoints" not in stored or _complete_keypoints(images):
-            names, formats["objects/keypoints"] = [*names, "keypoints"], "xyv"
-        if self.segmentations:
-            formats["polygons/points"] = "xy"
-            objects = [each for image in images for each in image.objects]
-            left_out["objects without polygons"] = sum(not each["polygons"] for each in objects)
-        table, roles = annotation_table(images, names, formats)
-        return TableRows(
-            table,
-            roles,
-            os.path.realpath(os.fsencode(str(folder))),
-            str(path),
-            {"objects/category": next(iter(class_names))} if "category" in stored else {},
-            sizes=_SIZES,
-            faults=FAULT,
-            warnings=(*warnings, *_not_stored(left_out)),
-        )
+        roles = {name: value.role for name, value in (_VALUES | values).items()}
+        objects = [each for row in images.rows.values() for each in row["objects"]]
+        if "keypoints" in values and not _complete_keypoints(objects):
+            del roles["keypoints"]
+        return images.table_rows(path, roles, next(iter(class_names)), _warnings(path, splits, unread))
 
 
-def _splits(path: Path, warnings: list[str]) -> dict[Path, str]:
-    """Return the split of an annotation file, or of each in a folder, and add a warning about others.
+def _splits(path: Path) -> dict[Path, str]:
+    """Return the split of an annotation file, or of each in a folder.
 
     A single file has a split only if its name is that of a usual one, but not of train, which may be divided.
     """
-    files = [path]
-    if path.is_dir():
-        named = {file: _NAME.fullmatch(file.name) for file in sorted(path.glob("annotations/*.json"))}
-        kinds = [match["kind"] for match in named.values() if match]
-        files = [file for file, match in named.items() if match and match["kind"] == kinds[0]]
-        left = [file.name for file in named if files and file not in files]
-        if left:
-            warnings.append(
-                f"not read in {path / 'annotations'}: {', '.join(left)}; each can be built by its name"
-            )
-        files = files or sorted(path.glob(f"*/{_ROBOFLOW}"))
-        if not files:
-            raise InputError(
-                f"{path} has neither annotations/instances_*.json nor */{_ROBOFLOW} || name the file"
-            )
-    splits = {}
+    found = [sorted(path.glob(form)) for form in _FORMS] if path.is_dir() else [[path]]
+    files = next(filter(None, found), [])
+    if not files:
+        raise InputError(f"{path} has none of {', '.join(_FORMS)} || name the file")
+    splits = {file: usual_split(_names_in(file)[1]) or "" for file in files}
+    if len(files) == 1:
+        return {file: "" if split.startswith("train") else split for file, split in splits.items()}
     for file in files:
-        match = _NAME.fullmatch(file.name)
-        name = match["split"] if match else file.parent.name if file.name == _ROBOFLOW else ""
-        splits[file] = usual_split(name) or ""
-        if len(files) > 1 and not splits[file]:
+        if not splits[file]:
             raise InputError(
                 f"{file} is not of a usual split, such as train or val, as others are || build each file by "
                 "its name, and join them with 'tfshards merge'"
             )
-    if len(files) == 1 and splits[files[0]].startswith("train"):
-        splits[files[0]] = ""
     return splits
 
 
-def _image_folder(file: Path, images: Sequence[AnnotatedImage], bases: Sequence[Path]) -> Path:
+def _names_in(file: Path) -> tuple[str, str]:
+    """Return the folder of images and the split that the path of an annotation file names, or empty."""
+    above = file.absolute().parent.name
+    match = _NAME.fullmatch(file.name)
+    return (match[1], match[2]) if match else (above, above if file.match(_FORMS[-1]) else "")
+
+
+def _image_folder(file: Path, paths: Sequence[str], base: Path) -> Path:
     """Return the first folder that has any of the images of an annotation file.
 
     For ``instances_train2017.json`` the folders are ``train2017``, ``train``, ``images/train2017``,
     ``images/train``, ``images`` and ``.``; for other files in ``train`` they are ``train``, ``images/train``,
-    ``images`` and ``.``. They are relative to ``root``; without it to the folder of the source, and for a
-    file in ``annotations`` also to the folder above.
+    ``images`` and ``.``.
     """
-    match = _NAME.fullmatch(file.name)
-    places = [match["folder"], match["split"]] if match else [file.absolute().parent.name]
-    places += [f"images/{place}" for place in places] + ["images", "."]
-    tried = [*dict.fromkeys(base / place for place in places for base in bases)]
-    names = [os.fsdecode(image.path) for image in images]
+    named = [*filter(None, _names_in(file))]
+    tried = dict.fromkeys(
+        base / each for each in (*named, *(f"images/{each}" for each in named), "images", ".")
+    )
+    # whether a letter and its accent are one character makes no difference
+    forms = [normalize(form, path) for form in ("NFC", "NFD") for path in paths if not path.isascii()]
     for folder in filter(Path.is_dir, tried):
-        if any(existing_path(folder, name) for name in names):
+        if any(os.path.isfile(folder / path) for path in (*paths, *forms)):
             return folder
     raise InputError(
-        f"{file}: none of its images, such as {names[0]!r}, is found in {', '.join(map(str, tried))} || name "
+        f"{file}: none of its images, such as {paths[0]!r}, is found in {', '.join(map(str, tried))} || name "
         "the folder of images with root="
     )
 
 
-def _read(
-    file: Path, stored: Collection[str], left_out: Counter[str]
-) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
-    """Return the images of a file, and the names of its categories in the order of their ids.
+class _Document:
+    """The content of an annotation file.
 
-    Args:
-        file: an annotation file.
-        stored: names of the values of objects that are stored.
-        left_out: counts what is not stored.
+    Attributes:
+        file: its path.
+        images: the images by id, each with a text ``file_name``.
+        annotations: the annotations of all images.
     """
-    try:
-        document = load_json(read_annotation(file))
-    except ValueError as error:
-        raise InputError(f"{file} is not JSON: {error}") from None
-    annotations = [each if isinstance(each, dict) else {} for each in _list(file, document, "annotations")]
-    if annotations and all("caption" in each and "bbox" not in each for each in annotations):
-        raise InputError(f"{file} has captions, not objects || write a table of file_name and caption")
-    categories = _by_id(file, document, "categories", "name") if "category" in stored else {}
-    labels = {number: label for label, number in enumerate(sorted(categories))}
-    names = tuple(str(categories[number]["name"]) for number in labels)
-    if len({*names}) < len(names):
-        raise InputError(f"{file}: the names of categories must be different, not {shown([*names])}")
-    entries = _by_id(file, document, "images", "file_name")
-    if not entries:
-        raise InputError(f"{file} has no images || correct the file")
-    images = {number: _image(number, each) for number, each in entries.items()}
-    read = {key for name, (key, _) in _VALUES.items() if name in stored or name != "polygons"} | _READ
-    for kind, some in (("images", entries.values()), ("annotations", annotations)):
-        left_out.update(f"{kind}.{key}" for each in some for key in each if key not in read)
-    for index, each in enumerate(annotations):
-        number: Any = each.get("image_id")
-        if type(number) not in (int, float) or number not in images:
-            left_out["annotations without their image"] += 1
-            continue
-        values: dict[str, Any] = {}
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
         try:
-            for name in stored:
-                values[name] = _value(name, each, labels)
+            self._content = load_json(read_annotation(file))
+        except ValueError as error:
+            raise InputError(f"{file} is not JSON: {error}") from None
+        self.annotations = self._list("annotations")
+        if self.annotations and all("caption" in each and "bbox" not in each for each in self.annotations):
+            raise InputError(f"{file} has captions, not objects || write a table of file_name and caption")
+        self.images = self.by_id("images", "file_name")
+        if not self.images:
+            raise InputError(f"{file} has no images || correct the file")
+
+    def by_id(self, kind: str, key: str) -> dict[int, Row]:
+        """Return the images or categories, which have a text ``key``, by their ids."""
+        found: dict[int, Row] = {}
+        for index, each in enumerate(self._list(kind)):
+            where, number, text = f"{self.file}: {kind}[{index}]", each.get("id"), each.get(key)
+            if type(number) is not int or not 0 <= number < 1 << 63 or number in found:
+                raise InputError(f"{where}.id is {shown(number)}, must be another integer from 0 to 2^63 - 1")
+            if not is_text(text):
+                raise InputError(f"{where}.{key} is {shown(text)}, must be text that is not empty")
+            found[number] = each
+        return found
+
+    def _list(self, kind: str) -> list[Row]:
+        found = self._content.get(kind) if isinstance(self._content, dict) else None
+        if not isinstance(found, list):
+            raise InputError(
+                f"{self.file}: {kind} is {shown(found)}, must be a list || name a file of COCO's objects"
+            )
+        return [each if isinstance(each, dict) else {} for each in found]
+
+
+def _size(image: Row) -> dict[str, int | None]:
+    """Return the width and height of an image, or None if the file does not state them."""
+    size = {name: image.get(name) for name in ("width", "height")}
+    is_stated = all(type(side) is int and 0 < side < 1 << 31 for side in size.values())
+    return size if is_stated else dict.fromkeys(size)
+
+
+def _add_objects(
+    document: _Document, rows: Mapping[int, Row], values: Mapping[str, _Value], unread: Counter[str]
+) -> tuple[str, ...]:
+    """Add the annotations to their images, count what is not read, and return the names of categories."""
+    categories = document.by_id("categories", "name") if "category" in values else {}
+    labels = {number: label for label, number in enumerate(sorted(categories))}
+    read = _READ | {value.key for value in values.values()}
+    unread.update(f"annotations.{key}" for each in document.annotations for key in each if key not in read)
+    for index, each in enumerate(document.annotations):
+        number: Any = each.get("image_id")
+        if type(number) not in (int, float) or number not in rows:
+            unread["annotations without their image"] += 1
+            continue
+        found: Row = {}
+        try:
+            for name, value in values.items():
+                found[name] = value.read(each, labels)
         except (KeyError, TypeError, ValueError):
-            key, allowed = _VALUES[name]
-            fault = f"{key} is {shown(each.get(key))}, must be {allowed}"
-            images[number].reject(f"{file.name}: annotations[{index}].{fault}")
+            fault = f"{value.key} is {shown(each.get(value.key))}, must be {value.allowed}"
+            rows[number].setdefault(FAULT, f"{document.file.name}: annotations[{index}].{fault}")
         else:
-            images[number].objects.append(values)
-    return [*images.values()], names
+            rows[number]["objects"].append(found)
+            unread["objects without polygons"] += found.get("polygons") == []
+    return tuple(categories[number]["name"] for number in labels)
 
 
-def _image(number: int, each: Json) -> AnnotatedImage:
-    """Return an image, and its size if the file states it."""
-    size = {name: each.get(name) for name in _SIZES}
-    if not all(type(side) is int and 0 < side < 1 << 31 for side in size.values()):
-        size = dict.fromkeys(_SIZES)
-    return AnnotatedImage(os.fsencode(each["file_name"]), values={"image_id": number, **size})
+class _Value(NamedTuple):
+    """A value of an object: its key in an annotation, what is allowed there, and the role of its column."""
 
-
-def _list(file: Path, document: Any, kind: str) -> list[Any]:  # noqa: ANN401 -- of JSON
-    found = document.get(kind) if isinstance(document, dict) else None
-    if not isinstance(found, list):
-        raise InputError(f"{file}: {kind} is {shown(found)}, must be a list || name a file of COCO's objects")
-    return found
-
-
-def _by_id(file: Path, document: Any, kind: str, key: str) -> dict[int, Json]:  # noqa: ANN401
-    """Return the images or categories of a file, which have a text ``key``, by their ids."""
-    found: dict[int, Json] = {}
-    for index, each in enumerate(_list(file, document, kind)):
-        where, values = f"{file}: {kind}[{index}]", each if isinstance(each, dict) else {}
-        number: Any = values.get("id")
-        text = values.get(key)
-        if type(number) not in (int, float) or not 0 <= number < 1 << 63 or number != int(number):
-            raise InputError(f"{where}.id is {shown(number)}, must be an integer from 0 to 2^63 - 1")
-        if number in found:
-            raise InputError(f"{where}.id is {number}, which is repeated")
-        if not is_text(text):
-            raise InputError(f"{where}.{key} is {shown(text)}, must be text that is not empty")
-        found[int(number)] = values
-    return found
-
-
-def _value(name: str, each: Json, labels: Mapping[int, int]) -> Any:  # noqa: ANN401
-    """Return a value of an annotation as it is stored, or raise an error of Python's if it is not valid."""
-    match name:
-        case "bbox":
-            return _floats(each["bbox"], 4)
-        case "category":
-            return labels[each["category_id"]]
-        case "area" if each.get("area") is None:
-            _, _, width, height = _floats(each["bbox"], 4)
-            return width * height
-        case "area":
-            return _floats([each["area"]], 1)[0]
-        case "iscrowd":
-            return {None: False, 0: False, 1: True}[each.get("iscrowd")]
-        case "keypoints":
-            points = each.get("keypoints") or []
-            return _floats(points, len(points) // 3 * 3)
-    shape = each.get("segmentation") or []
-    if isinstance(shape, dict) and {"counts", "size"} <= {*shape}:
-        # RLE
-        return []
-    return [_floats(polygon, max(6, len(polygon) // 2 * 2)) for polygon in shape]
+    key: str
+    allowed: str
+    role: str
+    # from an annotation and the labels of categories; raises an error of Python's if it is not valid
+    read: Callable[[Row, Mapping[int, int]], Any]
 
 
 def _floats(values: object, count: int) -> list[float]:
@@ -296,24 +237,55 @@ def _floats(values: object, count: int) -> list[float]:
     return [*map(float, values)]
 
 
-def _complete_keypoints(images: Sequence[AnnotatedImage]) -> int:
-    """Give all objects as many keypoints as most have, and return the number of their numbers.
+def _area(each: Row, _: object) -> float:
+    if each.get("area") is not None:
+        return _floats([each["area"]], 1)[0]
+    _, _, width, height = _floats(each["bbox"], 4)
+    return width * height
 
-    Those without keypoints get zeros: a visibility of 0 means that a point is not labeled.
+
+def _keypoints(each: Row, _: object) -> list[float]:
+    points = each.get("keypoints") or []
+    return _floats(points, len(points) // 3 * 3)
+
+
+def _polygons(each: Row, _: object) -> list[list[float]]:
+    shape = each.get("segmentation") or []
+    # RLE has no polygons
+    is_rle = isinstance(shape, dict) and {"counts", "size"} <= {*shape}
+    return [] if is_rle else [_floats(polygon, max(6, len(polygon) // 2 * 2)) for polygon in shape]
+
+
+_CROWD = {None: False, 0: False, 1: True}
+_VALUES = {
+    "bbox": _Value("bbox", "4 numbers", "xywh", lambda each, _: _floats(each["bbox"], 4)),
+    "category": _Value(
+        "category_id", "the id of a category", "label", lambda each, of: of[each["category_id"]]
+    ),
+    "area": _Value("area", "a number", "list", _area),
+    "iscrowd": _Value("iscrowd", "0 or 1", "list", lambda each, _: _CROWD[each.get("iscrowd")]),
+    "keypoints": _Value("keypoints", "x, y and visibility of each point", "xyv", _keypoints),
+}
+_POLYGONS = _Value("segmentation", "polygons of 3 points or more, or RLE", "xy", _polygons)
+_READ = {"id", "image_id", *(value.key for value in _VALUES.values())}
+
+
+def _complete_keypoints(objects: Sequence[Row]) -> bool:
+    """Give objects without keypoints as many as others have, and return whether any object has some.
+
+    These are zeros: a visibility of 0 means that a point is not labeled.
     """
-    counts = Counter(len(each.get("keypoints", ())) for image in images for each in image.objects)
-    del counts[0]
-    most = max(counts, key=counts.__getitem__, default=0)
-    for image in images:
-        for each in image.objects:
-            found = len(each.get("keypoints", ()))
-            if found not in (0, most):
-                image.reject(f"an object has {found // 3} keypoints, but most objects have {most // 3}")
-            each["keypoints"] = each["keypoints"] if found == most else [0.0] * most
-    return most
+    most = max((len(each["keypoints"]) for each in objects), default=0)
+    for each in objects:
+        each["keypoints"] = each["keypoints"] or [0.0] * most
+    return most > 0
 
 
-def _not_stored(left_out: Counter[str]) -> list[str]:
-    listed = ", ".join(f"{name} ({count:,})" for name, count in sorted(left_out.items()) if count)
-    more = "; segmentations=True keeps polygons" if "annotations.segmentation" in left_out else ""
-    return [f"not stored: {listed}{more}"] if listed else []
+def _warnings(path: Path, files: Collection[Path], unread: Counter[str]) -> Iterator[str]:
+    """Yield warnings about files that are not read, and about what is not read of annotations."""
+    others = sorted(file.name for file in {*path.glob("annotations/*.json")} - {*files})
+    if others:
+        yield f"not read in {path / 'annotations'}: {', '.join(others)}; each can be built by its name"
+    counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(unread.items()) if count)
+    if counts:
+        yield f"not stored: {counts}; segmentations=True keeps polygons"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfshards.prep.sources.roles import flag
 from tfshards.schemas import Feature, InputError
 from tfshards.schemas.coordinates import Coordinates
 from tfshards.schemas.declared import COORDINATES
@@ -69,7 +70,8 @@ def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> St
         flat, counts = _inner_lists(flat)
         if len(counts) != 1 or not counts[0]:
             found = listed([*map(str, counts)], 3) or "unknown"
-            raise InputError("column-inner-lengths", name=name, found=found)
+            what = f"holds lists of lists whose inner lengths are {found}, but must be one number above 0"
+            raise _unstorable(name, what)
         shape, lengths = (None, counts[0]), lengths * counts[0]
     elif lengths is not None:
         # lists that are all empty need not be empty in the next table
@@ -79,7 +81,7 @@ def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> St
     dtype, warning = _DTYPES.get(flat.type, "bytes"), None
     if dtype == "bytes":
         if len(shape) > 1:
-            raise InputError("column-type", name=name, kind=shown(column.type))
+            raise _unstorable(name, f"has the type {shown(column.type)}, which records cannot hold")
         kind = "bytes"
     elif dtype != "uint64" and not dtype.startswith("float"):
         kind = "int"
@@ -87,7 +89,7 @@ def stored_column(name: str, column: pa.ChunkedArray, role: str = "value") -> St
         kind = "raw"
         flat, lengths = _raw(flat, dtype, shape), None
     elif dtype == "uint64":
-        raise InputError("column-uint64-lists", name=name)
+        raise _unstorable(name, "holds lists of uint64 that differ in length; convert them to int64")
     else:
         kind = "float"
         if dtype == "float64":
@@ -106,7 +108,7 @@ def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
     width = 4 if coordinates.are_boxes else len(coordinates.order)
     flat, lengths = unlisted(column)
     if lengths is None:
-        raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
+        raise _no_coordinates(name, role, shown(column.type))
     shape: tuple[int | None, ...]
     if is_list_type(flat.type):
         flat, counts = _inner_lists(flat)
@@ -119,16 +121,22 @@ def _coordinates(name: str, column: pa.ChunkedArray, role: str) -> StoredColumn:
         each = counts[0] // width if len(counts) == 1 else 0
         shape = (each or None, width) if each != 1 or not coordinates.are_boxes else (width,)
     if is_wrong:
-        several = listed([*map(str, counts)], 3)
-        raise InputError("coordinates-count", name=name, format=role, width=width, found=several)
+        raise _no_coordinates(name, role, f"lists of {listed([*map(str, counts)], 3)} numbers")
     numbers = flat if pa.types.is_null(flat.type) else plain_values(name, flat)
     if numbers.type == TEXT or pa.types.is_boolean(numbers.type):
-        raise InputError("coordinates-type", name=name, format=role, width=width, kind=shown(column.type))
+        raise _no_coordinates(name, role, shown(column.type))
     # numbers beyond float32 become infinite, and missing ones NaN, which are reported with their image
     with np.errstate(over="ignore"):
         floats = numbers.cast(pa.float64(), safe=False).to_numpy().astype(np.float32)
     values = relisted(pa.chunked_array([pa.array(floats)]), lengths)
     return StoredColumn(Feature(name, "float", "float32", shape, role), values)
+
+
+def _no_coordinates(name: str, role: str, what: str) -> InputError:
+    return InputError(
+        f"column {name!r} has the role {role}, but holds {what} || give a box as a list of 4 numbers, a "
+        "point as one of 2 or 3, and several objects as a list of such lists"
+    )
 
 
 def unlisted(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]:
@@ -139,15 +147,17 @@ def unlisted(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, IntArray | None]
     return pc.list_flatten(column), lengths.to_numpy().astype(np.int64)
 
 
-def numbers_of(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return numbers; copied if some are missing, which are 0 or NaN then, or if there are several chunks.
+def _inner_lists(flat: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[int]]:
+    """Return the items of the inner lists of a column of lists of lists, and the lengths of these, sorted."""
+    items, lengths = unlisted(flat)
+    return items, np.unique([] if lengths is None else lengths).tolist()
+
+
+def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers of which none is missing, without a copy.
 
     This is ``to_numpy``, which imports pandas, if it is there: that takes as long as a million of rows.
     """
-    if column.null_count or column.type == pa.bool_() or column.type not in _DTYPES:
-        numbers: npt.NDArray[Any] = column.to_numpy()
-        return numbers
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     dtype = np.dtype(_DTYPES[array.type])
     return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
 
@@ -158,17 +168,11 @@ def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
-def _inner_lists(flat: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[int]]:
-    """Return the items of the inner lists of a column of lists of lists, and the lengths of these, sorted."""
-    items, lengths = unlisted(flat)
-    return items, np.unique([] if lengths is None else lengths).tolist()
-
-
 def relisted(flat: pa.ChunkedArray, lengths: IntArray | None) -> pa.ChunkedArray:
     """Return lists of these lengths that hold the items in order, or without lengths the items."""
     if lengths is None:
         return flat
-    offsets = pa.array(offsets_of(lengths))
+    offsets = array_of(offsets_of(lengths))
     return pa.chunked_array([pa.LargeListArray.from_arrays(offsets, flat.combine_chunks())])
 
 
@@ -185,19 +189,21 @@ def plain_values(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
     if is_bytes_type(kind):
         return flat.cast(TEXT)
     if pa.types.is_null(kind):
-        raise InputError("column-all-missing", name=name)
+        raise _unstorable(name, "has no values, so that their type is not known")
     if pa.types.is_duration(kind):
-        raise InputError(
-            f"column {name!r} holds durations, {kind}, whose unit would be lost || store them as "
-            f"integers: table[{name!r}].cast('int64'), for example in a column {name + '_' + kind.unit!r}"
-        )
+        cast = f"table[{name!r}].cast('int64'), for example in a column {name + '_' + kind.unit!r}"
+        raise _unstorable(name, f"holds durations, {kind}, whose unit would be lost; store integers: {cast}")
     try:
         if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
             return flat.cast(pa.large_string()).cast(TEXT)
     except pa.ArrowException:
         # an unknown time zone
         pass
-    raise InputError("column-type", name=name, kind=shown(kind))
+    raise _unstorable(name, f"has the type {shown(kind)}, which records cannot hold")
+
+
+def _unstorable(name: str, what: str) -> InputError:
+    return InputError(f"column {name!r} {what} || {flag(name, 'drop')} leaves it out")
 
 
 def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.ChunkedArray:
@@ -230,11 +236,6 @@ def is_list_type(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def item_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the items of a type of lists, of any depth, or the type itself."""
-    return item_type(kind.value_type) if is_list_type(kind) else kind
-
-
 def is_bytes_type(kind: pa.DataType) -> bool:
     """Return whether a type is text or bytes."""
     types = pa.types
@@ -261,7 +262,8 @@ def _as_float32(name: str, flat: pa.ChunkedArray) -> pa.ChunkedArray:
     short = flat.cast(pa.float32())
     lost = flat.filter(pc.and_(pc.is_finite(flat), pc.invert(pc.is_finite(short))))
     if len(lost):
-        raise InputError("column-float32", name=name, as_py=lost[0].as_py())
+        what = "float32, as which lists of different lengths, or of lists, are stored"
+        raise _unstorable(name, f"holds {lost[0].as_py()}, too large for {what}")
     return short
 
 

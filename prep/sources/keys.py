@@ -89,6 +89,10 @@ class RowKeys(LazyKeys):
         """Return a key by its number."""
         return b"%d" % number
 
+    def some(self, numbers: slice) -> list[bytes]:
+        """Return some of the keys."""
+        return [b"%d" % number for number in range(self._count)[numbers]]
+
 
 # Joining all keys at once would need more memory than the keys.
 _KEYS_AT_ONCE = 1 << 16

@@ -34,11 +34,6 @@ class Recorded:
         """Class names in label order; None if the classes have no names."""
         return self.schema.class_names or None
 
-    @property
-    def label(self) -> str | None:
-        """Name of the feature that holds the classes; None if there is none."""
-        return next((feature.name for feature in self.schema.features if feature.kind == "label"), None)
-
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the named options that the manifest has."""
         return {name: self.options[name] for name in names if name in self.options}
@@ -57,9 +52,9 @@ class Kind:
     Attributes:
         name: name on the command line, and in manifests as the option ``source``.
         where: module and name of the class, which is imported when it is needed: it may need Arrow. The class
-            is a dataclass, whose fields with an ``option`` are flags. Its method ``open``, or else the class,
-            is called with SOURCE and these, ``class_names``, and ``images`` if there is such a field. Its
-            class method ``from_recorded`` makes the source of a build from its record and its inputs.
+            is a dataclass, whose fields with an ``option`` are flags. It is called with SOURCE and these,
+            ``class_names``, and ``images`` if there is such a field. Its class method ``from_recorded`` makes
+            the source of a build from its record and its inputs.
         help: line on this kind in the help of ``build`` and ``plan``.
         source_help, group_help: help texts of SOURCE and of ``--group-by``.
         takes_several: whether SOURCE may be several arguments, which are passed on as a list.
@@ -70,7 +65,7 @@ class Kind:
     where: str
     help: str
     source_help: str
-    group_help: str
+    group_help: str = "keep rows with equal values in this column in one split"
     takes_several: bool = False
     can_reject: bool = True
 
@@ -89,58 +84,51 @@ class Kind:
     def make(self, source: Any, class_names: Sequence[str] | None, *given: Mapping[str, Any]) -> Source:  # noqa: ANN401
         """Return a source from SOURCE, class names, and the given options of each of ``records``."""
         images = {"images": ImageOptions(**given[1])} if len(given) > 1 else {}
-        create = getattr(self.source, "open", self.source)
-        found: Source = create(source, class_names=class_names, **images, **given[0])
+        found: Source = self.source(source, class_names=class_names, **images, **given[0])
         return found
 
 
-_TABLE_GROUPS = "keep rows with equal values in this column in one split"
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "images",
-            "tfshards.prep.sources.folder:ImageFolder",
-            "a folder of images",
-            "folder that holds class folders, split folders or images",
-            "keep examples of one group in one split: 'folder' groups by folder, a regular expression by its "
-            "one (group), which is searched for in the key",
-        ),
-        Kind(
-            "arrays",
-            "tfshards.prep.sources.arrays:Arrays",
-            "NumPy arrays in .npy or .npz files",
-            "array: NAME=FILE.npy, FILE.npy (the file's stem is the name) or FILE.npz (all its arrays); "
-            "arrays named like x_train and x_test are splits",
-            "keep rows with equal values in this array in one split",
-            takes_several=True,
-            # an invalid array fails the build instead
-            can_reject=False,
-        ),
-        Kind(
-            "table",
-            "tfshards.prep.sources.table:Table",
-            "rows of CSV, TSV, JSON Lines or Parquet files, with the images that they name",
-            "CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a "
-            "folder or pattern of files of one suffix",
-            _TABLE_GROUPS,
-        ),
-        Kind(
-            "coco",
-            "tfshards.prep.sources.coco:Coco",
-            "images with boxes, keypoints and polygons in annotation files of COCO",
-            "annotation file such as instances_train2017.json, or a folder with annotations/instances_*.json",
-            _TABLE_GROUPS,
-        ),
-        Kind(
-            "yolo",
-            "tfshards.prep.sources.yolo:Yolo",
-            "images with boxes, keypoints and polygons in text files of YOLO",
-            "data.yaml of Ultralytics, or a folder of images with a text file for each",
-            _TABLE_GROUPS,
-        ),
-    )
-}
+_KINDS = (
+    Kind(
+        "images",
+        "tfshards.prep.sources.folder:ImageFolder",
+        "a folder of images",
+        "folder that holds class folders, split folders or images",
+        "keep examples of one group in one split: 'folder' groups by folder, a regular expression by its one "
+        "(group), which is searched for in the key",
+    ),
+    Kind(
+        "arrays",
+        "tfshards.prep.sources.arrays:Arrays",
+        "NumPy arrays in .npy or .npz files",
+        "array: NAME=FILE.npy, FILE.npy (the file's stem is the name) or FILE.npz (all its arrays); arrays "
+        "named like x_train and x_test are splits",
+        "keep rows with equal values in this array in one split",
+        takes_several=True,
+        # an invalid array fails the build instead
+        can_reject=False,
+    ),
+    Kind(
+        "table",
+        "tfshards.prep.sources.table:Table",
+        "rows of CSV, TSV, JSON Lines or Parquet files, with the images that they name",
+        "CSV, TSV, JSON Lines or Parquet file, a folder with metadata.csv, .jsonl or .parquet, or a folder "
+        "or pattern of files of one suffix",
+    ),
+    Kind(
+        "coco",
+        "tfshards.prep.sources.coco:Coco",
+        "images with boxes, keypoints and polygons in annotation files of COCO",
+        "annotation file such as instances_train2017.json, or a folder with annotations/instances_*.json",
+    ),
+    Kind(
+        "yolo",
+        "tfshards.prep.sources.yolo:Yolo",
+        "images with boxes, keypoints and polygons in text files of YOLO",
+        "data.yaml of Ultralytics, or a folder of images with a text file for each",
+    ),
+)
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
 
 
 def check_num_inputs(inputs: Sequence[str], most: int, allowed: str) -> None:

@@ -62,7 +62,7 @@ def label_column(
     """
     flat, lengths = unlisted(_separated(name, column, separator))
     if is_list_type(flat.type) or pa.types.is_floating(flat.type):
-        raise _no_classes(name, shown(column.type))
+        raise _unfit(name, "classes", shown(column.type))
     if lengths is None and pa.types.is_null(flat.type):
         flat = flat.cast(pa.int64())
     flat = plain_values(name, flat)
@@ -71,7 +71,7 @@ def label_column(
     if lengths is not None:
         flat = without_missing(name, flat, is_list=True)
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
-        raise _no_classes(name, f"more than {MAX_CLASSES:,} different values")
+        raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values")
     if flat.type == TEXT:
         numbers, names = _numbers_of_names(name, flat, given, is_list=lengths is not None)
     else:
@@ -84,10 +84,11 @@ def label_column(
     return StoredColumn(feature, relisted(numbers, lengths), names, _warning(name, numbers, names))
 
 
-def _no_classes(name: str, what: str) -> InputError:
+def _unfit(name: str, role: str, what: str) -> InputError:
+    classes = "save classes as integers from 0, or as text; " if role == "classes" else ""
     return InputError(
-        f"column {name!r} holds {what}, which cannot be classes || save classes as integers from 0, or as "
-        f"text; {flag(name, 'value')} stores the values as they are"
+        f"column {name!r} holds {what}, which cannot be {role} || {classes}{flag(name, 'value')} stores the "
+        "values as they are"
     )
 
 
@@ -95,13 +96,16 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
     """Return lists of the classes in texts between separators, if there is one."""
     if not is_bytes_type(column.type):
         if separator:
-            raise InputError("label-separator-type", name=name, kind=shown(column.type))
+            raise InputError(
+                f"label_separator={separator!r}: column {name!r} holds {shown(column.type)}, not text"
+            )
         return column
     texts = column.cast(TEXT)
     if separator is None:
         filled = [text for text in pc.unique(texts).to_pylist() if text]
         if filled and all(map(_JSON.fullmatch, filled)):
-            raise InputError("label-json", name=name, found=to_text(filled[0][:_SHOWN]))
+            found = to_text(filled[0][:_SHOWN])
+            raise _unfit(name, "classes", f"lists as text, such as {found!r}, without label_separator=''")
     if not separator:
         return texts
     parts = [(text or b"").split(to_bytes(separator)) for text in texts.to_pylist()]
@@ -114,7 +118,7 @@ def _numbers_of_names(
 ) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
     values = {to_text(value) for value in pc.unique(flat).drop_null().to_pylist()}
     if is_list and "" in values:
-        raise InputError("label-column-empty", name=name)
+        raise _unfit(name, "classes", "an empty text in a list")
     # as in arrays, but not in folders, a class may have no examples
     names = class_map({*values, *(given or ())} - {""}, given, f"column {name!r} has none of that name")
     numbers = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
@@ -127,9 +131,9 @@ def _class_numbers(
     lowest = 0 if is_list else -1
     least, most = pc.min_max(flat).as_py().values() if len(flat) > flat.null_count else (lowest, lowest)
     if least < lowest or most > _LARGEST:
-        raise _no_classes(name, f"the number {least if least < lowest else most}")
+        raise _unfit(name, "classes", f"the number {least if least < lowest else most}")
     if names and most >= len(names):
-        raise InputError("label-column-range", name=name, largest=most, num_names=len(names))
+        raise _unfit(name, "classes", f"the number {most}, beyond the {len(names)} class names")
     numbers = flat.cast(pa.int64())
     return numbers.fill_null(-1) if numbers.null_count else numbers, tuple(names)
 
@@ -146,14 +150,14 @@ def _warning(name: str, numbers: pa.ChunkedArray, names: Sequence[str]) -> str |
 
 def split_names(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the name of each row's split, as ``TEXT``; integers become text."""
-    texts = _texts(name, column, "split")
+    texts = _texts(name, column, "splits")
     names = [to_text(value) for value in pc.unique(texts).to_pylist()]
     if len(names) > _MAX_SPLITS:
-        raise InputError("split-column-many", name=name, num_names=len(names), max_splits=_MAX_SPLITS)
+        raise _unfit(name, "splits", f"{len(names)} different values, more than {_MAX_SPLITS}")
     for each in names:
         if fault := name_fault(each):
             row = pc.index(texts, pa.scalar(to_bytes(each), TEXT)).as_py() + 1
-            raise InputError("split-column-name", name=name, row=row, fault=fault)
+            raise InputError(f"column {name!r}, row {row}: the split name {fault}")
     return texts
 
 
@@ -167,7 +171,7 @@ def splits_of(column: pa.ChunkedArray) -> dict[str, IntArray]:
     """Return the rows of each split that a staged column names, in the usual order of splits."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [to_text(value) for value in encoded.dictionary.to_pylist()]
-    codes = numbers_of(pa.chunked_array([encoded.indices]))
+    codes = numbers_of(encoded.indices)
     order = sorted(range(len(names)), key=lambda code: usual_order(names[code]))
     return {names[code]: np.flatnonzero(codes == code).astype(np.int64) for code in order}
 
@@ -178,7 +182,7 @@ def groups_of(name: str, column: pa.ChunkedArray) -> list[bytes]:
     Raises:
         InputError: a value is missing, empty, or of another type.
     """
-    groups: list[bytes] = _texts(name, column, "group").to_pylist()
+    groups: list[bytes] = _texts(name, column, "groups").to_pylist()
     if empty := groups.count(b""):
         raise InputError("group-by-missing", by=name, num_missing=empty, where="column")
     return groups
@@ -190,7 +194,7 @@ def key_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     Raises:
         InputError: a key is missing, empty, repeated, or contains NUL; the error names its row.
     """
-    keys = _texts(name, column, "key")
+    keys = _texts(name, column, "keys")
     if fault := key_fault(keys):
         raise InputError(f"column {name!r}, {fault}")
     return keys
@@ -209,8 +213,8 @@ def key_fault(keys: pa.ChunkedArray) -> str | None:
 
 def _texts(name: str, column: pa.ChunkedArray, role: str) -> pa.ChunkedArray:
     """Return text, bytes or integers, of which none is missing, as ``TEXT``."""
-    values = column if is_list_type(column.type) else plain_values(name, column)
+    values = plain_values(name, column)
     if not (values.type == TEXT or pa.types.is_integer(values.type)):
-        raise InputError(f"column {name!r} holds {shown(column.type)}: a {role} is text, bytes or an integer")
+        raise _unfit(name, role, f"{shown(column.type)}, neither text, bytes nor integers")
     values = without_missing(name, values, is_list=False)
     return values if values.type == TEXT else values.cast(pa.large_string()).cast(TEXT)

@@ -188,7 +188,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         column = table[name]
         sums = ColumnSums()
         sums.add(pc.struct_field(column, "path") if name.startswith(IMAGE) else column)
-        identity.update(f"{name} {table.num_rows} {sums.hexdigest()}\n".encode("utf-8", "surrogateescape"))
+        identity.update(f"{name} {rows.num_rows} {sums.hexdigest()}\n".encode("utf-8", "surrogateescape"))
         if name == SPLIT or name.startswith(VALUE):
             stamps.append(sums.stamps)
             sizes += sums.sizes if name != SPLIT else 0
@@ -212,7 +212,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         keys=ArrowKeys(table[KEY]) if KEY in table.column_names else RowKeys(rows.num_rows),
         sizes=sizes,
         stamps=(reduce(lambda one, other: _mixed(one + other), stamps) >> np.uint64(1)).astype(np.int64),
-        labels=numbers_of(table[VALUE + schema.label.name]) if schema.label else None,
+        labels=numbers_of(table[VALUE + schema.label.name].combine_chunks()) if schema.label else None,
         splits=splits,
         skipped={name: count for name, count in rows.skipped.items() if count},
         identity=identity.hexdigest(),
@@ -244,17 +244,24 @@ class ColumnSums:
         lists, items, content = self._digests
         flat, lengths = unlisted(column)
         if is_bytes_type(flat.type):
-            texts = flat.cast(TEXT).to_pylist()
-            sizes = np.array([-1 if text is None else len(text) for text in texts], np.int64)
-            numbers = np.array([-1 if text is None else crc32(text) for text in texts], np.int64)
-            data = b"".join(filter(None, texts))
+            texts = pc.fill_null(flat.cast(TEXT), b"").to_pylist()
+            sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+            if flat.null_count:
+                # which tells null from an empty text
+                sizes[flat.is_null().to_numpy()] = -1
+            numbers = np.fromiter(map(crc32, texts), np.int64, len(texts))
+            data = b"".join(texts)
             items.update(sizes.astype("<i8").tobytes())
         else:
-            values = numbers_of(flat.fill_null(0) if flat.null_count else flat)
+            missing = flat.is_null().to_numpy().tobytes() if flat.null_count else bytes(len(flat))
+            flat = flat.fill_null(0) if flat.null_count else flat
+            # booleans are packed
+            is_packed = flat.type == pa.bool_()
+            values = flat.to_numpy() if is_packed else numbers_of(flat.combine_chunks())
             sizes = np.full(len(values), values.itemsize, np.int64)
             numbers = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.int64)
             data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-            items.update(flat.is_null().to_numpy().tobytes() if flat.null_count else bytes(len(flat)))
+            items.update(missing)
         content.update(data)
         if lengths is not None:
             lists.update(lengths.astype("<i8").tobytes())

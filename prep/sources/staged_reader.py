@@ -19,6 +19,7 @@ from tfshards.prep.imaging.options import MAX_BYTES
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
+from tfshards.prep.sources.features import numbers_of
 from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
@@ -26,7 +27,7 @@ from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 
 if TYPE_CHECKING:
     # Pillow, which only images need, takes as long to import as many rows of numbers to write
@@ -94,12 +95,11 @@ class StagedReader:
         """Return the state without the listing, which may be large, and without what was mapped."""
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"staged": None}
 
-    # What is mapped stays so as long as the reader exists, and no longer: a deleted file occupies disk space
-    # while it is mapped.
     @cached_property
     def _files(self) -> _StagedFiles:
-        is_far = isinstance(any_path(self.folder), RemotePath)
-        return _fetched_files(self.folder, os.getpid()) if is_far else _StagedFiles(self.folder)
+        # mapped no longer than the reader exists: deleted files occupy disk space as long as they are mapped
+        folder = any_path(self.folder)
+        return _StagedFiles(folder) if isinstance(folder, Path) else _fetched_files(folder, os.getpid())
 
     def in_place(self) -> dict[str, Path]:
         """Return the files of the user that are read in place, by the name of a copy of each."""
@@ -174,19 +174,18 @@ class StagedReader:
 
     def _staged(self, rows: Sequence[Row], schema: Schema) -> Iterator[_StagedRow]:
         """Yield rows as they are staged."""
-        files = self._files
         numbers, columns = self._columns(rows, schema)
         nothing = [None] * len(rows)
         images = [
             [
                 _StagedImage(name, held, **file)
                 for file, held in zip(
-                    files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                    self._files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
                 )
             ]
             for name in self.images
         ]
-        widths, heights, faults = (files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
+        widths, heights, faults = (self._files.values(name, numbers) for name in (WIDTH, HEIGHT, FAULT))
         # without columns there are no tuples to make
         values = zip(*columns.values(), strict=True) if columns else repeat((), len(rows))
         of_images = zip(*images, strict=True) if images else repeat((), len(rows))
@@ -217,9 +216,9 @@ class StagedReader:
 class _StagedFiles:
     """The staged files in a folder, each of which is mapped into memory when it is first read."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = any_path(folder)
-        self.arrays = MappedArrays(self._folder)
+    def __init__(self, folder: AnyPath) -> None:
+        self._folder = folder
+        self.arrays = MappedArrays(folder)
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -253,8 +252,7 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
         # Without functions of Arrow: the first one imports pandas, which takes as long as thousands of rows.
         chunk = column.chunk(0)
         if column.type == pa.int64():
-            integers = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset :]
-            return cast("list[int]", integers[numbers].tolist())
+            return cast("list[int]", numbers_of(chunk)[numbers].tolist())
         if column.type == pa.large_binary():
             texts = ArrowKeys(column)
             return [texts.at(number) for number in numbers.tolist()]
@@ -265,19 +263,19 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
     return found
 
 
+def mapped_table(path: AnyPath) -> pa.Table:
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
+    return _opened(path).read_all() if isinstance(path, Path) else _fetched_table(path, os.getpid())
+
+
 # Of objects, every process has a copy.
 @lru_cache(maxsize=1)
-def _fetched_files(folder: str, _process: int) -> _StagedFiles:
+def _fetched_files(folder: AnyPath, _process: int) -> _StagedFiles:
     return _StagedFiles(folder)
 
 
-def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read."""
-    return _fetched_table(path, os.getpid()) if isinstance(path, RemotePath) else _opened(path).read_all()
-
-
 @lru_cache(maxsize=1)
-def _fetched_table(path: RemotePath, _process: int) -> pa.Table:
+def _fetched_table(path: AnyPath, _process: int) -> pa.Table:
     return _opened(path).read_all()
 
 

@@ -1,63 +1,49 @@
-"""Rows and what their columns are for, as readers of file formats return them, and how they are staged."""
+"""Sources of rows: a format reads them, and one base class gives roles to the columns and stages them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_args
 
-import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
-from tfshards.prep.imaging.formats import is_encoded
 from tfshards.prep.imaging.options import ImageOptions, changed_images
 from tfshards.prep.progress.lines import report_line
-from tfshards.prep.sources.classes import repeated
+from tfshards.prep.sources.classes import check_class_names, repeated
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
     fields_of,
     flattened,
-    is_bytes_type,
     is_image_struct,
     is_list_type,
-    is_text_type,
-    item_type,
     sampled,
     shown,
     stored_column,
     unlisted,
 )
-from tfshards.prep.sources.image_paths import ImageFiles, check_found, is_url, stat_images, unmentioned
-from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.kinds import Recorded, check_num_inputs
 from tfshards.prep.sources.labels import first_folders, groups_of, key_column, label_column, split_names
-from tfshards.prep.sources.pictures import (
-    ImageRules,
-    check_mask_depth,
-    image_feature,
-    mask_feature,
-)
+from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
-    USUAL,
+    check_roles,
     check_undeclared,
-    feature_name,
     features_of,
     flag,
     is_template,
     listed_columns,
-    recorded_roles,
     resolve_roles,
+    roles_option,
     unknown_column,
-)
-from tfshards.prep.sources.split_lists import (
-    UNLISTED,
-    read_split_lists,
 )
 from tfshards.prep.sources.splits import all_usual, usual_split
 from tfshards.prep.sources.staged import Rows, Wide, WideWriter, stage
@@ -65,18 +51,21 @@ from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.option import check_choices, check_instance, option, recorded_values, to_json
+from tfshards.schemas.storage import AnyPath, any_path
 
+IMAGE_ROLES = ("image", "mask")
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
-# Rows of a table in memory that are looked at together.
-_MANY_ROWS = 1 << 16
-# Bytes that begin like no image are a path up to this length.
-_LONGEST_PATH = 4096
-# Column of row numbers while a table is read.
-_ROW = "\0row"
+# No encoded image has fewer bytes that a path cannot have.
+_NOT_IN_PATHS = re.compile(rb"[\0-\x1f\x7f]")
+# What a column of structs of images holds, for messages.
+_IMAGE_STRUCTS = [{"bytes": None, "path": None}]
 # What may follow a name in a template of paths.
 _DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
+_SHOWN = 60
+# Type of text in tables that ``flattened`` returns; that of bytes is TEXT.
+_STRING = pa.large_string()
 
 
 class Batches(NamedTuple):
@@ -95,13 +84,12 @@ def in_memory(rows: pa.Table | Batches) -> pa.Table:
 class TableRows:
     """What a reader of one file format returns: rows, and what their columns are for.
 
-    ``Table``, ``Coco`` and ``Yolo`` all read their source into this value, and ``stage_table`` stores it.
-
     Attributes:
-        table: one row for each example, in the order of the source, or batches of them. Columns are of any
-            Arrow type that ``features.py`` stores; a struct, or a list of structs, counts as columns
-            ``NAME/FIELD``. Paths of images are text or bytes, relative to ``root``. Boxes and keypoints are
-            lists of numbers, or lists of lists with one inner list for each object.
+        table: one row for each example, in the order of the source. Columns are of any Arrow type that
+            ``features.py`` stores; a struct, or a list of structs, counts as columns ``NAME/FIELD``. In a
+            table, images are paths, as text or bytes; in batches, only text is paths, and bytes are encoded
+            images. Paths are relative to ``root``. Boxes and keypoints are lists of numbers, or lists of
+            lists with one inner list for each object.
         roles: role of each column whose name alone does not decide it, see ``roles.py``: for COCO such as
             ``{"objects/bbox": "xywh", "objects/category": "label"}``. The columns ``file_name``, ``image``,
             ``label``, ``split`` and ``key`` need none. Columns without a role are stored as they are. The
@@ -117,9 +105,9 @@ class TableRows:
             not stored. The other columns of a rejected row hold valid values, such as empty lists.
         boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
         warnings: warnings for the user.
-        skipped: number of entries of the source that are no rows, by reason.
         owns_root: whether images below ``root`` that are in no row are reported.
         unread: columns of the source that are not in ``table``, since the user drops them.
+        separator: what separates classes in a text of the label column.
     """
 
     table: pa.Table | Batches
@@ -131,434 +119,463 @@ class TableRows:
     faults: str | None = None
     boxes_in: Reference | None = None
     warnings: tuple[str, ...] = ()
-    skipped: Mapping[str, int] = field(default_factory=dict)
     owns_root: bool = False
     unread: tuple[str, ...] = ()
+    separator: str | None = None
+
+
+class Column(NamedTuple):
+    """A column of rows, or a template of image paths.
+
+    Attributes:
+        name: name of the column, or the template.
+        role: its role, or None: it is stored as it is.
+        feature: name of the feature that it becomes; empty if it is not stored.
+        kind: type of its values.
+        is_embedded: whether the rows hold images, perhaps only some of them, rather than paths alone.
+    """
+
+    name: str
+    role: str | None
+    feature: str
+    kind: pa.DataType
+    is_embedded: bool
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the column holds images or masks."""
+        return self.role in IMAGE_ROLES
+
+    @property
+    def struct(self) -> str:
+        """Name of the struct of which the column is a field, or an empty text."""
+        return self.name.rpartition("/")[0]
+
+
+class Content(NamedTuple):
+    """Rows that have been read.
+
+    Attributes:
+        read: the rows as the format describes them.
+        columns: columns of features, in their order, and then others that have a role.
+        num_rows: number of rows.
+        table: columns that hold no images.
+        paths: path of the image in each row by column, empty for none.
+        wide: what has been written of encoded images.
+    """
+
+    read: TableRows
+    columns: Sequence[Column]
+    num_rows: int
+    table: pa.Table
+    paths: dict[str, list[bytes]]
+    wide: Wide | None
+
+    def of_role(self, role: str) -> Column | None:
+        """Return the first column that has a role, or None."""
+        return next((column for column in self.columns if column.role == role), None)
 
 
 @dataclass(frozen=True)
-class RowOptions:
-    """What the user gives for rows of any file format; the attributes are those of ``Table``.
+class RowSource(ABC):
+    """A source of rows, whose columns have roles.
+
+    The columns ``file_name``, ``image``, ``label``, ``split`` and ``key`` have these roles by their names;
+    ``roles`` declares those of others. A column ``file_name`` holds paths of images, and becomes the feature
+    ``image``. Columns without a role are stored as they are. The key of an example is its value in the column
+    ``key``, or the path of its first image, or the row number if there are no images or a path is repeated or
+    missing. Paths of images whose first folders are all train, val, test and the like give the splits.
 
     Attributes:
-        kind: name of the kind of source.
-        folder_of_lists: folder to which the paths in ``split_list`` are relative.
-        only: names of the features of the dataset to which rows are appended: other columns are left out.
-        recorded: further options that manifests record.
+        source: what is read; see the format.
+        roles: role of each column: "image" or "mask", which holds paths or encoded images; "label", "split",
+            "key"; "list", stored as a list of any length; "value", stored as it is; "drop", not stored; or
+            the format of boxes or keypoints: "xywh" (left, top, width, height), "xyxy", "cxcywh", "yxyx",
+            "xy", "xyv" (with the visibility), in pixels, or with "-normalized" as fractions of the image. The
+            name of a struct stands for all of its fields. A template such as ``train/{id:06d}.jpg``, in which
+            braces name columns, is a column of paths.
+        images: how images are checked, converted and stored.
+        root: folder to which image paths are relative; by default, see the format.
+        class_names: class names in label order; other labels are an error.
+        follow_links: read images outside ``root``.
+        outside_boxes: what to do about boxes and keypoints that reach out of their image by more than 1 % of
+            its side, or 1 pixel: "reject" the image, "clip" them to it, or "keep" them.
+        boxes_in: whether boxes and keypoints refer to the pixels in the "file" or to the "upright" image;
+            without it, and unless the format shows it, an image that is turned upright by its EXIF tag and
+            has boxes is rejected.
+
+    Raises:
+        OptionsError: the source is empty or of another type, a role does not exist, or the class names are
+            empty or repeated.
     """
 
-    kind: str
-    roles: Mapping[str, str]
-    images: ImageOptions
-    root: str | os.PathLike[str] | None = None
+    source: Any
+    roles: Mapping[str, str] = roles_option()
+    images: ImageOptions = field(default_factory=ImageOptions)
+    root: str | os.PathLike[str] | None = option(
+        None,
+        "folder to which image paths are relative",
+        metavar="DIR",
+        default_text="the folder of the table, or found next to the annotations",
+        recorded="never",
+    )
     class_names: Sequence[str] | None = None
-    follow_links: bool = False
-    label_separator: str | None = None
-    outside_boxes: Outside = "reject"
-    boxes_in: Reference | None = None
-    split_list: Mapping[str, str] = field(default_factory=dict)
-    folder_of_lists: AnyPath = Path()
-    only: frozenset[str] | None = None
-    recorded: Mapping[str, Json] = field(default_factory=dict)
-
-    def to_json(self, roles: Mapping[str, str]) -> dict[str, Json]:
-        """Return what manifests record; ``roles`` are the resolved ones."""
-        given: dict[str, Json] = {
-            "outside_boxes": None if self.outside_boxes == "reject" else self.outside_boxes,
-            "boxes_in": self.boxes_in,
-            "label_separator": self.label_separator,
-            "split_list": dict(self.split_list) or None,
-        }
-        found = {name: value for name, value in given.items() if value is not None}
-        return {"source": self.kind, "columns": dict(roles), **found, **self.recorded}
-
-
-def is_image_role(role: str | None) -> bool:
-    """Return whether columns of a role hold images or masks."""
-    return role in ("image", "mask")
-
-
-def stage_table(
-    read: TableRows, options: RowOptions, folder: Path, *, group_by: str | None, preview: bool
-) -> StagedReader:
-    """Return a reader of rows that were read, after copying them into ``folder``.
-
-    The steps: roles of all columns, one pass over the rows, features, files of images, staging.
-    """
-    where = read.where
-    schema = read.table.schema
-    hidden = {*(read.sizes or ()), *([read.faults] if read.faults else [])}
-    types = {each.name: each.type for each in flattened(schema.empty_table()).schema}
-    names = [name for name in types if name not in hidden]
-    for name in repeated(names):
-        raise InputError("column-repeated", path=where, twice=name)
-    for column, of_column in read.class_names.items():
-        # two numbers of one name would be two classes or one, depending on the reader
-        for name in repeated(of_column):
-            raise InputError("table-class-repeated", path=where, repeated=name, column=column)
-    declared = _known_roles(names, options.roles, options.only)
-    roles = resolve_roles([*names, *read.unread], declared, where, read.roles)
-    features = features_of(names, roles, where)
-    images = [name for name in features if is_image_role(roles.get(name))]
-    masks = frozenset(features[name] for name in images if roles[name] == "mask")
-    label = next((name for name, role in roles.items() if role == "label"), None)
-    _check_options(read, options, images, masks, label)
-    for name in images:
-        if not is_template(name):
-            _check_image_type(name, types[name])
-    needed = {name for name in names if roles.get(name) != "drop"} | hidden
-    needed |= {name for name in (*template_columns(roles), group_by) if name in types}
-    writer = WideWriter(None if preview else folder)
-    table, paths = _collect(
-        read.table,
-        needed,
-        [name for name in images if not is_template(name)],
-        partial(_check_undeclared, {*roles, *template_columns(roles)}, where),
-        lambda encoded: writer.write({features[name]: column for name, column in encoded.items()}),
+    follow_links: bool = option(False, "follow links out of the folder of the images", recorded="never")
+    outside_boxes: Outside = option(
+        "reject",
+        "reject images with boxes or keypoints outside of them, clip these to the image, or keep them",
+        choices=get_args(Outside),
     )
-    wide = writer.close()
-    if not table.num_rows:
-        raise InputError("table-no-rows", path=where)
-    paths |= {name: _template_paths(table, name, where) for name in images if is_template(name)}
-    skipped, lines = dict(read.skipped), list[str]()
-    splits = next((split_names(name, table[name]) for name, role in roles.items() if role == "split"), None)
-    if options.split_list:
-        is_plain = images and splits is None and not (wide and features[images[0]] in wide.sizes)
-        if not is_plain:
-            raise InputError("split-list-table")
-        kept, splits, lines = _listed_splits(paths[images[0]], options)
-        skipped[UNLISTED] = table.num_rows - len(kept)
-        table = table.take(pa.array(kept))
-        paths = {name: [each[row] for row in kept] for name, each in paths.items()}
-    elif splits is None:
-        splits = _folder_splits([name for name in images if roles[name] == "image"], paths, wide, features)
-    files: dict[str, ImageFiles] = {}
-    for name in images:
-        sizes = wide.sizes.get(features[name]) if wide else None
-        embedded = (
-            [None] * table.num_rows if sizes is None else [None if n < 0 else n for n in sizes.tolist()]
+    boxes_in: Reference | None = option(
+        None,
+        "whether boxes and keypoints refer to the pixels in the file, or to the image that is turned upright "
+        "by its EXIF tag",
+        choices=get_args(Reference),
+        default_text="what annotations show; else images that are turned are rejected if they have boxes",
+    )
+    _only: frozenset[str] | None = field(default=None, repr=False)
+
+    # Name of the kind of source.
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_roles(self.roles)
+        check_instance("images", self.images, ImageOptions)
+        if isinstance(self.source, (str, os.PathLike)):
+            if not os.fspath(self.source):
+                raise OptionsError("the path of the source is empty || name a file or a folder")
+            any_path(self.source)
+        if self.root is not None:
+            any_path(self.root)
+        check_class_names(self.class_names)
+
+    def location(self) -> None:
+        """Return None, because the dataset may be in the folder of the source."""
+        return
+
+    def with_class_names(self, names: Sequence[str]) -> RowSource:
+        """Return the source with these class names, unless it has its own."""
+        return self if self.class_names is not None else replace(self, class_names=names)
+
+    @classmethod
+    def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
+        """Return the source of a build from its record, and the paths of its inputs."""
+        check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
+        return cls(
+            inputs[0],
+            dict(recorded.options.get("columns", {})),
+            recorded.images,
+            root=inputs[1] if len(inputs) == 2 else None,
+            class_names=recorded.class_names,
+            follow_links=recorded.follow_links,
+            **recorded_values(cls, recorded.options),
+            _only=frozenset(recorded.schema.names),
         )
-        found = stat_images(read.root, paths[name], embedded, follow_links=options.follow_links)
-        if sizes is None:
-            check_found(name, found, read.root)
-        files[name] = found
-    stored = {
-        feature: _stored(table[name], name, roles.get(name) or _plain_role(name, types), options, read)
-        for name, feature in features.items()
-        if name not in images
-    }
-    found_features = [
-        *(
-            mask_feature(features[name], options.images)
-            if features[name] in masks
-            else image_feature(features[name], options.images)
-            for name in images
-        ),
-        *(column.feature for column in stored.values()),
-    ]
-    class_names = next((column.class_names for column in stored.values() if column.class_names), ())
-    photos = [features[name] for name in images if roles[name] == "image"]
-    coordinates = coordinates_of(found_features)
-    rules = ImageRules(
-        options.images,
-        masks,
-        coordinates,
-        photos[0] if photos else None,
-        options.outside_boxes,
-        options.boxes_in or read.boxes_in,
-    )
-    warnings = [*read.warnings, *lines, *filter(None, (column.warning for column in stored.values()))]
-    by_path = [name for name in images if not (wide and features[name] in wide.sizes)]
-    warnings += _image_warnings(read, options, by_path, paths, lambda name: features[name] in masks)
-    if coordinates and len(photos) > 1:
-        warnings.append(f"boxes and keypoints belong to the image {photos[0]!r}")
-    if label is None:
-        warnings += [
-            f"the column {name!r} has class names, which are not stored; {flag(name, 'label')} stores them"
-            for name in read.class_names
-            if name in features
+
+    @abstractmethod
+    def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
+        """Return the rows; ``needed`` names columns that are used, even if they are not stored."""
+
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
+        """Return a reader of the rows; they are copied into ``folder``, but not files of images.
+
+        Raises:
+            OptionsError: the suffix of a file is not supported, or an option has no effect since there are no
+                images.
+            InputError: the source cannot be read, a column is missing or cannot be stored, or an image is
+                outside ``root``.
+        """
+        needed = {group_by, *template_columns(self.roles)}
+        read = self.rows(self._folder_of_images(), needed)
+        content = _read_once(read, self._columns(read), needed, WideWriter(None if preview else folder))
+        files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
+        values = self._values(content)
+        groups = None if group_by is None else _groups(group_by, content, files)
+        return stage(self._rows(content, files, values, groups), folder, preview=preview)
+
+    def _folder_of_images(self) -> AnyPath | None:
+        root = None if self.root is None else any_path(self.root)
+        if isinstance(root, Path) and not root.is_dir():
+            raise InputError("root-not-a-folder", root=os.fspath(root))
+        return root
+
+    def _columns(self, read: TableRows) -> list[Column]:
+        """Return the columns of features, in their order, and then others that have a role."""
+        schema = flattened(read.table.schema.empty_table()).schema
+        names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
+        for name in repeated(names):
+            raise InputError("column-repeated", path=read.where, twice=name)
+        for name, of_column in read.class_names.items():
+            # two numbers of one name would be two classes or one, depending on the reader
+            for class_name in repeated(of_column):
+                raise InputError(
+                    f"{read.where}: column {name!r} has the class {class_name!r} twice || rename one"
+                )
+        declared = self.roles
+        if self._only is not None:
+            # what the dataset dropped, or what named its splits or keys, need not be in rows for it
+            declared = {
+                name: role for name, role in declared.items() if name in names or role not in _NOT_STORED
+            }
+        roles = resolve_roles([*names, *read.unread], declared, read.where, read.roles)
+        features = features_of(names, roles, read.where)
+        if self._only is not None:
+            known = {*declared, *(name for name, role in roles.items() if role == "drop")}
+            left = [name for name in names if name not in known and features.get(name) not in self._only]
+            if left:
+                report_line(
+                    f"columns left out because the dataset does not have them: {listed_columns(left)}"
+                )
+            roles |= dict.fromkeys(left, "drop")
+            features = {name: feature for name, feature in features.items() if name not in left}
+        columns = []
+        for name in dict.fromkeys([*features, *roles]):
+            kind, role = schema.field(name).type if name in names else _STRING, roles.get(name)
+            # formats of text have no bytes
+            has_bytes = is_image_struct(kind) or (kind == TEXT and isinstance(read.table, Batches))
+            is_embedded = role in IMAGE_ROLES and has_bytes
+            columns.append(Column(name, role, features.get(name, ""), kind, is_embedded))
+        self._check(read, columns)
+        return columns
+
+    def _check(self, read: TableRows, columns: Sequence[Column]) -> None:
+        """Raise an error if an option has no effect on these columns, or one cannot hold images."""
+        images = [column for column in columns if column.is_image]
+        if not images:
+            root = {} if self.root is None else {"root": os.fspath(self.root)}
+            for name, value in {**changed_images(self.images.to_json()), **root}.items():
+                raise OptionsError(
+                    f"{name}={value!r} has no effect, since {read.where} has no column of images || leave it "
+                    f"out, or name the column: {flag('COLUMN', 'image')}"
+                )
+        check_mask_depth(self.images, has_masks=any(column.role == "mask" for column in images))
+        of_labels = {"class_names": self.class_names, "label_separator": read.separator}
+        useless = [each for each, given in of_labels.items() if given]
+        if useless and all(column.role != "label" for column in columns):
+            raise InputError(
+                f"{useless[0]}= has no effect, since {read.where} has no column of labels || leave it out, "
+                f"or name the column: {flag('COLUMN', 'label')}"
+            )
+        for column in images:
+            if column.kind not in (TEXT, _STRING) and not is_image_struct(column.kind):
+                raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
+
+    def _files_of(self, column: Column, content: Content) -> ImageFiles:
+        """Return the files of a column of images."""
+        sizes: list[int | None] = [None] * content.num_rows
+        if column.is_embedded and content.wide is not None:
+            sizes = [None if size < 0 else size for size in content.wide.sizes[column.feature].tolist()]
+        root = content.read.root
+        files = stat_images(root, content.paths[column.name], sizes, follow_links=self.follow_links)
+        if not column.is_embedded:
+            check_found(column.name, files, root)
+        return files
+
+    def _values(self, content: Content) -> dict[str, StoredColumn]:
+        """Return the columns that are stored, except images, by feature.
+
+        Lists in a struct with lists of lists, such as numbers next to boxes, are lists of any length: a crop
+        that removes a box removes its number.
+        """
+        read, stored = content.read, dict[str, StoredColumn]()
+        lists = [column for column in content.columns if is_list_type(column.kind)]
+        structs = {column.struct for column in lists if is_list_type(column.kind.value_type)} - {""}
+        along = {column.name for column in lists if column.struct in structs}
+        for column in content.columns:
+            if column.is_image or not column.feature:
+                continue
+            name, values = column.name, content.table[column.name]
+            if column.role == "label":
+                own = read.class_names.get(name, ())
+                stored[column.feature] = label_column(name, values, self.class_names, own, read.separator)
+            else:
+                role = column.role or ("list" if name in along else "value")
+                stored[column.feature] = stored_column(name, values, role)
+        return stored
+
+    def _rows(
+        self,
+        content: Content,
+        files: Mapping[str, ImageFiles],
+        values: Mapping[str, StoredColumn],
+        groups: Sequence[bytes] | None,
+    ) -> Rows:
+        """Return the rows as they are staged."""
+        read, table = content.read, content.table
+        images = [column for column in content.columns if column.is_image]
+        photo, key, split = map(content.of_role, ("image", "key", "split"))
+        features = [
+            (mask_feature if column.role == "mask" else image_feature)(column.feature, self.images)
+            for column in images
         ]
-    keys = next((key_column(name, table[name]) for name, role in roles.items() if role == "key"), None)
-    return stage(
-        Rows(
-            num_rows=table.num_rows,
-            features=found_features,
+        features += [column.feature for column in values.values()]
+        rules = ImageRules(
+            self.images,
+            masks=frozenset(column.feature for column in images if column.role == "mask"),
+            coordinates=coordinates_of(features),
+            placed_in=photo and photo.feature,
+            outside=self.outside_boxes,
+            boxes_in=self.boxes_in or read.boxes_in,
+        )
+        roles: dict[str, Json] = {each.name: each.role for each in content.columns if each.role}
+        return Rows(
+            num_rows=content.num_rows,
+            features=features,
             rules=rules,
-            recorded=options.to_json(recorded_roles(roles, [*names, *read.unread])),
-            values={name: column.values for name, column in stored.items()},
-            images={features[name]: found for name, found in files.items()},
-            wide=wide,
-            keys=keys,
-            splits=splits,
+            recorded={"source": self.kind, "columns": roles, **to_json(self)},
+            values={name: column.values for name, column in values.items()},
+            images={column.feature: files[column.name] for column in images},
+            wide=content.wide,
+            keys=key and key_column(key.name, table[key.name]),
+            splits=split_names(split.name, table[split.name]) if split else _folder_splits(photo, content),
             stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
-            groups=None if group_by is None else _groups(group_by, table, paths, files, stored, label),
-            image_column=images[0] if images else "",
-            class_names=class_names,
+            groups=groups,
+            image_column=images[0].name if images else "",
+            class_names=next((each.class_names for each in values.values() if each.class_names), ()),
             root=read.root,
-            warnings=warnings,
-            skipped=skipped,
-        ),
-        folder,
-        preview=preview,
-    )
+            warnings=[*read.warnings, *self._warnings(content, values)],
+        )
+
+    def _warnings(self, content: Content, values: Mapping[str, StoredColumn]) -> Iterator[str]:
+        """Yield warnings about columns, and about images that are in no row."""
+        yield from filter(None, (column.warning for column in values.values()))
+        read = content.read
+        if read.owns_root and content.paths:
+            paths = {path for of_rows in content.paths.values() for path in of_rows}
+            yield from unmentioned(read.root, paths, follow_links=self.follow_links)
+        named = [each.name for each in content.columns if each.feature and each.name in read.class_names]
+        for name in named if content.of_role("label") is None else ():
+            how = f"{flag(name, 'label')} stores them"
+            yield f"the column {name!r} has class names, which are not stored; {how}"
 
 
-def _known_roles(
-    names: Sequence[str], declared: Mapping[str, str], only: frozenset[str] | None
-) -> Mapping[str, str]:
-    """Return the declared roles; of rows for a dataset, also ``drop`` for the columns that it does not have.
-
-    These are reported. A column that the dataset dropped, or that named splits or keys, may be missing.
-    """
-    if only is None:
-        return declared
-    roles = {name: role for name, role in declared.items() if name in names or role not in _NOT_STORED}
-    fields = {name for each in roles for name in names if name.startswith(f"{each}/")}
-    left = [
-        name
-        for name in names
-        if name not in {*roles, *fields}
-        and (USUAL.get(name) in _NOT_STORED or feature_name(name, USUAL.get(name, "value")) not in only)
-    ]
-    if left:
-        report_line(f"columns left out because the dataset does not have them: {listed_columns(left)}")
-    return {**roles, **dict.fromkeys(left, "drop")}
-
-
-def _check_options(
-    read: TableRows,
-    options: RowOptions,
-    images: Sequence[str],
-    masks: frozenset[str],
-    label: str | None,
-) -> None:
-    """Raise an error if an option has no effect on these rows."""
-    root = {} if options.root is None else {"root": os.fspath(options.root)}
-    given = {} if images else {**changed_images(options.images.to_json()), **root}
-    for name, value in given.items():
-        raise OptionsError("image-option-useless", name=name, found=value, path=read.where)
-    check_mask_depth(options.images, has_masks=bool(masks))
-    if label is None and options.class_names is not None:
-        raise InputError("table-no-label", path=read.where)
-    if label is None and options.label_separator:
-        raise InputError("label-separator-type", name="label", kind="a column that the table lacks")
-
-
-def _check_image_type(name: str, kind: pa.DataType) -> None:
-    items = item_type(kind)
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if is_list_type(kind) and (is_bytes_type(items) or is_image_struct(items)):
-        raise InputError("image-list", name=name)
-    if not is_bytes_type(plain) and not is_image_struct(kind):
-        raise InputError("column-paths-type", name=name, kind=shown(kind))
-
-
-def _collect(
-    rows: pa.Table | Batches,
-    needed: set[str],
-    images: Sequence[str],
-    undeclared: Callable[[str, pa.ChunkedArray], None],
-    write: Callable[[Mapping[str, pa.Array]], None],
-) -> tuple[pa.Table, dict[str, list[bytes]]]:
-    """Read rows once: encoded images are written, and all else is kept in memory.
-
-    Args:
-        rows: the rows.
-        needed: columns that are needed.
-        images: those of them that are images.
-        undeclared: is called with parts of each other column, and raises if it may not be stored.
-        write: is called with parts of the columns of encoded images.
-
-    Returns:
-        The columns that are ``needed`` and no images, and the path of each row by column of images.
-    """
-    empty = flattened(rows.schema.empty_table())
-    paths: dict[str, list[bytes]] = {name: [] for name in images}
-    narrow = [name for name in empty.column_names if name in needed and name not in paths]
-    kept = [empty.select(narrow).append_column(_ROW, pa.array([], pa.int64()))]
-    is_embedded: dict[str, bool] = {}
-    for batch in rows.tables if isinstance(rows, Batches) else _batches_of(rows):
-        flat = flattened(batch)
-        for name in narrow:
-            undeclared(name, flat[name])
-        encoded: dict[str, pa.Array] = {}
-        for name in paths:
-            of_rows, values = _image_values(flat[name])
-            if is_embedded.setdefault(name, values is not None):
-                encoded[name] = pa.nulls(len(of_rows), TEXT) if values is None else values
-            paths[name] += of_rows
-        if encoded:
-            write(encoded)
-        # a table without columns has no rows
-        kept.append(flat.select(narrow).append_column(_ROW, pa.array(np.arange(flat.num_rows))))
-    return pa.concat_tables(kept), paths
-
-
-def _check_undeclared(known: Collection[str], where: str, name: str, column: pa.ChunkedArray) -> None:
-    """Raise InputError if a column whose role is not known evidently holds images."""
-    if name in known:
-        return
-    is_struct = is_image_struct(item_type(column.type))
-    check_undeclared(name, [{"bytes": None, "path": None}] * is_struct, where)
-    check_undeclared(name, [] if is_struct else sampled(unlisted(column)[0]), where)
-
-
-def _batches_of(table: pa.Table) -> Iterator[pa.Table]:
-    return (table.slice(start, _MANY_ROWS) for start in range(0, table.num_rows, _MANY_ROWS))
-
-
-def _image_values(column: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
-    """Return the path of each row, empty for none, and the encoded images; None if there are only paths."""
-    if is_image_struct(column.type):
-        fields = fields_of(column)
-        paths = fields["path"].cast(TEXT).to_pylist() if "path" in fields else [None] * len(column)
-        return [path or b"" for path in paths], fields["bytes"].cast(TEXT).combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    values = column.cast(TEXT)
-    if not is_text_type(column.type):
-        some = [value for value in values.slice(0, _MANY_ROWS).to_pylist() if value]
-        if not some or any(is_encoded(value) or len(value) > _LONGEST_PATH for value in some):
-            return [b""] * len(values), values.combine_chunks()
-    return [path or b"" for path in values.to_pylist()], None
-
-
-def template_columns(roles: Mapping[str, str]) -> set[str]:
+def template_columns(roles: Mapping[str, Any]) -> set[str]:
     """Return the columns that templates of paths name."""
-    templates = [name for name, role in roles.items() if is_image_role(role) and is_template(name)]
+    templates = [name for name, role in roles.items() if role in IMAGE_ROLES and is_template(name)]
     try:
         return {name for each in templates for _, name, _, _ in Formatter().parse(each) if name}
     except ValueError as error:
         raise InputError("template-form", template=templates[0], why=str(error)) from None
 
 
+def _read_once(
+    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], writer: WideWriter
+) -> Content:
+    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory."""
+    in_templates = template_columns({each.name: each.role for each in columns})
+    undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]
+    images = [column for column in columns if column.is_image and not is_template(column.name)]
+    left = {each.name for each in columns if each.role == "drop" and each.name not in needed}
+    left.update(column.name for column in images)
+    empty = flattened(read.table.schema.empty_table())
+    parts = [empty.select([name for name in empty.column_names if name not in left])]
+    paths: dict[str, list[bytes]] = {column.name: [] for column in images}
+    num_rows = 0
+    for batch in read.table.tables if isinstance(read.table, Batches) else [read.table]:
+        rows = flattened(batch)
+        for name in undeclared:
+            values = unlisted(rows[name])[0]
+            is_struct = is_image_struct(values.type)
+            check_undeclared(name, _IMAGE_STRUCTS if is_struct else sampled(values), read.where)
+        encoded: dict[str, pa.Array] = {}
+        for column in images:
+            names, content = _image_values(column, rows[column.name])
+            paths[column.name] += names
+            if content is not None:
+                encoded[column.feature] = content
+                if not num_rows and not is_image_struct(column.kind):
+                    _check_no_paths(column.name, content, read.where)
+        if encoded:
+            writer.write(encoded)
+        num_rows += rows.num_rows
+        parts.append(rows.select(parts[0].column_names))
+    if not num_rows:
+        raise InputError("table-no-rows", path=read.where)
+    table = pa.concat_tables(parts)
+    templates = [column.name for column in columns if column.is_image and is_template(column.name)]
+    paths |= {name: _template_paths(table, name, read.where) for name in templates}
+    return Content(read, columns, num_rows, table, paths, writer.close())
+
+
+def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
+    """Raise InputError if a column of encoded images holds paths."""
+    values = sampled(pa.chunked_array([content]))
+    if values and not any(map(_NOT_IN_PATHS.search, values)):
+        raise InputError(
+            f"{where}: column {name!r} holds bytes, which would be images, but they are paths, such as "
+            f"{to_text(values[0][:_SHOWN])!r} || cast them to text, in pandas: "
+            f"rows[{name!r}].str.decode('utf-8')"
+        )
+
+
+def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
+    """Return the path of each row, empty for none, and the encoded images, or None if there are none."""
+    content, paths = (values, None) if column.is_embedded else (None, values)
+    if is_image_struct(column.kind):
+        fields = fields_of(values)
+        content, paths = fields["bytes"], fields.get("path")
+    names = [None] * len(values) if paths is None else paths.cast(TEXT).to_pylist()
+    return [name or b"" for name in names], None if content is None else content.cast(TEXT).combine_chunks()
+
+
 def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
     """Return the path of each row that a template gives."""
-    names = [name for name in table.column_names if name != _ROW]
     pieces: list[Sequence[bytes]] = []
     for literal, name, digits, conversion in Formatter().parse(template):
         pieces.append([to_bytes(literal)] * table.num_rows)
         if name is None:
             continue
-        if name not in names:
-            raise unknown_column(name, names, where)
-        if conversion or not _DIGITS.fullmatch(digits or ""):
-            why = "only digits as in {id:06d} may follow a name"
+        if name not in table.column_names:
+            raise unknown_column(name, table.column_names, where)
+        column, digits = table[name], digits or ""
+        is_integer = pa.types.is_integer(column.type)
+        is_plain = not conversion and _DIGITS.fullmatch(digits) and (is_integer or not digits)
+        if not is_plain or not (is_integer or column.type in (TEXT, _STRING)):
+            kind = shown(column.type)
+            why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
             raise InputError("template-form", template=template, why=why)
-        pieces.append(_template_values(table[name], name, template, digits or ""))
+        values = (column if is_integer else column.cast(TEXT)).to_pylist()
+        if lacking := sum(value in (None, b"") for value in values):
+            where = "of which paths are made"
+            raise InputError("column-missing-values", name=name, null_count=lacking, where=where)
+        pieces.append([format(value, digits).encode() for value in values] if is_integer else values)
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 
 
-def _template_values(column: pa.ChunkedArray, name: str, template: str, digits: str) -> list[bytes]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    is_integer = pa.types.is_integer(column.type)
-    if not is_integer and (digits or not is_bytes_type(column.type)):
-        raise InputError("template-column", template=template, name=name, kind=shown(column.type))
-    values = (column if is_integer else column.cast(TEXT)).to_pylist()
-    lacking = sum(value in (None, b"") for value in values)
-    if lacking:
-        where = "of which paths are made"
-        raise InputError("column-missing-values", name=name, null_count=lacking, where=where)
-    return [format(value, digits).encode() for value in values] if is_integer else values
-
-
-def _stored(
-    column: pa.ChunkedArray, name: str, role: str, options: RowOptions, read: TableRows
-) -> StoredColumn:
-    if role != "label":
-        return stored_column(name, column, role)
-    own = read.class_names.get(name, ())
-    return label_column(name, column, options.class_names, own, options.label_separator)
-
-
-def _plain_role(name: str, types: Mapping[str, pa.DataType]) -> str:
-    """Return the role of a column that has none: a field next to a list of lists is a list of any length.
-
-    Such are the classes of boxes: if all images have as many boxes, the next ones need not.
-    """
-    struct, slash, _ = name.rpartition("/")
-    fields = [kind for each, kind in types.items() if slash and each.startswith(f"{struct}/")]
-    is_along = any(is_list_type(kind) and is_list_type(kind.value_type) for kind in fields)
-    return "list" if is_along and is_list_type(types[name]) else "value"
-
-
-def _listed_splits(
-    paths: Sequence[bytes], options: RowOptions
-) -> tuple[list[int], pa.ChunkedArray, list[str]]:
-    """Return the rows whose images are in lists of splits, their splits, and lines about others."""
-    plain = [os.path.normpath(path) for path in paths]
-    lists = read_split_lists(options.split_list, options.folder_of_lists, {*plain})
-    if lists.label_of:
-        raise InputError("split-list-table-labels")
-    left, lines = lists.unlisted({*plain})
-    kept = [row for row, path in enumerate(plain) if path not in left]
-    splits = [to_bytes(lists.split_of[plain[row]]) for row in kept]
-    return kept, pa.chunked_array([pa.array(splits, TEXT)]), lines
-
-
-def _folder_splits(
-    photos: Sequence[str],
-    paths: Mapping[str, Sequence[bytes]],
-    wide: Wide | None,
-    features: Mapping[str, str],
-) -> pa.ChunkedArray | None:
+def _folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | None:
     """Return the splits that the first folders of the images name, or None.
 
     As in folders of images, all of them must have usual names of splits, and there must be several.
     """
-    if not photos or (wide is not None and features[photos[0]] in wide.sizes):
+    if column is None or column.is_embedded:
         return None
-    column = photos[0]
-    folders = first_folders(paths[column])
+    folders = first_folders(content.paths[column.name])
     usual, are_splits = all_usual(sorted({*folders}))
     if len(usual) < 2:
         return None
     if not are_splits:
         others = sorted({*folders} - {*usual})
         raise InputError(
-            f"column {column!r}: only some paths are in the folders {', '.join(usual)}; others are in "
+            f"column {column.name!r}: only some paths are in the folders {', '.join(usual)}; others are in "
             f"{', '.join(map(repr, others[:3]))} || add a column 'split', which names the split of each row"
         )
-    report_line(f"the splits are the folders {', '.join(usual)} in column {column!r}")
-    return pa.chunked_array([pa.array([to_bytes(usual_split(name) or name) for name in folders], TEXT)])
+    report_line(f"the splits are the folders {', '.join(usual)} in column {column.name!r}")
+    return _texts(to_bytes(usual_split(name) or name) for name in folders)
 
 
-def _groups(
-    by: str,
-    table: pa.Table,
-    paths: Mapping[str, Sequence[bytes]],
-    files: Mapping[str, ImageFiles],
-    stored: Mapping[str, StoredColumn],
-    label: str | None,
-) -> list[bytes]:
+def _texts(values: Iterable[bytes]) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(values, TEXT)])
+
+
+def _groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> list[bytes]:
     """Return the group of each row: its value in the column ``by``, which need not be stored."""
-    if by in paths:
+    if by in files:
         # with links followed, so that all names of a file are one group
-        real = [name or path for name, path in zip(files[by].real, paths[by], strict=True)]
-        return groups_of(by, pa.chunked_array([pa.array(real, TEXT)]))
-    if by not in table.column_names or by == _ROW:
-        names = [*paths, *(name for name in table.column_names if name != _ROW)]
-        raise InputError("group-by-column", by=by, columns=listed_columns(sorted(names)))
-    if by == label and stored[label].class_names and not stored[label].feature.shape:
-        # by name, because a new class changes the numbers
-        numbers, classes = stored[label].values.to_pylist(), stored[label].class_names
-        if without := sum(number < 0 for number in numbers):
-            raise InputError("group-by-no-class", by=by, without=without)
-        return [to_bytes(classes[number]) for number in numbers]
-    return groups_of(by, table[by])
-
-
-def _image_warnings(
-    read: TableRows,
-    options: RowOptions,
-    images: Sequence[str],
-    paths: Mapping[str, Sequence[bytes]],
-    is_mask: Callable[[str], bool],
-) -> Iterator[str]:
-    """Yield warnings about images in no row, and about images that lose bits."""
-    plain = {name: {path for path in paths[name] if path and not is_url(path)} for name in images}
-    if read.owns_root and any(plain.values()):
-        # by convention the folder belongs to the table
-        yield from unmentioned(read.root, set().union(*plain.values()), follow_links=options.follow_links)
+        pairs = zip(files[by].real, content.paths[by], strict=True)
+        return groups_of(by, _texts(real or path for real, path in pairs))
+    if by not in content.table.column_names:
+        names = listed_columns(sorted([*files, *content.table.column_names]))
+        raise InputError("group-by-column", by=by, columns=names)
+    return groups_of(by, content.table[by])

@@ -9,14 +9,19 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
+from tfshards.prep.sources.classes import repeated
+from tfshards.prep.sources.features import TEXT, flattened, unlisted
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.schemas import InputError
@@ -24,229 +29,297 @@ from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular
 
+JSON_SUFFIXES = (".jsonl", ".ndjson")
 # Length of the longest line, and of the longest value.
 _LONGEST = 64 << 20
+_BLOCK_BYTES = 1 << 20
+# Rows that are turned into columns at a time: the objects of Python in them stay in the caches.
+_BATCH_ROWS = 512
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
 _INTEGERS = range(-(1 << 63), 1 << 63)
+_TRUTH = pa.array(["false", "true"], pa.large_string())
 _LOOKED_AT, _SHOWN = 64, 60
-_ENCODINGS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
+_LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
+
+_Decode: TypeAlias = Callable[[str], tuple[Any, int]]
+# The number of some rows, and their values by column.
+_Batch: TypeAlias = tuple[int, dict[str, Sequence[Any]]]
 
 
-def csv_columns(path: AnyPath) -> dict[str, list[str]]:
-    """Return the columns of a CSV or TSV file by the names in its header, as text.
+def read_text(
+    paths: Sequence[AnyPath], dropped: Collection[str], is_path: Callable[[str], bool]
+) -> tuple[pa.Table, list[int], list[str]]:
+    """Return the rows of CSV, TSV or JSON Lines files, the number of rows of each file, and warnings.
+
+    Args:
+        paths: files of one suffix.
+        dropped: columns whose values are not needed; they become null.
+        is_path: whether a column holds paths, which may look like numbers and need not be UTF-8.
 
     Raises:
-        InputError: there is no header, a row has another number of values, or a quote is not closed.
+        InputError: a file cannot be read, or the values of a column have no exact type.
     """
+    is_json = paths[0].suffix.lower() in JSON_SUFFIXES
+    parts: dict[str, list[pa.Array]] = {}
+    lengths = [0] * len(paths)
+    for number, path in enumerate(paths):
+        for num_rows, batch in _json_batches(path) if is_json else _csv_batches(path):
+            if not is_json:
+                check_same_columns(path, batch, paths[0], parts or batch)
+            for name in batch:
+                parts.setdefault(name, [pa.nulls(sum(lengths))])
+            for name, of_column in parts.items():
+                if name not in batch or name in dropped:
+                    of_column.append(pa.nulls(num_rows))
+                else:
+                    kind = TEXT if is_path(name) else None if is_json else pa.large_string()
+                    of_column.append(arrow_values(name, batch[name], kind, [path]))
+            lengths[number] += num_rows
+    if not sum(lengths):
+        raise InputError("table-no-rows", path=paths[0])
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    warnings: list[str] = []
+    for name, of_column in parts.items():
+        columns[name] = _joined(name, of_column, paths)
+        if not is_json and columns[name].type == pa.large_string():
+            columns[name], lines = typed(name, columns[name].combine_chunks())
+            warnings += lines
+    try:
+        table = flattened(pa.table(columns).combine_chunks())
+    except UnicodeEncodeError as error:
+        raise InputError("column-not-utf8", path=paths[0], name=error.object) from None
+    for column in table.columns if is_json else ():
+        numbers, _ = unlisted(unlisted(column)[0])
+        if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
+            _check_numbers(paths)
+    return table, lengths, warnings
+
+
+def arrow_values(
+    name: str, values: Sequence[Any], kind: pa.DataType | None, paths: Sequence[AnyPath]
+) -> pa.Array | pa.ChunkedArray:
+    """Return values of a column as Arrow has them.
+
+    Args:
+        name: the column, for messages.
+        values: the values, or None where a row has none.
+        kind: large strings; ``TEXT`` for paths, which need not be UTF-8; or None for what JSON holds, whose
+            type follows from the values: integers and fractions become float64.
+        paths: the files that hold the values.
+    """
+    try:
+        if kind is not None:
+            return pa.array(values, pa.large_string()).cast(kind)
+        found = pa.array(values)
+        # Arrow takes true for 1.0 if a fraction comes first
+        if pa.types.is_floating(found.type) and bool in {*map(type, values)}:
+            raise TypeError("truth values and numbers")
+        return found
+    except UnicodeEncodeError:
+        # JSON may also escape half of a character, which no path has
+        with suppress(UnicodeEncodeError):
+            if kind == TEXT:
+                return pa.array([None if value is None else to_bytes(value) for value in values], TEXT)
+        raise InputError("column-not-utf8", path=paths[0], name=name) from None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if kind is not None:
+            # of JSON; whoever needs paths refuses the type that the column has
+            return arrow_values(name, values, None, paths)
+        _check_numbers(paths)
+        where, fault = " and ".join(map(str, paths[:2])), str(error).splitlines()[0]
+        raise InputError(f"{where}: the values of column {name!r} have no exact type: {fault}") from None
+
+
+def _joined(name: str, parts: Sequence[pa.Array], paths: Sequence[AnyPath]) -> pa.ChunkedArray:
+    """Return the values of all parts, whose types may differ in JSON."""
+    kinds = {part.type for part in parts if not pa.types.is_null(part.type)} or {pa.null()}
+    if len(kinds) > 1:
+        return pa.chunked_array([arrow_values(name, [v for p in parts for v in p.to_pylist()], None, paths)])
+    (kind,) = kinds
+    return pa.chunked_array([part if part.type == kind else pa.nulls(len(part), kind) for part in parts])
+
+
+def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
+    """Yield the rows of a CSV or TSV file, some at a time."""
+    rows = _csv_rows(path)
+    names = next(rows, [])
+    while batch := [*islice(rows, _BATCH_ROWS)]:
+        yield len(batch), dict(zip(names, zip(*batch, strict=True), strict=True))
+
+
+def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
+    """Yield the header of a CSV or TSV file, and its rows, which have as many values."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     csv.field_size_limit(_LONGEST)
-    with _lines(path, newline="") as lines:
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        try:
-            names = next(reader, [])
-            _check_header(path, names, delimiter)
-            rows = []
-            for row in filter(None, reader):
-                if len(row) != len(names):
-                    where = f"{path}:{reader.line_num}"
-                    raise InputError(f"{where}: {len(row)} values, but the header has {len(names)} columns")
-                rows.append(row)
-        except csv.Error as error:
-            hint = "; a quote is not closed" if "unexpected end" in str(error) else ""
-            raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
-    columns = [*map(list, zip(*rows, strict=True))] or [[] for _ in names]
-    return dict(zip(names, columns, strict=True))
+    reader = csv.reader(_lines(path, newline=""), delimiter=delimiter, strict=True)
+    names: list[str] = []
+    try:
+        for row in filter(None, reader):
+            if not names:
+                names = row
+                _check_header(path, names, delimiter)
+            if len(row) != len(names):
+                where = f"{path}:{reader.line_num}"
+                raise InputError(f"{where}: {len(row)} values, but the header has {len(names)} columns")
+            yield row
+    except csv.Error as error:
+        hint = "; a quote is not closed" if "unexpected end" in str(error) else ""
+        raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
 
 
 def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
-    if not names:
-        raise InputError("table-no-rows", path=path)
+    for name in repeated(names):
+        raise InputError("column-repeated", path=path, twice=name)
     for name in names:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
             raise InputError("table-no-header", name=name)
-        if names.count(name) > 1:
-            raise InputError("column-repeated", path=path, twice=name)
     # names may hold these marks, too
     mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
     if mark and len(names) == 1:
         raise InputError("table-separators", path=str(path), header=names[0][:_SHOWN], mark=mark)
 
 
-def typed(name: str, texts: Sequence[str], path: AnyPath | str) -> tuple[pa.Array, str | None]:
+def check_same_columns(
+    path: AnyPath, names: Collection[str], first: AnyPath, others: Collection[str]
+) -> None:
+    """Raise InputError unless a file has the columns that the first one has, in any order."""
+    for name in sorted({*names} ^ {*others}):
+        lacks, has = (first, path) if name in names else (path, first)
+        raise InputError(f"{lacks} has no column {name!r}, which {has} has || build them as two datasets")
+
+
+def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
     """Return the values of a column of text, and a warning if numbers in it are kept as text.
 
-    A column is int64 or float64 only if each number would be written back as it is, and bool only if each is
-    ``true`` or ``false``. An empty text is null, except among texts.
+    A column is int64 or float64 only if each number would be written back as it is by Python's ``str`` or
+    ``repr``, and bool only if each is ``true`` or ``false``. An empty text is null, except among texts.
     """
-    distinct = {*texts} - {""}
-    if distinct and distinct <= {"true", "false"}:
-        return pa.array([text == "true" if text else None for text in texts], pa.bool_()), None
-    numbers: dict[str, int | float | None] = {"": None}
-    for text in distinct:
-        numbers[text] = number = _number(text)
-        if number is None:
-            break
-    else:
-        found = [number for number in numbers.values() if number is not None]
-        are_integers = all(type(number) is int for number in found)
-        # a large integer among fractions would be rounded
-        if found and (are_integers or all(float(number) == number for number in found)):
-            kind = pa.int64() if are_integers else pa.float64()
-            return pa.array([numbers[text] for text in texts], kind), None
-    warning = None
-    if distinct and all(text in ("true", "false") or _is_number(text) for text in distinct):
-        odd = min(distinct, key=lambda text: (_number(text) is not None, text))
-        warning = f"column {name!r} is stored as text, since {odd!r} would not be written back as it is"
-    return _text(name, texts, path), warning
-
-
-def _number(text: str) -> int | float | None:
-    """Return the number that is written exactly as a text, or None."""
-    if _INTEGER.fullmatch(text):
-        return int(text) if int(text) in _INTEGERS else None
-    if not _is_number(text):
-        return None
-    number = float(text)
-    return number if repr(number) == text and math.isfinite(number) else None
-
-
-def _is_number(text: str) -> bool:
+    is_given = pc.not_equal(texts, "")
+    given = texts.filter(is_given)
+    if not len(given):
+        return texts, []
+    found = pc.if_else(is_given, texts, pa.scalar(None, texts.type))
+    if pc.all(pc.is_in(given, _TRUTH)).as_py():
+        return pc.equal(found, "true"), []
+    first = given[0].as_py()
+    # a cast that fails takes long
+    with suppress(pa.ArrowInvalid):
+        integers = found.cast(pa.int64()) if _INTEGER.fullmatch(first) else None
+        # whatever Arrow takes for an integer, this holds only for what str writes
+        if integers is not None and integers.cast(texts.type).equals(found):
+            return integers, []
     try:
-        float(text)
+        # most columns of text begin with a text
+        float(first)
+        encoded = found.dictionary_encode()
+        distinct = encoded.dictionary.to_pylist()
+        numbers = [*map(float, distinct)]
     except ValueError:
-        return False
-    return True
+        return texts, []
+    odd = [
+        text
+        for text, number in zip(distinct, numbers, strict=True)
+        if (repr(number) != text or not math.isfinite(number))
+        # an integer among fractions may be rounded
+        and not (_INTEGER.fullmatch(text) and int(text) in _INTEGERS and int(text) == number)
+    ]
+    if odd:
+        line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
+        return texts, [line]
+    return pa.array(numbers, pa.float64()).take(encoded.indices), []
 
 
-def _text(name: str, texts: Sequence[str | None], path: AnyPath | str) -> pa.Array:
-    try:
-        return pa.array(texts, pa.large_string())
-    except UnicodeEncodeError:
-        raise InputError("column-not-utf8", path=path, name=name) from None
+def _json_batches(path: AnyPath) -> Iterator[_Batch]:
+    """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
+    rows = _json_rows(path, _decode)
+    while batch := [*islice(rows, _BATCH_ROWS)]:
+        names = {*map(tuple, batch)}
+        if len(names) == 1:
+            # mostly, and much faster
+            yield len(batch), dict(zip(names.pop(), zip(*map(dict.values, batch), strict=True), strict=True))
+        else:
+            every = dict.fromkeys(chain.from_iterable(batch))
+            yield len(batch), {name: [row.get(name) for row in batch] for name in every}
 
 
-def path_column(values: Sequence[object], name: str, path: AnyPath | str) -> pa.Array:
-    """Return a column of paths, which may look like numbers and need not be UTF-8, as bytes."""
-    for value in values:
-        if value is not None and not isinstance(value, str):
-            raise InputError("column-paths-type", name=name, kind=f"{type(value).__name__} in {path}")
-    return pa.array([None if value is None else to_bytes(str(value)) for value in values], pa.large_binary())
+def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
+    """Yield the object in each line of a file."""
+    for number, line in enumerate(_lines(path, newline="\n"), 1):
+        line = line.strip(" \t\r\n")
+        if not line:
+            continue
+        fault = ""
+        try:
+            row, end = decode(line)
+            if end < len(line) or not isinstance(row, dict):
+                fault = f": more than one object, or none || {_LINES_OF_JSON}"
+            elif line.count("[") + line.count("{") > _DEEPEST and _depth(row) > _DEEPEST:
+                raise RecursionError
+        except json.JSONDecodeError as error:
+            fault = f", character {error.pos + 1}: {error.msg} || {_LINES_OF_JSON}"
+        except RecursionError:
+            fault = f": lists and objects in {_DEEPEST} levels at most"
+        except ValueError as error:
+            fault = f": {error}"
+        if fault:
+            raise InputError(f"{path}:{number}{fault}")
+        yield row
 
 
-def add_json(path: AnyPath, columns: dict[str, list[Any]], count: int) -> int:
-    """Add the values of a JSON Lines file to columns of ``count`` rows, and return the number of all rows.
-
-    An object that lacks a name has None.
-
-    Raises:
-        InputError: a line is not one object, or a number is not exact in int64 or float64.
-    """
-    with _lines(path, newline="\n") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            row = _object(f"{path}:{number}", line)
-            for name in row:
-                if name not in columns:
-                    columns[name] = [None] * count
-            for name, values in columns.items():
-                values.append(row.get(name))
-            count += 1
-    return count
+def _depth(value: Any) -> int:  # noqa: ANN401 -- what JSON holds
+    """Return the number of levels of lists and objects in a list or object."""
+    items = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(item) for item in items if isinstance(item, (dict, list))), default=0)
 
 
-def _object(where: str, line: str) -> dict[str, Any]:
-    """Return the object in a line; ``where`` is the line, for messages."""
-    hint = "JSON Lines have one object per line, without commas between them"
-    try:
-        found = json.loads(line, object_pairs_hook=_unique, parse_int=_integer, parse_float=_real)
-        is_deep = line.count("[") + line.count("{") > _DEEPEST and _is_deep(found)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}, character {error.pos + 1}: {error.msg} || {hint}") from None
-    except RecursionError:
-        found, is_deep = {}, True
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: holds a {type(found).__name__} || {hint}")
-    if is_deep:
-        raise InputError(f"{where}: lists and objects in {_DEEPEST} levels at most")
-    return found
-
-
-def _integer(text: str) -> int:
-    number = int(text)
-    if number not in _INTEGERS:
-        raise ValueError(f"the number {text[:_SHOWN]} is beyond int64; save it as text")
+def _exact(kind: type[int] | type[float], text: str) -> int | float:
+    number = kind(text)
+    if math.isinf(number) if kind is float else number not in _INTEGERS:
+        raise ValueError(f"the number {text[:_SHOWN]} is beyond {kind.__name__}64; save it as text")
     return number
-
-
-def _real(text: str) -> float:
-    if math.isinf(float(text)):
-        raise ValueError(f"the number {text} is beyond float64; save it as text")
-    return float(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+        raise ValueError(f"the name {repeated(name for name, _ in pairs)[0]!r} occurs twice")
     return found
 
 
-def _is_deep(value: object) -> bool:
-    """Return whether lists and objects are in more levels than Arrow's recursion is safe for."""
-    level: list[Any] = [value]
-    for _ in range(_DEEPEST):
-        parts = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [item for part in parts for item in part if isinstance(item, (dict, list))]
-        if not level:
-            return False
-    return True
+_decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
+# also raises ValueError for each number that is not in int64 or float64, which takes longer
+_decode_exactly = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=partial(_exact, int), parse_float=partial(_exact, float)
+).raw_decode
 
 
-def json_array(name: str, values: Sequence[Any], path: AnyPath | str) -> pa.Array | pa.ChunkedArray:
-    """Return the values of a column of JSON as Arrow has them; integers and fractions become float64.
+def _check_numbers(paths: Sequence[AnyPath]) -> None:
+    """Raise InputError if a number in files of JSON is not in int64 or float64."""
+    for path in paths:
+        deque(_json_rows(path, _decode_exactly), maxlen=0)
 
-    Raises:
-        InputError: the values have several types, or an integer among fractions is not exact in float64.
-    """
+
+def _lines(path: AnyPath, newline: str) -> Iterator[str]:
+    return chain.from_iterable(io.StringIO(block, newline) for block in _blocks(path))
+
+
+def _blocks(path: AnyPath) -> Iterator[str]:
+    """Yield the text of a file in UTF-8 in blocks of whole lines; other bytes become surrogates."""
     try:
-        return pa.array(values)
-    except UnicodeEncodeError:
-        raise InputError("column-not-utf8", path=path, name=name) from None
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        line = str(error).splitlines()[0]
-        raise InputError(f"{path}: the values of column {name!r} have no exact type: {line}") from None
-
-
-@contextmanager
-def _lines(path: AnyPath, newline: str) -> Iterator[Iterator[str]]:
-    """Yield the lines of a file in UTF-8, in which other bytes become surrogates."""
-    try:
-        with open_regular(path) as start:
-            head = start.read(_LOOKED_AT)
-        encoding = next((name for mark, name in _ENCODINGS.items() if head.startswith(mark)), None)
-        if encoding is None and b"\0" in head:
-            encoding = "UTF-16 or binary"
-        if encoding is not None:
-            raise InputError(f"{path} is {encoding}; save it as UTF-8")
-        with io.TextIOWrapper(open_regular(path), "utf-8-sig", "surrogateescape", newline) as file:
-            yield _checked(path, file)
+        with open_regular(path) as file:
+            block = file.read(_BLOCK_BYTES)
+            if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in block[:_LOOKED_AT]:
+                raise InputError(f"{path} is UTF-16, UTF-32 or binary; save it as UTF-8")
+            block, rest, number = block.removeprefix(codecs.BOM_UTF8), b"", 1
+            while block:
+                lines, newline, rest = (rest + block).rpartition(b"\n")
+                yield (lines + newline).decode("utf-8", "surrogateescape")
+                number += lines.count(b"\n") + len(newline)
+                if len(rest) > _LONGEST:
+                    raise InputError(f"{path}:{number}: the line is longer than {size(_LONGEST)}")
+                block = file.read(_BLOCK_BYTES)
+            yield rest.decode("utf-8", "surrogateescape")
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _checked(path: AnyPath, file: io.TextIOWrapper) -> Iterator[str]:
-    for number, line in enumerate(iter(partial(file.readline, _LONGEST + 1), ""), 1):
-        if len(line) > _LONGEST:
-            raise InputError(f"{path}:{number}: the line is longer than {size(_LONGEST)}")
-        yield line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,16 +13,14 @@ import yaml
 
 from tfshards.prep.sources.annotations import (
     FAULT,
-    AnnotatedImage,
+    AnnotatedImages,
     Annotations,
-    annotation_table,
+    Row,
     is_text,
-    lines_of,
     read_annotation,
-    with_slashes,
 )
 from tfshards.prep.sources.boundary import Boundary
-from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names, repeated
+from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import TableRows
@@ -30,21 +28,11 @@ from tfshards.prep.sources.tree import is_hidden
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.declared import NORMALIZED
 from tfshards.schemas.errors import counted
+from tfshards.schemas.json_reader import shown
 from tfshards.schemas.storage.untrusted import OPTIONS
 
-_YAML = (".yaml", ".yml")
-# files with one class name per line
+# Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
-# Most characters of a value in YAML: reading a number takes the square of its length.
-_LONGEST = 10_000
-_DEEPEST = 50
-_OPENING = (
-    yaml.FlowSequenceStartToken,
-    yaml.FlowMappingStartToken,
-    yaml.BlockSequenceStartToken,
-    yaml.BlockMappingStartToken,
-)
-_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
 @dataclass(frozen=True)
@@ -71,72 +59,63 @@ class Yolo(Annotations):
         """
         if not path.exists():
             raise InputError("path-missing", path=path)
-        in_source = Boundary(path if path.is_dir() else path.parent, follow_links=self.follow_links)
-        inside = in_source if root is None else Boundary(root, follow_links=self.follow_links)
-        config = path if path.suffix.lower() in _YAML else path / "data.yaml"
-        warnings: list[str] = []
-        if config.is_file():
-            in_source.check(config)
-            layout = _described(config, root, inside, warnings)
-        elif not path.is_dir():
-            raise InputError(f"{path} must be a folder or a data.yaml")
-        elif root is not None:
-            raise OptionsError(f"root= has no effect, since {path} has no data.yaml || leave it out")
+        folder = path if path.is_dir() else path.parent
+        inside = Boundary(root or folder, follow_links=self.follow_links)
+        config = folder / "data.yaml" if path == folder else path
+        if not config.is_file():
+            if root is not None:
+                raise OptionsError(f"root= has no effect, since {path} has no data.yaml || leave it out")
+            layout = _found(path, inside)
         else:
-            layout = _Layout(path, _split_folders(path), _names_in(path, inside))
-        count, width = layout.points
-        if count and self.segmentations:
+            if config != path:
+                Boundary(path, follow_links=self.follow_links).check(config)
+            layout = _described(config, root, inside)
+        if layout.num_points and self.segmentations:
             raise InputError(
                 f"segmentations=True has no effect, since {config} has kpt_shape (keypoints) || leave it out"
             )
-        layout = layout._replace(has_polygons=self.segmentations)
-        images: list[AnnotatedImage] = []
-        images_of: dict[Path, list[AnnotatedImage]] = {}
-        for split, file in self._files(layout.splits, inside):
-            image = AnnotatedImage(os.fsencode(os.path.relpath(file, layout.root)), split)
-            images.append(image)
-            text = _text_of(image.path, layout.root)
-            if text is not None:
-                inside.check(text)
-                images_of.setdefault(text, []).append(image)
-        if not images:
-            raise InputError(f"{path} has no images || name the folder that has them")
-        if not images_of:
+        images = AnnotatedImages(layout.root)
+        # by text file, or None for images without one
+        rows_of: dict[Path | None, list[Row]] = {}
+        for split, file in self._files(layout.places, inside):
+            row = images.add(file, split)
+            rows_of.setdefault(_text_of(row["file_name"], layout.root), []).append(row)
+        without = rows_of.pop(None, [])
+        texts = {text: rows for text, rows in rows_of.items() if text is not None}
+        if not texts:
             raise InputError(
-                f"{path}: no image has a text file of boxes, such as {os.fsdecode(images[0].path)!r} || the "
-                "files must be next to the images, or in labels/ where these are in images/"
+                f"{path} has no image with a text file of boxes || the files must be next to the images, or "
+                "in labels/ where these are in images/"
             )
-        for text, own in images_of.items():
-            _add_objects(own, text, layout)
-        names, formats = ["bbox", "category"], {"objects/bbox": f"cxcywh{NORMALIZED}"}
-        if count:
-            names.append("keypoints")
-            formats["objects/keypoints"] = ("xyv" if width == 3 else "xy") + NORMALIZED
+        for text, rows in texts.items():
+            inside.check(text)
+            _add_objects(rows, text, layout, has_polygons=self.segmentations)
+        roles = {"bbox": f"cxcywh{NORMALIZED}", "category": "label"}
+        if layout.num_points:
+            roles["keypoints"] = ("xyv" if layout.width == 3 else "xy") + NORMALIZED
         if self.segmentations:
-            formats["polygons/points"] = f"xy{NORMALIZED}"
-        table, roles = annotation_table(images, names, formats)
-        return TableRows(
-            table,
-            roles,
-            os.path.realpath(os.fsencode(layout.root)),
-            str(path),
-            {"objects/category": layout.class_names} if layout.class_names else {},
-            faults=FAULT,
-            # Ultralytics reads images with OpenCV, which turns them upright
-            boxes_in="upright",
-            warnings=(*warnings, *_unpaired(images, images_of)),
-        )
+            roles["polygons"] = f"xy{NORMALIZED}"
+        warnings = _unpaired([os.fsdecode(row["file_name"]) for row in without], texts)
+        read = images.table_rows(path, roles, layout.class_names, warnings)
+        # Ultralytics reads images with OpenCV, which turns them upright
+        return replace(read, boxes_in="upright")
 
-    def _files(self, splits: Mapping[str, Sequence[Path]], inside: Boundary) -> Iterator[tuple[str, str]]:
-        """Yield the split and the path of each image."""
-        for split, places in splits.items():
-            for where in places:
-                if where.is_file():
-                    yield from ((split, file) for file in _listed(where, inside))
-                    continue
-                tree = tree_of(where, follow_links=self.follow_links)
-                for file in sorted(tree.images(Counter())):
-                    yield split, os.path.join(where, os.fsdecode(file.key))
+    def _files(self, places: Sequence[tuple[str, Path]], inside: Boundary) -> Iterator[tuple[str, str]]:
+        """Yield the split and the path of each image in folders, and of each in lists of one per line."""
+        for split, place in places:
+            if place.is_dir():
+                images = sorted(tree_of(place, follow_links=self.follow_links).images(Counter()))
+                yield from ((split, os.path.join(place, os.fsdecode(image.key))) for image in images)
+                continue
+            try:
+                lines = _lines(place)
+            except ValueError as error:
+                raise InputError(f"{place}: {error}") from None
+            for line in filter(None, map(str.strip, lines)):
+                # Windows writes paths with backslashes
+                file = os.path.normpath(os.path.join(place.parent, line.replace("\\", "/")))
+                inside.check(file, line)
+                yield split, file
 
 
 class _Layout(NamedTuple):
@@ -144,144 +123,108 @@ class _Layout(NamedTuple):
 
     Attributes:
         root: folder to which the paths of images are relative.
-        splits: folders of images, and files that list images, by split.
+        places: split, or empty, of each folder of images, or of each file that lists images.
         class_names: names in label order, or empty.
-        points: number of keypoints, and of numbers of each, from ``kpt_shape``; 0 without keypoints.
-        has_polygons: lines may be polygons.
+        num_points: number of keypoints.
+        width: number of numbers of each keypoint.
     """
 
     root: Path
-    splits: dict[str, list[Path]]
+    places: Sequence[tuple[str, Path]]
     class_names: tuple[str, ...]
-    points: tuple[int, int] = (0, 0)
-    has_polygons: bool = False
+    num_points: int = 0
+    width: int = 0
 
 
-def _described(config: Path, root: Path | None, inside: Boundary, warnings: list[str]) -> _Layout:
-    """Return the layout that a ``data.yaml`` describes, and add warnings about folders that are left out."""
+def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
+    """Return the layout that a ``data.yaml`` describes."""
     described = _yaml(config)
-    stated = str(described.get("path") or ".")
+    (stated,) = _texts(config, "path", [described.get("path", ".")])
     base = root or config.parent / stated
-    base = base if base.is_dir() else config.parent
+    base = base if os.path.isdir(base) else config.parent
     inside.check(base, stated)
-    splits: dict[str, list[Path]] = {}
-    others = {key: value for key, value in described.items() if isinstance(value, str) and key != "path"}
+    places: list[tuple[str, Path]] = []
     for key, value in described.items():
-        if split := usual_split(str(key)):
-            others.pop(key, None)
-            given = filter(None, value if isinstance(value, list) else [value])
-            places = [_place(config, base, key, str(each), inside) for each in given]
-            splits.setdefault(split, []).extend(places)
-    for key, value in others.items():
-        if inside.holds(base / value) and os.path.isdir(base / value):
-            warnings.append(f"{config}: {key} names the folder {value!r}, but is not a split: it is left out")
-    match described.get("kpt_shape") or [0, 0]:
-        case [int(count), 0 | 2 | 3 as width] if count >= 0:
-            return _Layout(base, splits, _class_names(config, described.get("names")), (count, width))
-        case other:
-            raise InputError(
-                f"{config}: kpt_shape must be the number of keypoints and 2 or 3 numbers for each, such as "
-                f"[17, 3], not {other!r}"
-            )
-
-
-def _class_names(config: Path, names: object) -> tuple[str, ...]:
-    """Return the class names in a ``data.yaml``, which are a list or a name for each number."""
-    if isinstance(names, dict):
-        # a number that is missing has a name that is none
-        names = [names.get(number) for number in range(len(names))]
-    listed = names if isinstance(names, list) else [] if names is None else [names, names]
-    # YAML reads 7 as a number, and no and on as truth values
-    texts: list[Any] = [str(name) if type(name) in (int, float) else name for name in listed]
-    wrong = [name for name in texts if not is_text(name)] or repeated(texts)
-    if wrong:
-        raise InputError(
-            f"{config}: names must be a list of different names, or a name for each number from 0, not "
-            f"{wrong[0]!r} || quote words that YAML reads as truth values"
-        )
-    return tuple(texts)
-
-
-def _yaml(config: Path) -> dict[Any, Any]:
-    """Return the values in a ``data.yaml``."""
-    content = read_annotation(config, OPTIONS)
-    depth = 0
-    try:
-        for token in yaml.scan(content):
-            # few lines may stand for more values than fit into memory, or take hours to read
-            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
-            is_alias = isinstance(token, (yaml.AnchorToken, yaml.AliasToken))
-            is_long = isinstance(token, yaml.ScalarToken) and len(token.value) > _LONGEST
-            if is_alias or is_long or depth > _DEEPEST:
-                fault = (
-                    f"a value has more than {_LONGEST:,} characters" if is_long else "it is nested too deeply"
+        split = usual_split(key)
+        for given in _texts(config, key, value if isinstance(value, list) else [value]) if split else []:
+            # Roboflow writes ../train/images where it means train/images
+            tried = [*dict.fromkeys((base / given, base / given.removeprefix("../")))]
+            found = sorted(filter(os.path.exists, tried), key=lambda place: not inside.holds(place))
+            if not found:
+                raise InputError(
+                    f"{config}: {key} names {given!r}, but there is no {' or '.join(map(str, tried))} || "
+                    "correct the path, leave it out, or name its root with root="
                 )
-                fault = f"{token.value!r} is an anchor or an alias" if is_alias else fault
-                raise InputError(f"{config}, line {token.start_mark.line + 1}: {fault} || write plain values")
-        described = yaml.safe_load(content)
+            inside.check(found[0], given)
+            places.append((split or "", found[0]))
+    if not places:
+        raise InputError(f"{config} names neither train, val nor test || add their folders of images")
+    names = described.get("names", [])
+    if isinstance(names, dict):
+        # a number that is missing has a name that is not text
+        names = [names.get(str(number)) for number in range(len(names))]
+    shape = _texts(config, "kpt_shape", described.get("kpt_shape", ["0", "2"]))
+    if len(shape) != 2 or not shape[0].isdecimal() or shape[1] not in ("2", "3"):
+        raise InputError(
+            f"{config}: kpt_shape must be the number of keypoints and 2 or 3 numbers for each, such as "
+            f"[17, 3], not {shown([*shape])}"
+        )
+    return _Layout(base, places, tuple(_texts(config, "names", names)), *map(int, shape))
+
+
+def _yaml(config: Path) -> dict[str, Any]:
+    """Return the values in a ``data.yaml`` that are not empty.
+
+    All values are text: ``no`` is a name of a class, and a long number takes no time.
+    """
+    try:
+        described = yaml.BaseLoader(read_annotation(config, OPTIONS)).get_single_data()
+    except RecursionError:
+        raise InputError(f"{config}: it is nested too deeply || write plain values") from None
     except (yaml.YAMLError, ValueError) as error:
         # with the line and the column
         raise InputError(f"{config} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(described, dict):
         raise InputError(f"{config} is not a data.yaml of Ultralytics")
-    return described
+    return {key: value for key, value in described.items() if value not in ("", "~", "null")}
 
 
-def _place(config: Path, base: Path, key: str, given: str, inside: Boundary) -> Path:
-    """Return the folder of images, or the file that lists images, of a split in a ``data.yaml``."""
-    # Roboflow writes ../train/images where it means train/images
-    tried = [*dict.fromkeys((base / given, base / given.removeprefix("../")))]
-    places = [place for place in tried if os.path.exists(place)]
-    if not places:
-        raise InputError(
-            f"{config}: {key} names {given!r}, but there is no {' or '.join(map(str, tried))} || correct the "
-            "path, leave it out, or name its root with root="
-        )
-    allowed = [place for place in places if inside.holds(place)]
-    if not allowed:
-        inside.check(places[0], given)
-    return allowed[0]
+def _texts(config: Path, key: str, texts: Any) -> list[str]:  # noqa: ANN401 -- of YAML
+    """Return the texts that a ``data.yaml`` has for a key."""
+    if not isinstance(texts, list) or not all(map(is_text, texts)):
+        raise InputError(f"{config}: {key} must be a list of texts, not {shown(texts)}")
+    return texts
 
 
-def _split_folders(path: Path) -> dict[str, list[Path]]:
-    """Return the folders of images by split, or the folder of all images as the split without a name.
+def _found(folder: Path, inside: Boundary) -> _Layout:
+    """Return the layout of a folder without a ``data.yaml``.
 
-    They are splits if all folders in ``images/``, or else in the source, have names of usual splits.
+    The folders in ``images/``, or else in the source, are splits if all have names of usual splits.
     """
-    images = path / "images" if (path / "images").is_dir() else path
-    folders = [folder for folder in sorted(images.iterdir()) if folder.is_dir()]
-    folders = [folder for folder in folders if not is_hidden(os.fsencode(folder.name))]
-    folders = [folder for folder in folders if folder.name not in ("images", "labels")]
-    others = [folder for folder in folders if usual_split(folder.name) is None]
-    if others and len(folders) - len(others) > 1:
+    images = folder / "images" if (folder / "images").is_dir() else folder
+    names = sorted(file.name for file in images.iterdir() if file.is_dir())
+    names = [name for name in names if name not in ("images", "labels") and not is_hidden(os.fsencode(name))]
+    splits = {name: split for name in names if (split := usual_split(name))}
+    if 1 < len(splits) < len(names):
+        other = next(name for name in names if name not in splits)
         raise InputError(
-            f"{others[0]} is not a usual split, such as train or val, as others next to it are || remove "
-            "it, or name the folders of the splits in a data.yaml"
+            f"{images / other} is not a usual split, such as train or val, as others next to it are || "
+            "remove it, or name the folders of the splits in a data.yaml"
         )
-    splits: dict[str, list[Path]] = {}
-    for folder in [] if others else folders:
-        splits.setdefault(usual_split(folder.name) or "", []).append(folder)
-    return splits or {"": [images]}
+    places = [(split, images / name) for name, split in splits.items() if len(splits) == len(names)]
+    class_names: tuple[str, ...] = ()
+    for file in [file for name in _CLASS_FILES if (file := folder / name).is_file()][:1]:
+        inside.check(file)
+        class_names = read_class_names(file)
+    return _Layout(folder, places or [("", images)], class_names)
 
 
-def _names_in(folder: Path, inside: Boundary) -> tuple[str, ...]:
-    for file in (folder / name for name in _CLASS_FILES):
-        if file.is_file():
-            inside.check(file)
-            return read_class_names(file)
-    return ()
-
-
-def _listed(path: Path, inside: Boundary) -> Iterator[str]:
-    """Yield the images that a text file lists, one per line, relative to the folder of the file."""
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a text file, or raise ValueError if it is not UTF-8."""
     try:
-        lines = lines_of(read_annotation(path))
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
-    for line in filter(None, map(str.strip, lines)):
-        file = os.path.join(path.parent, os.path.normpath(with_slashes(path.parent, line)))
-        inside.check(file, line)
-        yield file
+        return read_annotation(path).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("the file is not UTF-8, but perhaps UTF-16; save it as UTF-8") from None
 
 
 def _text_of(image: bytes, folder: Path) -> Path | None:
@@ -290,62 +233,53 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
     Folders above ``folder``, to which the path of the image is relative, are not replaced.
     """
     stem = "/" + os.path.splitext(os.fsdecode(image))[0] + ".txt"
-    head, found, tail = stem.rpartition("/images/")
-    candidates = [f"{head}/labels/{tail}"] if found else []
+    head, images, tail = stem.rpartition("/images/")
+    candidates = [f"{head}/labels/{tail}"] if images else []
     paths = [folder / each[1:] for each in (*candidates, stem)]
     return next(filter(os.path.isfile, paths), None)
 
 
-def _unpaired(
-    images: Sequence[AnnotatedImage], images_of: Mapping[Path, Sequence[AnnotatedImage]]
-) -> list[str]:
-    """Return warnings about images without a text file, and about text files without an image."""
-    paired = {image.path for own in images_of.values() for image in own}
-    alone = [os.fsdecode(image.path) for image in images if image.path not in paired]
+def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
+    """Yield warnings about images without a text file, and about text files without an image."""
+    if images:
+        yield f"{counted(len(images), 'image')} without a text file, such as {images[0]!r}"
     known = {Path(name).name for name in _CLASS_FILES}
-    folders = {text.parent for text in images_of}
-    texts = {file for folder in folders for file in folder.glob("*.txt") if file.name not in known}
-    left = sorted(map(str, texts - {*images_of}))
-    return [
-        f"{counted(len(found), noun)} without {what}, such as {found[0]!r}"
-        for noun, what, found in (("image", "a text file", alone), ("text file", "an image", left))
-        if found
-    ]
+    beside = {file for folder in {text.parent for text in texts} for file in folder.glob("*.txt")}
+    left = sorted(str(file) for file in beside - {*texts} if file.name not in known)
+    if left:
+        yield f"{counted(len(left), 'text file')} without an image, such as {left[0]!r}"
 
 
-def _add_objects(images: Sequence[AnnotatedImage], text: Path, layout: _Layout) -> None:
-    """Add the objects in a text file to its image, which a list may name several times."""
+def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
+    """Add the objects in a text file to its image, or reject all images that have this file."""
     where = name = os.path.relpath(text, layout.root)
-    objects = []
     try:
-        paths = sorted({os.fsdecode(image.path) for image in images})
-        if len(paths) > 1:
-            raise ValueError(f"the images {paths[0]!r} and {paths[1]!r} have the same text file")
-        for number, line in enumerate(lines_of(read_annotation(text)), 1):
+        if len(rows) > 1:
+            raise ValueError("several images have the same text file")
+        for number, line in enumerate(_lines(text), 1):
             where = f"{name}:{number}"
             if words := line.split():
-                objects.append(_object(words, layout))
+                rows[0]["objects"].append(_object(words, layout, has_polygons=has_polygons))
     except ValueError as error:
-        for image in images:
-            image.reject(f"{where}: {error}")
-        return
-    for image in images:
-        image.objects = objects
+        for row in rows:
+            row |= {FAULT: f"{where}: {error}", "objects": []}
 
 
-def _object(words: Sequence[str], layout: _Layout) -> dict[str, Any]:
+def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
-    count, width = layout.points
+    num_values = 4 + layout.num_points * layout.width
     category, *numbers = map(float, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
-    values = {"category": int(category), "bbox": numbers[:4], "keypoints": numbers[4:], "polygons": []}
-    if layout.has_polygons and len(words) >= 7 and len(words) % 2 == 1:
+    values: Row = {"category": int(category), "bbox": numbers[:4], "keypoints": numbers[4:], "polygons": []}
+    if has_polygons and len(words) >= 7 and len(words) % 2 == 1:
         (left, right), (top, bottom) = ((min(each), max(each)) for each in (numbers[::2], numbers[1::2]))
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
-    elif len(numbers) != 4 + count * width:
-        hint = "" if count else "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
-        raise ValueError(f"{len(numbers)} numbers after the class, not {4 + count * width}{hint}")
+    elif len(numbers) != num_values:
+        hint = (
+            "" if layout.num_points else "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
+        )
+        raise ValueError(f"{len(numbers)} numbers after the class, not {num_values}{hint}")
     return values

@@ -338,6 +338,8 @@ REFUSALS = [
         refused(InputError, None, "'x'")),
     row("images that are missing", {"x.npy": PHOTO}, arrays("x.npy", roles={"z": "image"}),
         refused(InputError, None, "z")),
+    *(row(f"10,001 labels of {dtype}", {}, no_values(label=np.arange(10_001).astype(dtype)),
+        refused(InputError, None, "'label'", "10,000", "--column label=value")) for dtype in ("int", "S5")),
     row("a group that is missing", {"x.npy": X4}, arrays("x.npy", splits={"a": "1/2", "b": "1/2"},
         group_by="z"), refused(InputError, None, "z")),
     row("a group of rows", {"x.npy": np.zeros((4, 2))}, arrays("x.npy", splits={"a": "1/2", "b": "1/2"},

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.conformance.calls import images, table
+from tests.conformance.calls import images
 from tests.conformance.inputs import Link, encoded
 from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
@@ -244,24 +244,6 @@ LISTS = [
         "x.png": {"image": 4, "label": "a"}}}, "b", "a", skipped={"in no split list": 2, "not an image": 1})),
 ]  # fmt: skip
 
-IN_TABLE = "file_name,x\na.png,1\nb.png,2\nc.png,3\n"
-
-
-def in_table(name, lines, expected, rows=IN_TABLE):
-    """Return a row of a table whose splits a list gives."""
-    given = files("a.png", "b.png", "c.png") | {"in/t.csv": rows, "in/train.txt": lines}
-    return row(name, given, table("in/t.csv", split_list={"train": "train.txt"}), expected)
-
-
-IN_TABLES = [
-    in_table("a list of a table's images", "a\nc.png\n", stored({"train": {"a.png": {"image": 0, "x": 1},
-        "c.png": {"image": 2, "x": 3}}}, skipped={"in no split list": 1})),
-    in_table("a list of a table without images", "a\n", refused(InputError, "split-list-table"), "x\n1\n"),
-    in_table("a list of a table with splits", "a.png\n", refused(InputError, "split-list-table"),
-        "file_name,split\na.png,train\n"),
-    in_table("a list of a table with labels", "a.png 1\n", refused(InputError, "split-list-table-labels")),
-]  # fmt: skip
-
 OF_TRAIN = {"split_list": {"train": "meta/train.txt"}, "class_names": ["p", "q"]}
 REFUSALS = [
     row("a folder that would be the only class", files("cat/1.png", "cat/2.png"), images(),
@@ -330,7 +312,7 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("files", "call", "expected"), [*LAYOUTS, *PATTERNS, *LISTS, *IN_TABLES, *REFUSALS])
+@pytest.mark.parametrize(("files", "call", "expected"), [*LAYOUTS, *PATTERNS, *LISTS, *REFUSALS])
 def test_a_folder_becomes_what_it_holds_or_is_refused(files, call, expected):
     check(files, call, expected)
 

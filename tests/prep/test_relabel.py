@@ -32,6 +32,13 @@ def test_classes_without_names_are_numbers(tmp_path):
     root = tmp_path / "old"
     made = relabel(root, {"3": 2, "7": "2"}, log=quiet)
     assert [*made.splits["train"].label_counts.items()] == [("0", 33), ("1", 33), ("2", 35)]
+    numbers = tmp_path / "l.jsonl"
+    numbers.write_text('{"key": 3, "label": 2}\n{"key": "7", "label": 2}\n')
+    with pytest.raises(InputError, match="'key'"):
+        relabel(root, numbers, log=quiet)
+    numbers.write_text('{"key": "3", "label": 2}\n{"key": "7", "label": 2}\n')
+    # the same labels change nothing more
+    assert relabel(root, numbers, log=quiet) == made
     with raises(InputError, "class-unknown", unknown="9"):
         relabel(root, {"3": 9}, log=quiet)
     made = relabel(root, {"3": 9, "4": -5}, new_classes=True, log=quiet)

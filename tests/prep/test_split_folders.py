@@ -3,10 +3,10 @@
 import pytest
 
 from tests.errors import raises
-from tests.prep.table_files import check_repair, examples, write_jsonl, write_text
+from tests.prep.table_files import check_repair, write_text
 from tests.surface.command import run
-from tfshards.prep import ImageFolder, Table, append, audit, verify
-from tfshards.schemas import InputError, read_manifest
+from tfshards.prep import ImageFolder, append, audit, verify
+from tfshards.schemas import InputError
 
 
 def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_work(image_folder, tmp_path):
@@ -67,18 +67,3 @@ def test_a_change_of_a_list_is_another_build(image_folder, tmp_path, quiet_build
     check_repair(tmp_path / "a", root)
     write_text(root / "train.txt", "cat/a.png 4")
     assert quiet_build(source, tmp_path / "b").build_id != first.build_id
-
-
-def test_lists_give_the_splits_of_rows_also_to_append(image_folder, tmp_path, quiet_build):
-    names = ["cat/a.png", "cat/b b.png", "dog/c.png", "dog/d.png", "x.png"]
-    root = image_folder({name: number for number, name in enumerate(names)})
-    path = write_jsonl(root / "t.jsonl", [{"file_name": name, "x": n} for n, name in enumerate(names)])
-    write_text(root / "train.txt", "cat/a", "x.png")
-    write_text(root / "val.txt", "dog/d.png")
-    out = tmp_path / "out"
-    quiet_build(Table(path, split_list={"train": "train.txt", "val": "val.txt"}), out)
-    totals = read_manifest(out).totals
-    assert ([*examples(out, "train")], totals.entries, totals.skipped) == (["cat/a.png", "x.png"], 5, 2)
-    write_text(root / "val.txt", "dog/d.png", "dog/c.png")
-    append(path, out, log=lambda _: None)
-    assert [*examples(out, "val")] == ["dog/c.png", "dog/d.png"]

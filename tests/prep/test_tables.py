@@ -122,6 +122,13 @@ def test_other_separators_are_refused_with_the_line_that_converts_them(
     )
 
 
+def test_a_pattern_of_folders_of_values_may_start_in_the_current_folder(tmp_path, monkeypatch):
+    for number in (1, 2):
+        write_text(tmp_path / f"n={number}" / "rows.csv", "x", "5")
+    monkeypatch.chdir(tmp_path)
+    assert plan(Table("*/*.csv"), "out").listing.schema.names == ("x", "n", "key")
+
+
 def test_a_line_that_is_too_long_is_reported(tmp_path, monkeypatch):
     path = write_text(tmp_path / "rows.csv", "a,b", "x" * (3 << 20) + ",1")
     monkeypatch.setattr("tfshards.prep.sources.text_tables._LONGEST", 1 << 20)

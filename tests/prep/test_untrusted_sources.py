@@ -143,9 +143,9 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
 )
 BOMBS = {
-    "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "'a0' is an anchor or an alias"),
+    "aliases": ("data.yaml", f"{ALIASES}train: images\nnames: *a9\n", "names must be a list of texts"),
     "deep YAML": ("data.yaml", f"names: {nested('[', ']', 100_000)}", "it is nested too deeply"),
-    "a long number": ("data.yaml", f"names: 1{':59' * 300_000}", "a value has more than 10,000 characters"),
+    "a long number": ("data.yaml", f"names: 1{':59' * 300_000}", "names must be a list of texts"),
     "long": ("data.yaml", "x: y\n" * 300_000, "has 1500000 bytes; a file of options has at most 1048576"),
     "deep TOML": ("c.toml", f"seed = {nested('[', ']', 50_000)}", "it is nested too deeply"),
     "deep": ("c.toml", f"seed = {nested('[', ']', 300)}", r"seed is \[{100}\.\.\., must be text or a number"),

@@ -95,7 +95,6 @@ TABLE = {
     **REJECTED,
     "--root": Flag((GONE,), 1, GONE),
     "--follow-links": SWITCH,
-    "--split-list": Flag((f"train={GONE}",), 1),
     "--outside-boxes": choice("clip"),
     "--boxes-in": choice("file"),
     "--label-separator": TEXT,
