@@ -222,9 +222,10 @@ def _uploaded(reader: Reader, local: Path, area: RemotePath) -> Reader:
             "folder that all of them mount, or with engine='local'"
         )
     create(area)
-    for path in sorted(local.iterdir()):
+    files = {path.name: path for path in local.iterdir()} | dict(reader.in_place())
+    for name, path in sorted(files.items()):
         with path.open("rb") as file:
-            write_new(area / path.name, iter(partial(file.read, _COPY_BYTES), b""))
+            write_new(area / name, iter(partial(file.read, _COPY_BYTES), b""))
     return reader.moved(area)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 
-from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.sources.array_files import (
     AnyArray,
     Chunk,
@@ -27,7 +28,6 @@ from tfshards.prep.sources.features import TEXT, array_of, kind_of, relisted
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.kinds import Recorded
 from tfshards.prep.sources.labels import groups_of, key_column, label_column, split_names
-from tfshards.prep.sources.pictures import ImageRules
 from tfshards.prep.sources.roles import (
     check_roles,
     flag,
@@ -125,17 +125,16 @@ class Arrays:
             raise unknown_column(name, [*parts], "the source")
         kept = [name for name in parts if roles.get(name) != "drop" or name == group_by]
         needed = {part for name in kept for part in parts[name]}
-        target = None if preview else folder
-        opened = {
-            name: open_file(file, target and target / f"{number}.data")
-            for number, (name, file) in enumerate(files.items())
-            if name in needed
-        }
-        opened |= copy_chunks(chunks, needed, target)
-        arrays = {name: [opened[part] for part in parts[name]] for name in kept}
-        return stage(
-            _rows(self, arrays, roles, _row_counts(arrays, splits), group_by), folder, preview=preview
-        )
+        with TemporaryDirectory(prefix="tfshards-") if preview else nullcontext(folder) as target:
+            opened = {
+                name: open_file(file, Path(target, f"{number}.npy"))
+                for number, (name, file) in enumerate(files.items())
+                if name in needed
+            }
+            opened |= copy_chunks(chunks, needed, Path(target))
+            arrays = {name: [opened[part] for part in parts[name]] for name in kept}
+            rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
+        return stage(rows, folder, preview=preview)
 
 
 def _given(arrays: object) -> tuple[list[str], dict[str, str | Member], Iterable[Chunk]]:
@@ -274,9 +273,7 @@ def _rows(
         elif role not in ("split", "key", "drop"):
             features.append(_feature(name, parts[0], role))
             values |= {name: _texts(name, parts)} if parts[0].is_text else {}
-            is_class = parts[0].values.ndim == 1 and (
-                parts[0].is_text or parts[0].dtype in KINDS["int"].dtypes
-            )
+            is_class = features[-1].kind in ("int", "bytes") and not features[-1].shape
             if name in _LIKE_LABELS and name not in roles and "label" not in special and is_class:
                 remedy = f"{flag(name, 'label')} makes its values classes"
                 warnings.append(f"the array {name!r} is stored as it is; {remedy}")
@@ -291,7 +288,7 @@ def _rows(
     return Rows(
         num_rows=sum(counts.values()),
         features=features,
-        rules=ImageRules(ImageOptions()),
+        rules=None,
         recorded={"source": "arrays", "columns": dict(sorted(roles.items()))},
         values=values,
         arrays={

@@ -181,8 +181,15 @@ class Reader(Protocol):
 class MovableReader(Reader, Protocol):
     """A reader whose staged files may be copied to where other machines read them."""
 
+    def in_place(self) -> Mapping[str, Path]:
+        """Return the files of the user that are read in place, by the name of a copy of each."""
+
     def moved(self, folder: AnyPath) -> Reader:
-        """Return the reader of the same files in another folder."""
+        """Return the reader of copies of all files in another folder.
+
+        Raises:
+            InputError: a file that is read in place has changed since it was listed.
+        """
 
 
 class Source(Protocol):

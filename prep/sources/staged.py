@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -29,7 +29,6 @@ from tfshards.prep.sources.features import TEXT, array_of, is_bytes_type, number
 from tfshards.prep.sources.image_paths import ImageFiles, is_url
 from tfshards.prep.sources.keys import KEY_FEATURE, RowKeys
 from tfshards.prep.sources.labels import key_fault, splits_of
-from tfshards.prep.sources.pictures import ImageRules
 from tfshards.prep.sources.staged_reader import (
     FAULT,
     HEIGHT,
@@ -48,6 +47,9 @@ from tfshards.prep.sources.staged_reader import (
 from tfshards.schemas import Feature, Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
+
+if TYPE_CHECKING:
+    from tfshards.prep.sources.pictures import ImageRules
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 # Rows of which values are in memory as objects of Python.
@@ -87,7 +89,7 @@ class Rows:
         groups: group of each row, if the user groups rows.
         image_column: name by which users group rows of one image.
         class_names: class names in label order.
-        rules: how images are stored.
+        rules: how images and coordinates are stored; None in a source that has neither.
         root: folder, or its URL, to which paths of images are relative.
         recorded: what manifests record of the source.
         warnings: warnings for the user.
@@ -96,7 +98,7 @@ class Rows:
 
     num_rows: int
     features: Sequence[Feature]
-    rules: ImageRules
+    rules: ImageRules | None
     recorded: Mapping[str, Json]
     values: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
     images: Mapping[str, ImageFiles] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +23,15 @@ from tfshards.prep.sources.features import numbers_of
 from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
-from tfshards.prep.sources.pictures import EncodedImage, ImageRules, content_of, convert_images, decoders_of
 from tfshards.schemas import Schema
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath, any_path
+
+if TYPE_CHECKING:
+    # Pillow, which only images need, takes as long to import as many rows of numbers to write
+    from tfshards.prep.sources.pictures import EncodedImage, ImageRules
 
 ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
@@ -68,7 +71,7 @@ class StagedReader:
         folder: folder, or its URL, of the staged files.
         root: folder, or its URL, to which paths of images are relative.
         schema: schema of the dataset.
-        rules: how images are stored.
+        rules: how images and coordinates are stored; None in a source that has neither.
         images: features that are images or masks.
         wide: features of which ``wide.arrow`` has values.
         arrays: files of arrays by feature.
@@ -80,7 +83,7 @@ class StagedReader:
     folder: str
     root: bytes
     schema: Schema
-    rules: ImageRules
+    rules: ImageRules | None
     images: tuple[str, ...]
     wide: tuple[str, ...]
     arrays: Mapping[str, tuple[ArrayFile, ...]]
@@ -98,9 +101,15 @@ class StagedReader:
         folder = any_path(self.folder)
         return _StagedFiles(folder) if isinstance(folder, Path) else _fetched_files(folder, os.getpid())
 
+    def in_place(self) -> dict[str, Path]:
+        """Return the files of the user that are read in place, by the name of a copy of each."""
+        files = (file for files in self.arrays.values() for file in files)
+        return {file.name: Path(file.path) for file in files if file.path}
+
     def moved(self, folder: AnyPath) -> StagedReader:
-        """Return the reader of the same files in another folder."""
-        return replace(self, folder=str(folder))
+        """Return the reader of copies of all files in another folder."""
+        arrays = {name: tuple(file.copied() for file in files) for name, files in self.arrays.items()}
+        return replace(self, folder=str(folder), arrays=arrays)
 
     def listing(self) -> Listing:
         """Return the listing."""
@@ -109,8 +118,10 @@ class StagedReader:
 
     def options(self) -> dict[str, Json]:
         """Return the options that change the output."""
-        if not self.images:
+        if self.rules is None or not self.images:
             return {**self.recorded}
+        from tfshards.prep.sources.pictures import decoders_of
+
         options = self.rules.options
         decoders = decoders_of(options, has_masks=bool(self.rules.masks))
         return {**self.recorded, **options.to_json(), **decoders}
@@ -118,12 +129,14 @@ class StagedReader:
     def read(self, rows: Sequence[Row], schema: Schema) -> Iterator[Outcome]:
         """Yield the values of each row, or why it is rejected."""
         names = [name for name in schema.names if name != "key"]
-        if not (self.images or self.rules.coordinates):
+        if self.rules is None or not (self.images or self.rules.coordinates):
             for piece in pieces_of(rows):
                 _, columns = self._columns(piece, schema)
                 keys = [to_bytes(row.key) for row in piece]
                 yield from map(Accepted, zip(*(columns[name] for name in names), keys, strict=True))
             return
+        from tfshards.prep.sources.pictures import convert_images
+
         staged = (row for piece in pieces_of(rows) for row in self._staged(piece, schema))
         if self.has_remote_images:
             # the rows themselves are needed again with what was fetched for them
@@ -187,6 +200,8 @@ class StagedReader:
         return [] if row.fault else [self._content(image) for image in row.images]
 
     def _content(self, image: _StagedImage) -> EncodedImage:
+        from tfshards.prep.sources.pictures import EncodedImage, content_of
+
         name, held, path, size, stamp = image
         if held is not None:
             return EncodedImage(name, content_of(held), path)

@@ -15,6 +15,7 @@ from tests.storage.servers import s3_client
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, build, plan
 from tfshards.prep.sources import fetching
+from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.storage.reader import NUM_REQUESTS
 
@@ -193,6 +194,23 @@ def test_arrays_in_a_store_give_the_dataset_of_their_copies(given, upload, tmp_p
     check_same(source(folder), source(url), tmp_path, contents)
     one, two = (repr(plan(source(root), tmp_path / "new", shards=2)) for root in (url, folder))
     assert one == two
+
+
+def test_workers_of_beam_need_no_file_of_this_machine(bucket, tmp_path, contents, monkeypatch):
+    np.save(tmp_path / "x.npy", np.arange(60).reshape(20, 3))
+    source, url = Arrays({"x": tmp_path / "x.npy", "label": np.arange(20) % 4}), f"{bucket.url}/out"
+    build(source, tmp_path / "out", shards=2, log=lambda _: None)
+    read = StagedReader.read
+
+    def read_elsewhere(self, *given):
+        (tmp_path / "x.npy").unlink(missing_ok=True)
+        return read(self, *given)
+
+    monkeypatch.setattr(StagedReader, "read", read_elsewhere)
+    build(source, url, shards=2, engine="beam", log=lambda _: None)
+    assert not (tmp_path / "x.npy").exists()
+    found = s3_client(bucket.server).get_object(Bucket=bucket.name, Key="out/dataset.json")["Body"].read()
+    assert found == contents(tmp_path / "out")["dataset.json"]
 
 
 def test_an_array_is_read_in_blocks_of_one_version(proxied, tmp_path, quiet_build):
