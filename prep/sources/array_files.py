@@ -109,17 +109,19 @@ def open_file(given: str | Member, copy: Path) -> OpenArray:
         if copy.stat().st_size != info.file_size:
             # whose checksum was not compared
             raise InputError(f"{where}: is shorter than the {info.file_size} bytes that its archive declares")
-        return _opened(copy, where, ArrayFile(copy.name, 0, 0, content))
+        return _opened(copy, where, content)
     path = any_path(given)
     try:
         with open_regular(path) as file:
             if isinstance(path, Path):
-                stamp, real = os.fstat(file.fileno()).st_mtime_ns, os.path.realpath(path)
-                return _opened(path, given, ArrayFile(copy.name, 0, 0, "", real, stamp))
+                stamp, array = os.fstat(file.fileno()).st_mtime_ns, _opened(path, given)
+                used = array.file._replace(name=copy.name, path=os.path.realpath(path), stamp=stamp)
+                return array._replace(file=used)
             # all that is read is of one version
             status = file.raw.status  # type: ignore[attr-defined]
             _write_copy(file, status.st_size, copy)
-            return _opened(copy, given, ArrayFile(copy.name, 0, 0, "", stamp=stamp_of(status)))
+            array = _opened(copy, given)
+            return array._replace(file=array.file._replace(stamp=stamp_of(status)))
     except OSError as error:
         raise unreadable(path, error) from None
 
@@ -130,8 +132,8 @@ def _write_copy(file: IO[bytes], size: int, path: Path) -> None:
         shutil.copyfileobj(file, target, _COPY_BYTES)
 
 
-def _opened(path: Path, where: str, file: ArrayFile, dtype: str = "") -> OpenArray:
-    """Return the array in an .npy file; ``file`` has what identifies its content."""
+def _opened(path: Path, where: str, content: str = "", dtype: str = "") -> OpenArray:
+    """Return the array in an .npy file; ``content`` identifies that of a copy."""
     try:
         values = _mapped(path, where)
     except InputError:
@@ -143,11 +145,9 @@ def _opened(path: Path, where: str, file: ArrayFile, dtype: str = "") -> OpenArr
         shape = values.shape
         raise InputError(f"{where}: has {size} bytes; with the shape {shape} in its header it has {declared}")
     order = "C" if values.flags.c_contiguous else "F"
-    file = file._replace(
-        num_rows=len(values),
-        row_bytes=math.prod(values.shape[1:]) * values.itemsize,
-        identity=repr((values.dtype.str, values.shape, order, file.identity)),
-    )
+    row_bytes = math.prod(values.shape[1:]) * values.itemsize
+    identity = repr((values.dtype.str, values.shape, order, content))
+    file = ArrayFile(path.name, len(values), row_bytes, identity)
     return OpenArray(values, dtype or values.dtype.name, file)
 
 
@@ -287,8 +287,7 @@ class _ChunkFile:
 
     def opened(self, where: str) -> OpenArray:
         self._write_header()
-        file = ArrayFile(self.path.name, 0, 0, f"sha256:{self.digest.hexdigest()}")
-        return _opened(self.path, where, file, self.like.dtype.name)
+        return _opened(self.path, where, f"sha256:{self.digest.hexdigest()}", self.like.dtype.name)
 
 
 class MappedArrays:
