@@ -64,8 +64,9 @@ def original_of(reject: Reject) -> str | None:
 
 
 _SHOWN = 5
-# Characters of the detail of a rejected input; the file that lists it has the rest.
-_SHOWN_DETAIL = 100
+# Characters of the detail of a rejected input, such as a path and what is wrong there; the file that lists it
+# has the rest.
+_SHOWN_DETAIL = 200
 
 
 def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:

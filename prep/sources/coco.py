@@ -25,6 +25,7 @@ from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import TableRows
 from tfshards.schemas import InputError
+from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
 
 # Annotation files of a folder: those of the first form that it has are read.
@@ -197,10 +198,16 @@ def _add_objects(
     labels = {number: label for label, number in enumerate(sorted(categories))}
     read = _READ | {value.key for value in values.values()}
     unread.update(f"annotations.{key}" for each in document.annotations for key in each if key not in read)
-    for index, each in enumerate(document.annotations):
+    num_lone = 0
+    for index, each in enumerate(document.annotations if values else []):
         number: Any = each.get("image_id")
-        if type(number) not in (int, float) or number not in rows:
-            unread["annotations without their image"] += 1
+        if type(number) not in (int, float):
+            raise InputError(
+                f"{document.file}: annotations[{index}].image_id is {shown(number)} "
+                f"({type(number).__name__}) || write the id of its image, an integer"
+            )
+        if number not in rows:
+            num_lone += 1
             continue
         found: Row = {}
         try:
@@ -212,6 +219,13 @@ def _add_objects(
         else:
             rows[number]["objects"].append(found)
             unread["objects without polygons"] += found.get("polygons") == []
+    if 0 < num_lone == len(document.annotations):
+        raise InputError(
+            f"{document.file}: no annotation has its image: annotations[0].image_id is "
+            f"{document.annotations[0]['image_id']}, but images have the ids {listed([*map(str, rows)], 3)} "
+            "|| correct the ids"
+        )
+    unread["annotations without their image"] += num_lone
     return tuple(categories[number]["name"] for number in labels)
 
 

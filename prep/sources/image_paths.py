@@ -7,7 +7,6 @@ import os
 import posixpath
 import re
 import stat
-import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -17,7 +16,7 @@ import numpy as np
 
 from tfshards.prep.sources.boundary import Boundary, outside
 from tfshards.prep.sources.fetching import stamp_of, unreadable
-from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.prep.sources.remote_tree import RemoteTree, tree_of
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
@@ -153,13 +152,12 @@ def _leaves(root: bytes, path: bytes) -> bool:
 
 def _local(root: bytes, path: bytes) -> tuple[bytes, _Status]:
     """Return a path and its status; of a missing file, those of another Unicode form if only one exists."""
-    status = _status(os.path.join(root, path))
-    if status != _MISSING or path.isascii():
-        return path, status
-    text = to_text(path)
-    others = {to_bytes(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")} - {path}
-    found = {other: each for other in others if (each := _status(os.path.join(root, other))) != _MISSING}
-    return next(iter(found.items())) if len(found) == 1 else (path, status)
+
+    def existing(path: bytes) -> tuple[bytes, _Status] | None:
+        status = _status(os.path.join(root, path))
+        return None if status == _MISSING else (path, status)
+
+    return in_any_form(path, existing) or (path, _MISSING)
 
 
 def _status(path: bytes) -> _Status:

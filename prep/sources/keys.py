@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import BinaryIO, TypeAlias, overload
+from typing import BinaryIO, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ KeyHashes: TypeAlias = npt.NDArray[np.void]
 _HASH_BYTES = 16
 # 10^10 examples; keys are sorted as text
 _NUMBER_DIGITS = 10
+_Found = TypeVar("_Found")
 
 
 def hash_key(key: bytes) -> bytes:
@@ -48,6 +50,19 @@ def to_text(name: bytes) -> str:
 def to_bytes(name: str) -> bytes:
     """Return the bytes of a key or file name in a plan or manifest."""
     return name.encode("utf-8", "surrogateescape")
+
+
+def in_any_form(path: bytes, find: Callable[[bytes], _Found | None]) -> _Found | None:
+    """Return what is found for a path, or else for its other Unicode form if anything is found for only one.
+
+    macOS writes a letter and its accent as two characters where other systems write one.
+    """
+    found = find(path)
+    if found is not None or path.isascii():
+        return found
+    forms = {to_bytes(unicodedata.normalize(form, to_text(path))) for form in ("NFC", "NFD")} - {path}
+    others = [other for other in map(find, sorted(forms)) if other is not None]
+    return others[0] if len(others) == 1 else None
 
 
 def number_key(number: int) -> str:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 from tfshards.prep.sources.classes import class_map
 from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.marks import PAGE
 from tfshards.prep.sources.splits import usual_order, usual_split
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.names import name_fault
 
 _SHOWN = 5
+# Folders next to splits, such as CamVid's trainannot.
+_LIKE_MASKS = re.compile(rb"annot|mask|label", re.IGNORECASE)
 # Names of splits with more than the name.
 _LIKE_A_SPLIT = re.compile(rb"(?:.*_)?(?:train|val|test|unlabeled)[^a-zA-Z]*")
 
@@ -127,8 +130,10 @@ def _usual_splits(root: bytes, folders: Sequence[bytes]) -> dict[bytes, str]:
     odd = [name for name in folders if name not in usual]
     if odd and usual:
         choice = {split: to_text(name) for name, split in usual.items()}
+        are_masks = all(map(_LIKE_MASKS.search, odd))
         raise InputError(
             "split-folders-ambiguous",
+            *[f"if {_named(odd)} hold masks, see {PAGE}#images-and-masks"] * are_masks,
             root=os.fsdecode(root),
             named=_named([*usual]),
             odd=_named(odd),

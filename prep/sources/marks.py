@@ -17,7 +17,6 @@ _MASKS = "masks/|mask/|labels/|label/|annotations/|segmentation/|segmentations/|
 _INPUTS = "input/|inputs/|source/|low/|lr/|LR/|blur/|blurry/|noisy/|hazy/|rainy/|degraded/"
 _TARGETS = "target/|targets/|output/|outputs/|high/|hr/|HR/|sharp/|clean/|clear/|groundtruth/"
 _TABLES = "train.csv|train_labels.csv|trainLabels.csv|labels.csv|Training_set.csv"
-_SYNSETS = "imagenet_2012_validation_synset_labels.txt"
 # A mark refuses any folder, one with a split that lacks the class folders of others, one without classes in
 # its folders, or none; then the file is only reported as not read.
 ALWAYS, SPLIT_LACKS_CLASSES, NO_CLASSES, NEVER = range(1, 5)
@@ -44,11 +43,7 @@ MARKS: Sequence[tuple[int, str, str]] = (
     (ALWAYS, "other-layouts", "HAM10000_metadata.csv|Data_Entry_2017.csv"),
     (ALWAYS, "images-and-masks", f"{_IMAGES} {_MASKS}"),
     (ALWAYS, "pairs-of-images", f"{_INPUTS} {_TARGETS}"),
-    (
-        SPLIT_LACKS_CLASSES,
-        "imagenet",
-        f"ILSVRC2012_validation_ground_truth.txt|LOC_val_solution.csv|{_SYNSETS}",
-    ),
+    (SPLIT_LACKS_CLASSES, "imagenet", "ILSVRC2012_*.txt|LOC_val_solution.csv|imagenet_*.txt"),
     (NO_CLASSES, "yolo", "data.yaml"),
     (NO_CLASSES, "yolo", "images/ labels/"),
     (NO_CLASSES, "food-101", "images/ meta/"),
@@ -62,7 +57,7 @@ MARKS: Sequence[tuple[int, str, str]] = (
     (NEVER, "svhn", "*.mat"),
     (NEVER, "webdataset", "*.tar"),
     (NEVER, "rlds", "*.tfrecord"),
-    (NEVER, "other-layouts", "*.npy|*.npz|*.h5|*.hdf5|*.arrow|*.zip|*.gz|*.tgz"),
+    (NEVER, "other-layouts", "*.npy|*.npz|*.h5|*.hdf5|*.arrow|*.zip|*.gz|*.tgz|*.json"),
 )
 _NAMES = frozenset(re.split(rb"[ |]", " ".join(names for _, _, names in MARKS).encode()))
 # By name of a mark and by folder, the first path in the folder that is the mark.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tfshards.prep.imaging.formats import SUFFIXES
-from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.prep.sources.keys import in_any_form, to_bytes, to_text
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.tree import FolderFiles, suffix_of
 from tfshards.schemas import InputError, OptionsError
@@ -140,7 +140,8 @@ def pair_masks(
             names = f"{os.fsdecode(masks.keys[other])!r} and {os.fsdecode(key)!r}"
             raise InputError("masks-ambiguous", names=names)
     paths = [folders.mask_of(key) for key in images]
-    numbers = [number_of.get(path, -1) for path in paths]
+    found = [in_any_form(path, number_of.get) for path in paths]
+    numbers = [-1 if number is None else number for number in found]
     image_of: dict[int, bytes] = {}
     for key, number in zip(images, numbers, strict=True):
         if number >= 0 and image_of.setdefault(number, key) != key:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfshards.prep.sources.fetching import unreadable
-from tfshards.prep.sources.keys import to_text
+from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
@@ -106,8 +106,8 @@ def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection
         missing: list[bytes] = []
         for line in lines:
             written = line.lstrip(b"/").replace(b"\\", b"/")
-            candidates = (written, os.path.join(folder_of_list, written))
-            found = next(filter(None, (known.get(os.path.normpath(each)) for each in candidates)), None)
+            candidates = map(os.path.normpath, (written, os.path.join(folder_of_list, written)))
+            found = next(filter(None, (in_any_form(each, known.get) for each in candidates)), None)
             if found is None:
                 missing.append(line)
             elif found in split_of:

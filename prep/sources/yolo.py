@@ -21,20 +21,24 @@ from tfshards.prep.sources.annotations import (
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
+from tfshards.prep.sources.keys import in_any_form
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import TableRows
 from tfshards.prep.sources.tree import is_hidden
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.declared import NORMALIZED
-from tfshards.schemas.errors import counted
+from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.storage.untrusted import OPTIONS
 
 # Files with one class name per line.
 _CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "images/classes.txt")
 # The last folder "images" in a path.
-_IMAGES = re.compile(r"^(.*/)?images/", re.DOTALL)
+_IMAGES = re.compile(rb"^(.*/)?images/", re.DOTALL)
+# Keys of a data.yaml that are not splits; others may be misspelled.
+_KEYS = {"path", "names", "nc", "kpt_shape", "flip_idx", "download", "channels", "roboflow"}
+_USUAL_KEYS = "the usual keys are path, train, val, test, names, nc and kpt_shape"
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ class Yolo(Annotations):
             roles["keypoints"] = ("xyv" if layout.width == 3 else "xy") + NORMALIZED
         if self.segmentations:
             roles["polygons"] = f"xy{NORMALIZED}"
-        warnings = _unpaired([os.fsdecode(row["file_name"]) for row in without], texts)
+        images_without = [os.fsdecode(row["file_name"]) for row in without]
+        warnings = [*layout.warnings, *_unpaired(images_without, texts)]
         read = images.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
@@ -129,6 +134,7 @@ class _Layout(NamedTuple):
         class_names: names in label order, or empty.
         num_points: number of keypoints.
         width: number of numbers of each keypoint.
+        warnings: what is not read.
     """
 
     root: Path
@@ -136,6 +142,7 @@ class _Layout(NamedTuple):
     class_names: tuple[str, ...]
     num_points: int = 0
     width: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
@@ -159,19 +166,29 @@ def _described(config: Path, root: Path | None, inside: Boundary) -> _Layout:
                 )
             inside.check(found[0], given)
             places.append((split or "", found[0]))
+    unknown = listed([shown(key) for key in described if key not in _KEYS and not usual_split(key)], 5)
+    warnings = (f"{config}: not read: {unknown}; {_USUAL_KEYS}",) if unknown else ()
     if not places:
-        raise InputError(f"{config} names neither train, val nor test || add their folders of images")
+        raise InputError(
+            f"{config} names neither train, val nor test || add their folders of images", *warnings
+        )
     names = described.get("names", [])
     if isinstance(names, dict):
-        # a number that is missing has a name that is not text
-        names = [names.get(str(number)) for number in range(len(names))]
+        numbers = [str(number) for number in range(len(names))]
+        if names.keys() != {*numbers}:
+            raise InputError(
+                f"{config}: names has the numbers {listed([*map(shown, names)], 5)} || number the names "
+                f"from 0 to {numbers[-1]}, as the text files do"
+            )
+        names = [names[number] for number in numbers]
     shape = _texts(config, "kpt_shape", described.get("kpt_shape", ["0", "2"]))
     if not re.fullmatch("[0-9]{1,4} [23]", " ".join(shape)):
         raise InputError(
             f"{config}: kpt_shape must be the number of keypoints and 2 or 3 numbers for each, such as "
             f"[17, 3], not {shown([*shape])}"
         )
-    return _Layout(base, places, tuple(_texts(config, "names", names)), *map(int, shape))
+    num_points, width = map(int, shape)
+    return _Layout(base, places, tuple(_texts(config, "names", names)), num_points, width, warnings)
 
 
 def _yaml(config: Path) -> dict[str, Any]:
@@ -235,9 +252,14 @@ def _text_of(image: bytes, folder: Path) -> Path | None:
 
     Folders above ``folder``, to which the path of the image is relative, are not replaced.
     """
-    stem = os.path.splitext(os.fsdecode(image))[0]
-    tried = (folder / f"{each}.txt" for each in (_IMAGES.sub(r"\1labels/", stem), stem))
-    return next(filter(os.path.isfile, tried), None)
+
+    def existing(path: bytes) -> Path | None:
+        file = folder / os.fsdecode(path)
+        return file if os.path.isfile(file) else None
+
+    stem = os.path.splitext(image)[0]
+    tried = (each + b".txt" for each in (_IMAGES.sub(rb"\1labels/", stem), stem))
+    return next(filter(None, (in_any_form(each, existing) for each in tried)), None)
 
 
 def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
@@ -267,7 +289,7 @@ def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygo
 
 def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
-    category, *numbers = map(float, words)
+    category, *numbers = map(_number, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
@@ -282,6 +304,17 @@ def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row
         values["bbox"] = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
         values["polygons"] = [numbers]
     elif len(numbers) != allowed:
-        hint = "; keypoints need kpt_shape in data.yaml, polygons --segmentations" * (not layout.num_points)
+        hint = "; keypoints need kpt_shape in data.yaml, polygons --segmentations"
+        if layout.num_points:
+            hint = f", for kpt_shape [{layout.num_points}, {layout.width}] in data.yaml"
+        elif len(numbers) == 5:
+            hint = "; remove the last if it is a confidence"
         raise ValueError(f"{len(numbers)} numbers after the class, not {allowed}{hint}")
     return values
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"{word[:30]!r} is not a number, such as 0.5") from None

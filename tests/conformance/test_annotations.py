@@ -326,10 +326,24 @@ COCO_FAULTS = [
     *(row(f"annotations of COCO {name}", of_coco("in/any.json", "in", document(annotations=[*document()[
         "annotations"], found])), coco("in/any.json"), stored(without(), *NAMES,
         warns=("annotations without their image (1)",))) for name, found in {"of no image": {"image_id": 5},
-        "of an image in text": {"image_id": "0"}, "of a list": {"image_id": [0]}, "that are numbers":
-        5}.items()),
+        "of half an image": {"image_id": 0.5}}.items()),
 ]  # fmt: skip
 COCO_REFUSALS = [
+    *(row(f"annotations of COCO {name}", of_coco("in/any.json", "in", document(annotations=[*document()[
+        "annotations"], found])), coco("in/any.json"), refused(InputError, None,
+        "any.json: annotations[3].image_id", word)) for name, found, word in (("of an image in text",
+        {"image_id": "0"}, "str"), ("of a list", {"image_id": [0]}, "list"), ("of no id", {}, "null"),
+        ("that are numbers", 5, "null"), ("of true", {"image_id": True}, "bool"))),
+    row("annotations of COCO in text alone", of_coco("in/any.json", "in", document(annotations=[{**each,
+        "image_id": str(each["image_id"])} for each in document()["annotations"]])), coco("in/any.json"),
+        refused(InputError, None, "any.json: annotations[0].image_id", "'14'", "str")),
+    *(row(f"annotations of COCO of other images by {change}", of_coco("in/any.json", "in", document(
+        annotations=[{**each, "image_id": each["image_id"] + change} for each in document()["annotations"]])),
+        coco("in/any.json"), refused(InputError, None, "any.json", "annotations[0].image_id is 1", "0, 7"))
+        for change in (1, 0.5)),
+    row("a split of COCO whose annotations are of other images", of_coco(INSTANCES.format("train"),
+        "in/train") | of_coco(INSTANCES.format("val"), "in/val", document(annotations=[{"image_id": 99}])),
+        coco(), refused(InputError, None, "instances_val.json", "image_id")),
     *(row(f"COCO with {name}", of_coco("in/any.json", "in", text), coco("in/any.json"), refused(InputError,
         None, where)) for name, (text, where) in WRONG_COCO.items()),
     *(row(f"captions of COCO {name}", of_coco("in/any.json", "in", document(annotations=[{"image_id": 0,
@@ -792,6 +806,77 @@ TEXTS = [
     row("YOLO with a byte order mark in data.yaml", of_yolo("images", "labels", data_yaml=BOM +
         "train: images\nnames: [person, car, dog]"), yolo(), LISTED),
 ]  # fmt: skip
+COMPOSED, APART = "caf\xe9", "cafe\u0301"
+
+
+def accented(image, text, also=()):
+    """Return files of an image and of its text file, perhaps another, with their accents, and the example."""
+    files = {f"in/images/{image}.png": 0, "in/images/b.png": 1} | {
+        f"in/labels/{name}.txt": "" for name in also
+    }
+    files |= {f"in/labels/{text}.txt": LINES["a.png"], "in/labels/b.txt": ""}
+    return files, boxed("images", lines={f"{image}.png": LINES["a.png"], "b.png": ""})
+
+
+def accents(name, image, text, **more):
+    files, examples = accented(image, text, **more)
+    return row(f"YOLO of macOS {name}", files, yolo(), stored({"train": examples}))
+
+
+UNICODE = [
+    accents("with images apart", APART, COMPOSED),
+    accents("with text files apart", COMPOSED, APART),
+    accents("with a folder apart", f"{APART}/1", f"{COMPOSED}/1"),
+    accents("with both forms", APART, APART, also=[COMPOSED]),
+    row("YOLO of macOS with a list", {"in/images/x.png": 1} | accented(APART, COMPOSED)[0]
+        | {"in/list.txt": f"images/{COMPOSED}.png", "in/data.yaml": "train: list.txt"}, yolo(),
+        stored({"train": {f"images/{COMPOSED}.png": boxed("images", lines={"a.png": LINES["a.png"]})[
+        "images/a.png"]}}, warns=("b.txt",))),
+    row("YOLO of macOS whose two images have one text file", {f"in/images/{APART}.png": 0,
+        f"in/images/{COMPOSED}.png": 1, f"in/labels/{COMPOSED}.txt": LINES["a.png"]}, yolo(),
+        refused(BuildError, None, "same text file")),
+]  # fmt: skip
+
+
+def described(text, lines="", **more):
+    """Return a YOLO with a data.yaml and the text file of one image, and the call."""
+    return {"in/a.png": 0, "in/a.txt": lines, "in/data.yaml": text}, yolo(**more)
+
+
+# as Roboflow makes it
+LONG_NAME = f"2007_000027_jpg.rf.{'0123456789abcdef' * 2}_{'x' * 30}"
+THREE_POINTS = "0 .5 .5 .5 .5" + " .5 .5 2" * 3
+MISTAKES = [
+    *(row(f"numbers of names in data.yaml {name}", *described(f"train: .\nnames: {{{text}}}"),
+        refused(InputError, None, "data.yaml", "names", *words)) for name, text, words in (
+        ("from 1", "1: a, 2: b", ("'1', '2'", "from 0 to 1")),
+        ("with a gap", "0: a, 2: b", ("'0', '2'", "from 0")), ("in words", "a: 0", ("from 0",)),
+        ("with a zero", "00: a", ("from 0",)))),
+    row("numbers of names in data.yaml in another order", *described("train: .\nnames: {1: b, 0: a}",
+        "1 .5 .5 1 1"), stored({"train": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]],
+        F32), "objects/category": ["b"]}}}, "a", "b")),
+    *(row(f"the key {key} of data.yaml alone", *described(f"{key}: .\nnames: [a]"), refused(InputError, None,
+        "data.yaml", f"'{key}'", "path, train, val")) for key in ("trian", "images")),
+    *(row(f"the key {key} of data.yaml next to val", *described(f"{key}: .\nval: .\nnames: [x]\nnc: 1",
+        "0 .5 .5 1 1"), stored({"val": {"a.png": {"image": 0, "objects/bbox": np.array([[0.5, 0.5, 1, 1]],
+        F32), "objects/category": ["x"]}}}, "x", warns=(f"'{key}'; the usual keys are path, train",)))
+        for key in ("trian", "name")),
+    *(row(f"a line of YOLO with {name}", *described("train: .\nnames: [x, y]", f"1 .5 .5 1 1\n{line}"),
+        refused(BuildError, None, "a.txt:2", *words)) for name, line, words in (
+        ("a name of a class", "cat .5 .5 1 1", ("'cat'", "number")),
+        ("decimal commas", "1 0,5 0,5 0,25 0,25", ("'0,5'", "0.5")),
+        ("a long word", f"1 {'x' * 5000}", ("'xxx", "number")),
+        ("a confidence", "1 .5 .5 1 1 .9", ("5 numbers", "confidence")),
+        ("a confidence of 1", "1 .5 .5 1 1 1", ("5 numbers", "confidence")))),
+    row("a line of YOLO in a file of a long name", {f"in/images/{LONG_NAME}.png": 0,
+        f"in/labels/{LONG_NAME}.txt": "0 .5 .5 1 1 .9"}, yolo(), refused(BuildError, None,
+        f"labels/{LONG_NAME}.txt:1", "confidence")),
+    row("a line of YOLO with a confidence and segmentations", *described("train: .", "1 .5 .5 1 1 .9",
+        segmentations=True), refused(BuildError, None, "a.txt:1", "confidence")),
+    *(row(f"keypoints of YOLO with the shape {shape}", *described(f"train: .\nkpt_shape: {shape}",
+        THREE_POINTS), refused(BuildError, None, "a.txt:1", "13 numbers", f"kpt_shape {shape}"))
+        for shape in ("[4, 3]", "[3, 2]")),
+]  # fmt: skip
 # 100 x 50 pixels, of which the tolerance is 1 pixel
 BROAD = np.zeros((50, 100, 3), np.uint8)
 # numbers of YOLO beyond the image, and what is left of them in it
@@ -849,6 +934,9 @@ COLUMNS = [
         refused(InputError, None, "data.yaml")),
     row("a column of COCO that is another", of_coco("in/any.json", "in"), coco("in/any.json",
         {"objects/areas": "drop"}), refused(InputError, None, "objects/area")),
+    row("all objects of COCO dropped whose images are text", of_coco("in/any.json", "in",
+        faulty(image_id="7")), coco("in/any.json", {"objects": "drop"}), stored({"train": {name: {feature:
+        values[feature] for feature in ("image", "image_id")} for name, values in objects().items()}})),
     row("all objects of COCO dropped", of_coco("in/any.json", "in", faulty(bbox=5)), coco("in/any.json",
         {"objects": "drop"}), stored({"train": {name: {feature: values[feature] for feature in ("image",
         "image_id")} for name, values in objects().items()}})),
@@ -877,6 +965,8 @@ COLUMNS = [
         *BACKSLASHES,
         *SPLITS_OF_FILES,
         *TEXTS,
+        *UNICODE,
+        *MISTAKES,
         *OUTSIDE,
         *COLUMNS,
     ],

@@ -81,6 +81,11 @@ LAYOUTS = [
     row("names sorted by bytes", files(*BYTES), images(), stored(labeled(*BYTES), "a", "a b", "a.b", "z",
         "ä")),
     row("names of any bytes", files(*ODD), images(), stored(labeled(*ODD), "100%", "caf\udce9", "x'\"y")),
+    row("LabelMe", also("1.png", "2.png", others={"1.json": {"shapes": []}, "2.json": {"shapes": []}}),
+        images(), stored(flat("1.png", "2.png"), skipped={"not an image": 2},
+        warns=("1.json is not read; see docs/datasets.md#other-layouts",))),
+    row("LabelMe in classes", also(*TWO, others={"dog/1.json": {"shapes": []}}), images(),
+        stored(labeled(*TWO), "cat", "dog", skipped={"not an image": 1}, warns=("dog/1.json is not read",))),
     row("one class", files("cat/1.png", "cat/2.png"), images(as_is=True), stored(labeled("cat/1.png",
         "cat/2.png"), "cat")),
     row("class names that look alike", files("Cat/1.png", "cat/2.png"), images(), stored(labeled("Cat/1.png",
@@ -225,12 +230,25 @@ def listed(train=(0, 2), test=(1,)):
 
 
 BOTH = {"train": "meta/train.txt", "test": "meta/test.txt"}
+COMPOSED, APART = "caf\xe9/\xe4.png", "cafe\u0301/a\u0308.png"
+
+
+def of_macos(name, file, entry):
+    """Return a row of a list that has another Unicode form of the path of a file."""
+    return row(f"a list of macOS {name}", files(file, "cafe/b.png") | {"in/v.txt": f"{entry}\ncafe/b"},
+               images(split_list={"val": "v.txt"}, as_is=True), stored({"val": labeled(file, "cafe/b.png")[
+               "train"]}, "cafe", file.split("/")[0], skipped={"not an image": 1}))  # fmt: skip
+
+
 LISTS = [
     row("lists of paths", food("cat/a.png\ndog/c.png\n", "cat/b b.png\n"), images(split_list=BOTH),
         stored(listed(), "cat", "dog", skipped={"in no split list": 2, "not an image": 2})),
     row("lists relative to themselves", food("a.png\n../dog/c.png\n", "b b.png", "cat"),
         images(split_list={"train": "cat/train.txt", "test": "cat/test.txt"}), stored(listed(), "cat", "dog",
         skipped={"in no split list": 2, "not an image": 2})),
+    of_macos("with files apart", APART, COMPOSED),
+    of_macos("with files composed", COMPOSED, APART),
+    of_macos("without a suffix", APART, COMPOSED.removesuffix(".png")),
 ]  # fmt: skip
 
 OF_TRAIN = {"split_list": {"train": "meta/train.txt"}}
@@ -254,6 +272,10 @@ REFUSALS = [
     row("an empty path", {}, images(""), refused(OptionsError)),
     row("a folder with images next to splits", files("train/1.png", "test/2.png", "extra/3.png"), images(),
         refused(InputError, None, "extra", "train")),
+    *(row(f"CamVid with {name}", files("train/1.png", "val/2.png", *others), images(),
+        refused(InputError, "split-folders-ambiguous", "docs/datasets.md#images-and-masks")) for name,
+        others in (("annot", ("trainannot/1.png", "valannot/2.png")), ("Masks", ("train_Masks/1.png",)),
+        ("labels", ("labels_train/1.png", "labels_val/2.png")))),
     row("two folders of a split", files("TRAIN/1.png", "train/2.png", "test/3.png"), images(),
         refused(InputError, None, "'TRAIN'", "'train'")),
     row("a folder of splits that is missing", files("Train/1.png"), images(split_folders={"train": "train"}),

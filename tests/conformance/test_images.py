@@ -318,6 +318,11 @@ MASKS = [
     row("masks of lists", pairs("{}/a1", "{}/b2", **{"v.txt": "images/b2.png\n"}),
         images(split_list={"val": "v.txt"}), stored({"val": paired("{}/b2")}, skipped={"in no split list": 1,
         "mask without an image": 1, "not an image": 1})),
+    *(row(f"masks of macOS {name}", {f"in/images/{image}1.png": 1, f"in/{folder}/{mask}.png": mask_of(1)},
+        images(**options), stored({"train": {f"images/{image}1.png": {"image": 1, "mask": mask_of(1)}}}))
+        for name, folder, image, mask, options in (("apart", "masks", "\xe9", "e\u03011", {}), ("composed",
+        "masks", "e\u0301", "\xe91", {}), ("by a template", "gt", "e\u0301", "\xe91_gt", {"mask_dir": "gt",
+        "mask_name": "{stem}_gt.png"}))),
     *(one_mask(f"{suffix} of 8 bits", png(1), picture(MASK, suffix), MASK, suffix, count=AGAIN)
         for suffix in (".bmp", ".tif")),
     one_mask("of one bit", png(1), picture(GRAY > 127), (GRAY > 127).astype(np.uint8), count=AGAIN),
@@ -464,6 +469,8 @@ REFUSALS = [
         options in WRONG.items()),
     row("two images of a mask", pairs("{}/a1") | {"in/images/a1.bmp": picture(RGB, ".bmp")}, images(),
         refused(InputError, None, "a1")),
+    row("two images of a mask of macOS", pairs("{}/\xe91") | {"in/images/e\u03011.png": 1}, images(),
+        refused(InputError, "masks-shared", "e\u0301")),
     row("two masks of an image", pairs("{}/a1") | {"in/masks/a1.bmp": picture(MASK, ".bmp")}, images(),
         refused(InputError, None, "a1")),
     row("masks of no image", {"in/images/a1.png": 1, "in/masks/b1.png": MASK}, images(), refused(InputError,
