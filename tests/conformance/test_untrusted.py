@@ -18,7 +18,8 @@ AROUND = {"in/images/1.png": 0, "in/images/1.txt": "0 .5 .5 .1 .1", "other/1.png
 YOLO = {
     "a list elsewhere": ({"in/data.yaml": "train: images\nval: /etc/passwd"}, "passwd'"),
     "a relative list": ({"in/data.yaml": "train: images\nval: ../secret.txt"}, "'../secret.txt'"),
-    "a link to a list": ({"in/list.txt": Link("../secret.txt"), "in/data.yaml": "train: list.txt"}, "'list.txt'"),
+    "a link to a list": ({"in/list.txt": Link("../secret.txt"), "in/data.yaml": "train: list.txt"},
+        "'list.txt'"),
     "a path elsewhere": ({"in/data.yaml": "path: ../other\ntrain: ."}, "'../other'"),
     "a folder elsewhere": ({"in/data.yaml": "train: ../other"}, "'../other'"),
     "a link to a folder": ({"in/link": Link("../other"), "in/data.yaml": "train: link"}, "'link'"),
@@ -39,8 +40,8 @@ COCO = {
     "an absolute path": ({"in/a.json": of_coco("/etc/passwd")}, "in/a.json"),
     "a linked file": ({"x/instances_train.json": of_coco("1.png"),
         "in/annotations/instances_train.json": Link("../../x/instances_train.json")}, "in"),
-    "a linked folder": ({"in/annotations/instances_train.json": of_coco("1.png"), "in/train": Link("../other")},
-        "in"),
+    "a linked folder": ({"in/annotations/instances_train.json": of_coco("1.png"),
+        "in/train": Link("../other")}, "in"),
 }  # fmt: skip
 OUTSIDE = [
     *(row(f"YOLO with {name} outside", AROUND | files, yolo(), refused(InputError, "outside", f"{shown} is",
@@ -49,9 +50,10 @@ OUTSIDE = [
         for name, (files, source) in COCO.items()),
     row("a folder of YOLO outside that is followed", AROUND | {"in/data.yaml": "train: ../other\nnames: [a]"},
         yolo(follow_links=True), stored({"train": boxed("../other", "a", {"1.png": "0 .5 .5 .1 .1"})}, "a")),
-    row("a folder of YOLO below a root", AROUND | {"in/data.yaml": "train: other\nval: in/images\nnames: [a]"},
-        yolo(root="."), stored({split: boxed(folder, "a", {"1.png": "0 .5 .5 .1 .1"}) for split, folder in (
-        ("train", "other"), ("val", "in/images"))}, "a")),
+    row("a folder of YOLO below a root",
+        AROUND | {"in/data.yaml": "train: other\nval: in/images\nnames: [a]"}, yolo(root="."),
+        stored({split: boxed(folder, "a", {"1.png": "0 .5 .5 .1 .1"}) for split, folder in {"train": "other",
+        "val": "in/images"}.items()}, "a")),
     row("images of COCO outside that are followed", named(lambda name, n: f"../other/{name}", "other"),
         coco("in/any.json", follow_links=True), stored({"train": objects("../other/")}, *NAMES)),
     row("images above a folder that is not called annotations", {"in/1.png": 1, "in/any/a.json":
@@ -76,8 +78,8 @@ BOMBS = {
 }
 READ = {"data.yaml": yolo(), "a.json": coco("in/a.json"), "m.jsonl": table("in/m.jsonl")}
 PARSED = [
-    *(row(f"a bomb of {name}", {"in/images/1.png": 0, f"in/{file}": text}, READ[file], refused(InputError, None,
-        f"in/{file}")) for name, (file, text) in BOMBS.items()),
+    *(row(f"a bomb of {name}", {"in/images/1.png": 0, f"in/{file}": text}, READ[file], refused(InputError,
+        None, f"in/{file}")) for name, (file, text) in BOMBS.items()),
     row("brackets in text are not nested", {"in.jsonl": [{"x": "[" * 5000 + '"'}]}, table("in.jsonl"),
         stored(by_row(x=["[" * 5000 + '"']))),
 ]  # fmt: skip
