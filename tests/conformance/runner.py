@@ -9,7 +9,7 @@ import pytest
 
 from tests import format_reader
 from tests.conformance.calls import Call, changed
-from tests.conformance.inputs import png, write
+from tests.conformance.inputs import SECRET, png, write
 from tests.conformance.rows import Refused, Stored
 from tfshards import loader, prep
 from tfshards.prep import verify
@@ -36,6 +36,7 @@ def check_refused(call: Call, expected: Any) -> None:
     assert expected.code in (None, raised.value.code)
     for name in expected.names:
         assert name in str(raised.value), raised.value
+    assert SECRET not in str(raised.value)
     if not call.is_in_memory:
         assert call.run("--quiet") == (2 if issubclass(expected.error, OptionsError) else 1)
     assert not (OUT / "dataset.json").exists()

@@ -13,13 +13,17 @@ from tests.conformance import (
     test_images,
     test_options,
     test_tables,
+    test_untrusted,
 )
 from tests.conformance.inputs import write
 from tests.conformance.rows import Stored
 from tests.conformance.runner import OUT, check_jobs
 from tfshards import prep
 
-MODULES = (test_annotations, test_arrays, test_examples, test_folders, test_images, test_options, test_tables)
+MODULES = (
+    *(test_annotations, test_arrays, test_examples, test_folders, test_images, test_options, test_tables),
+    test_untrusted,
+)
 _ROWS = [
     each
     for module in MODULES

@@ -130,6 +130,8 @@ TYPE_ROWS = [
         "o/b": [["x"], ["y", "z"]]}))),
     row("a dropped column", columns(x=[1, 2], y=["a", "b"]), table(PARQUET, {"y": "drop"}),
         stored(by_row(x=np.array([1, 2])))),
+    row("the index of pandas", {"in.csv": ",x\n0,5\n1,6\n"}, table(roles={"": "drop"}),
+        stored(by_row(x=np.array([5, 6])))),
     row("a dropped struct", columns(x=[1, 2], m=pa.array([{"a": 1}, {"a": 2}])), table(PARQUET,
         {"m": "drop"}), stored(by_row(x=np.array([1, 2])))),
 ]  # fmt: skip
@@ -538,7 +540,7 @@ PLAIN_VALUES = {
     "bytes": ([b"\0\1", b"\2"], False), "nothing": (["", ""], False),
 }  # fmt: skip
 NO_FILE = {"a folder": "sub", "the root": ".", "below a file": "a.png/b.png", "too long": "x" * 300 + ".png",
-           "a NUL": "a\0b", "nothing": ""}  # fmt: skip
+           "a NUL": "a\0b", "nothing": "", "backslashes": "sub\\b.png"}  # fmt: skip
 EACH = pa.array([{"bytes": png(7), "path": "0.png"}, {"bytes": None, "path": "b.png"}, {"bytes": None,
     "path": "c.png"}, {"bytes": None, "path": None}], HF_IMAGE)  # fmt: skip
 
@@ -620,6 +622,8 @@ RARE = [
         stored({"train": {f"{'ab'[n]}.png" if has_images else str(n): {"x": value, "n": n} | ({"image": n}
         if has_images else {}) for n, value in enumerate(values)}}, features={"x": "bytes bytes"})) for name,
         (values, has_images) in PLAIN_VALUES.items()),
+    row("paths that are declared as values", pictures("a.png", **{"in/in.csv": "image,x\na car,a.png\n"}),
+        table("in/in.csv", {"image": "value", "x": "value"}), stored(by_row(image=["a car"], x=["a.png"]))),
     *(row(f"a column of images without files {name}", pictures("a.png", **{"in/in.csv": f"{name},n\nz,1\n"}),
         table("in/in.csv", roles), refused(InputError, "column-no-image-exists", f"'{name}'")) for name,
         roles in (("file_name", None), ("x", {"x": "image"}))),
@@ -717,6 +721,8 @@ OTHERS = [
         "12", "12"]), warns=("'month'",))),
     row("a pattern of folders of values", valued("n=1", "n=2"), table("in/*/*.parquet"),
         stored(by_row(x=np.array([0, 1, 10, 11]), n=np.array([1, 1, 2, 2])))),
+    row("a pattern of folders of values in the current folder", {"n=1/p.csv": "x\n7\n"}, table("*/*.csv"),
+        stored(by_row(x=np.array([7]), n=np.array([1])))),
     row("folders of csv", valued("n=1", "n=2", suffix="csv"), table("in"), stored(by_row(x=np.array([0, 1, 10,
         11]), n=np.array([1, 1, 2, 2])))),
     row("a folder of no label", valued("label=__HIVE_DEFAULT_PARTITION__", "label=b"), table("in"),

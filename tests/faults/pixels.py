@@ -11,11 +11,16 @@ CORPUS = "tests/pixels/test_corpus.py"
 SHOWN = f"{CORPUS}::test_three_decoders_show_the_picture_of_each_file"
 OUTCOMES = f"{CORPUS}::test_every_file_is_kept_converted_skipped_or_rejected_for_its_reason"
 BYTES = f"{CORPUS}::test_the_stored_bytes_are_those_of_golden_json"
-TURNS = f"{GEOMETRY}::test_boxes_and_keypoints_follow_every_turn"
+ANNOTATIONS = "tests/conformance/test_annotations.py::test_annotations_move_with_their_image_or_are_refused"
 
 FAULTS = [
-    ("a box of EXIF 6 is turned as one of EXIF 8", PLACES, "6: (bottom, left),", "6: (top, right),", TURNS),
-    ("EXIF 2 mirrors boxes upside down", PLACES, "2: (right, top),", "2: (left, bottom),", TURNS),
+    (
+        "EXIF 2 mirrors boxes upside down",
+        PLACES,
+        "2: (right, top),",
+        "2: (left, bottom),",
+        f"{ANNOTATIONS}[xywh_in_the_file_image,_orientation_2_]",
+    ),
     (
         "a resized photo's boxes keep the old scale",
         PLACES,
@@ -28,7 +33,7 @@ FAULTS = [
         PLACES,
         "found.max(axis=1, keepdims=True)], axis=1)",
         "found.min(axis=1, keepdims=True)], axis=1)",
-        TURNS,
+        f"{ANNOTATIONS}[xywh_in_the_file_image,_orientation_3_]",
     ),
     ("cxcywh takes the center for the corner", PLACES, "[1, 0, -0.5, 0]", "[1, 0, 0, 0]", DECLARED),
     (
@@ -66,7 +71,7 @@ FAULTS = [
         MASKS,
         "if len(fits) == 1:",
         "if fits:",
-        f"{GEOMETRY}::test_a_mask_whose_sides_do_not_show_its_turn_rejects_its_example",
+        f"{IMAGES}[mask_rejected,_that_may_be_turned_or_not]",
     ),
     (
         "a mask of the pixels in the file is not turned",

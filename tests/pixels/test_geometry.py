@@ -1,6 +1,5 @@
 """Boxes, keypoints and masks are where the delivered picture shows them, after all turns, crops and flips."""
 
-import io
 import itertools
 import json
 
@@ -23,7 +22,6 @@ from tests.pixels.scenes import (
 from tests.tables import mostly_nightly
 from tfshards import loader, prep
 
-ORIENTATIONS = range(1, 9)
 # turns after which the sides of a mask show to which picture it belongs; the others are rejected
 CLEAR = (1, 6, 5, 8, 7, 6)
 POINT_FORMATS = ("xyv", "xy", "xyv", "xy-normalized")
@@ -49,35 +47,23 @@ CUTS = {
 }
 
 
-def build(folder, form, point_form, reference, resize, orientations=CLEAR, masks=True, **options):
-    """Build a table of a photo for each orientation; return the scenes by number, and the manifest."""
-    scenes, rows = {}, []
-    for number, orientation in enumerate(orientations):
+def build(folder, form, point_form, reference, resize):
+    """Build a table of photos and masks that are turned in different ways."""
+    rows = []
+    for number, orientation in enumerate(CLEAR):
         each, kind = scene(number, orientation), "PNG" if number % 2 else "JPEG"
         name = f"{number:02}.{kind[:3].lower()}"
         (folder / name).write_bytes(each.image(kind))
         (folder / f"mask{number:02}.png").write_bytes(each.mask(upright=number % 3 == 0))
         classes = each.upright() if reference == "upright" else each.classes
         objects = {"bbox": boxes(classes, form), "kind": [*BOXES]}
-        mask = {"mask": f"mask{number:02}.png"} if masks else {}
-        rows.append(
-            {"file_name": name, "objects": objects, "points": points(classes, point_form), "number": number}
-            | mask
-        )
-        scenes[number] = each
+        values = {"objects": objects, "points": points(classes, point_form), "number": number}
+        rows.append({"file_name": name, "mask": f"mask{number:02}.png", **values})
     (folder / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    roles = {"objects/bbox": form, "points": point_form, **({"mask": "mask"} if masks else {})}
+    roles = {"objects/bbox": form, "points": point_form, "mask": "mask"}
     images = prep.ImageOptions(resize=resize)
     table = prep.Table(folder / "table.jsonl", roles, images, boxes_in=reference)
-    manifest = prep.build(
-        table,
-        folder / "data",
-        shards=2,
-        options=prep.Options(**options),
-        engine="local",
-        log=lambda _: None,
-    )
-    return scenes, manifest
+    prep.build(table, folder / "data", shards=2, engine="local", log=lambda _: None)
 
 
 def options_of(cut, form, point_form):
@@ -102,32 +88,6 @@ def test_what_was_declared_stays_on_what_it_marked(form, point_form, reference, 
                 seen += compare({name: values[row] for name, values in batch.items()}, form, point_form, cut)
         # of 3 boxes and 2 points in each of 10 pictures
         assert seen > 15, cut
-
-
-@pytest.mark.parametrize("reference", ["file", "upright"])
-def test_boxes_and_keypoints_follow_every_turn(reference, tmp_path):
-    _, manifest = build(tmp_path, "xywh", "xyv", reference, None, ORIENTATIONS, masks=False)
-    assert manifest.totals.conversions["orientation applied"] == 7
-    (batch,) = loader.batches(tmp_path / "data", "train", batch_size=8)
-    assert sorted(batch["number"]) == [*range(8)]
-    seen = 0
-    for row in range(8):
-        example = {name: values[row] for name, values in batch.items()}
-        with PIL.Image.open(io.BytesIO(example["image"])) as image:
-            example["image"] = np.asarray(image)
-        seen += compare(example, "xywh", "xyv", "as stored")
-    assert seen == 8 * 5
-
-
-def test_a_mask_whose_sides_do_not_show_its_turn_rejects_its_example(tmp_path):
-    scenes, manifest = build(tmp_path, "xywh", "xyv", "file", None, ORIENTATIONS, max_rejected=1)
-    unclear = {number for number, each in scenes.items() if each.orientation in (2, 3, 4)}
-    assert (manifest.totals.accepted, manifest.totals.rejected) == (5, 3)
-    (path,) = (tmp_path / "data").rglob("rejected*.jsonl")
-    rejects = [json.loads(line) for line in path.read_text().splitlines()]
-    assert {(int(each["key"][:2]), each["reason"]) for each in rejects} == {
-        (number, "mismatch") for number in unclear
-    }
 
 
 @pytest.fixture(scope="module")

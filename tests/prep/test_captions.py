@@ -64,24 +64,9 @@ def test_rows_of_one_image_stay_in_one_split(spellings, photos, build_table, tmp
     assert manifest.splits["train"].num_examples == 18
 
 
-TWICE = [f"a/{row % 4}.png,{row} x,{row // 4}" for row in range(8)]
-
-
-@pytest.mark.parametrize(
-    ("lines", "by"), [(TWICE, "half"), (TWICE[:4], None)], ids=["own groups", "one row per image"]
-)
-def test_only_rows_that_share_an_image_need_groups(lines, by, photos, build_table, tmp_path):
-    table = write_text(photos / "rows.csv", "file_name,caption,half", *lines)
-    build_table(table, build={"options": Options(splits=RATIOS, group_by=by)})
-    if by:
-        groups = {frozenset(images_of(captions)) for captions in captions_by_split(tmp_path / "out").values()}
-        assert groups == {frozenset("0123"), frozenset("4567")}
-
-
 def test_rows_without_an_image_are_groups_of_their_own(photos, build_table, tmp_path):
-    table = write_text(
-        photos / "rows.csv", "file_name,caption", *(line[:-2] for line in TWICE), "none.png,9 x"
-    )
+    rows = rows_of(["a/{}.png"] * 2, range(4))
+    table = write_text(photos / "rows.csv", "file_name,caption", *rows, "none.png,9 x")
     manifest = build_table(table, build={"options": replace(BY_IMAGE, max_rejected=1)})
     assert manifest.totals.rejected == 1
 
@@ -93,12 +78,3 @@ def test_appended_captions_follow_their_image(photos, build_table, tmp_path):
     write_text(table, *lines, *rows_of([".//a/{}.png", "a/{}.png"], range(20)))
     append([str(table)], tmp_path / "out", engine="local", log=lambda _: None)
     check_apart(tmp_path / "out", 40, 20)
-
-
-def test_stratified_splits_keep_rows_of_one_image_together(photos, build_table, tmp_path):
-    spellings = ("a/{0}.png,{0} a,{1}", "./a/{0}.png,{0} b,{1}")
-    lines = [spelling.format(n, n % 2) for n in range(12) for spelling in spellings]
-    table = write_text(photos / "rows.csv", "file_name,caption,label", *lines)
-    manifest = build_table(table, build={"options": replace(BY_IMAGE, stratify=True)})
-    check_apart(tmp_path / "out", 24, 12)
-    assert [dict(split.label_counts) for split in manifest.splits.values()] == [{"0": 6, "1": 6}] * 2

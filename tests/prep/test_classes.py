@@ -1,15 +1,12 @@
 """The label map: taken from a file or a dataset, otherwise sorted, and never guessed."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.errors import raises
 from tests.prep.table_files import write_parquet
 from tests.surface.command import main
-from tfshards.prep import Arrays, ImageFolder, Options, Table
-from tfshards.schemas import InputError, read_manifest
+from tfshards.prep import Arrays, Options, Table
+from tfshards.schemas import read_manifest
 
 HOSTILE = [
     "\ufeffcat",
@@ -83,33 +80,3 @@ def test_a_faulty_line_is_named(text, number, tmp_path, capsys):
     message = capsys.readouterr().err.partition("map.txt")[2]
     assert str(number) in message
     assert not (tmp_path / "out").exists()
-
-
-def test_class_names_that_do_not_apply_are_refused(image_folder):
-    with raises(InputError, "class-names-useless"):
-        ImageFolder(image_folder({"1.png": 1}), class_names=["cat"]).stage(Path(), preview=True).listing()
-
-
-# files and options, and the split and the class of each warning
-LACKING = {
-    "a split folder with an empty one": ("train/cat train/dog val/cat val/dog/", ["'val' 'dog'"]),
-    "each lacks one, of a hostile name": (r"train/c\n val/dog", ["'train' 'dog'", r"'val' 'c\n'"]),
-    "many classes in one line": (" ".join(f"train/{c}" for c in "abcdefgh") + " val/a", ["'val' 'f' 2 more"]),
-    "a split by ratio with too few": ("cat dog", ["'train' 'cat'", "'val' 'dog'"]),
-}
-
-
-@pytest.mark.parametrize(("folders", "words"), LACKING.values(), ids=LACKING)
-def test_a_class_missing_from_a_split_is_reported_and_keeps_its_number(
-    folders, words, image_folder, tmp_path, quiet_build, log
-):
-    names = folders.replace(r"\n", "\n").split(" ")
-    files = {each if each[-1] == "/" else f"{each}/1.png": number for number, each in enumerate(names)}
-    ratios = Options(splits={"train": "1/2", "val": "1/2"}, group_by="folder")
-    options = Options() if "/" in folders else ratios
-    manifest = quiet_build(ImageFolder(image_folder(files)), tmp_path / "out", options=options)
-    lines = [line for line in log if "no examples of" in line]
-    assert len(lines) == len(words)
-    assert all(word in line for line, each in zip(lines, words, strict=True) for word in each.split())
-    for split in manifest.splits.values():
-        assert tuple(split.label_counts) == manifest.schema.class_names

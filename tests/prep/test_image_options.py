@@ -8,7 +8,7 @@ from PIL import Image, ImageCms
 
 from tests.pictures import image_file
 from tests.surface.command import run
-from tfshards.prep import ImageFolder, ImageOptions
+from tfshards.prep import ImageOptions
 from tfshards.schemas import OptionsError, read_manifest
 
 RGBA = np.random.default_rng(0).integers(0, 256, (40, 60, 4), dtype=np.uint8)
@@ -58,15 +58,6 @@ def test_a_default_given_explicitly_changes_nothing(photos, tmp_path):
     for out, more in zip(outs, ([], [*words, "--duplicates=keep"]), strict=True):
         assert run(["build", "images", photos, out, "--max-rejected=100%", *more]).status == 0
     assert read_manifest(outs[0]) == read_manifest(outs[1])
-
-
-def test_a_lower_quality_gives_fewer_bytes(image_folder, tmp_path, quiet_build):
-    root = image_folder({"a.bmp": image_file(RGBA[..., :3], "BMP")})
-    low, high = (
-        quiet_build(ImageFolder(root, ImageOptions(jpeg_quality=quality)), tmp_path / f"{quality}")
-        for quality in (20, 90)
-    )
-    assert low.shards[0].num_bytes < high.shards[0].num_bytes / 2
 
 
 def test_what_conversions_lose_is_said_with_the_options_that_keep_it(photos, tmp_path):

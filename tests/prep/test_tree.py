@@ -94,22 +94,6 @@ def test_two_folders_that_link_to_each_other_do_not_loop(image_folder):
     )
 
 
-TIFF = b"II*\0" + b"\0" * 40
-IMAGES = {"a text that is called an image.png": b"hello", "capitals.JPeG": 1, "two.orig.png": 1}
-OTHERS = {
-    "no suffix": 1,
-    "png": 1,
-    "a copy.png.orig": 1,
-    "a film.mp4": b"\0\0\0\x1cftypisom",
-    "a camera's raw file.nef": TIFF,
-    "nothing": b"",
-}
-
-
-def test_files_without_the_suffix_of_an_image_are_not_read(image_folder):
-    assert walk(image_folder({**IMAGES, **OTHERS})) == (sorted(IMAGES), {"not an image": len(OTHERS)})
-
-
 HOSTILE = (
     "new\nline", "\x1b[31mred", "re\rturn", "\u202egnp", "caf\udce9", "\udcff\udc80", "caf\u00e9",
     "cafe\u0301", "Cat", "cat", " lead", "trail ", "-rf", "a\\nb", "'quote\"", "%s{0}$(x)", "#?&", "\x7f\x01",

@@ -117,6 +117,14 @@ def test_paths_come_from_the_file_where_the_command_line_lacks_them(text, line, 
         ("include = {a = 1}", "build images photos new", ["c.toml: include", '{"a": 1}'], "config-value"),
         ("shards = {val = []}", "build images photos new", ["c.toml: shards", '{"val": []}'], "config-value"),
         ("seed = ", "build images photos new", "c.toml", "config-not-toml"),
+        *(
+            pytest.param(text, "build images photos new", "c.toml", None, id=name)
+            for name, text in {
+                "a list in many lists": f"seed = {'[' * 300}{']' * 300}",
+                "a list in more lists": f"seed = {'[' * 50_000}{']' * 50_000}",
+                "a key of many parts": f"a{'.a' * 50_000} = 1",
+            }.items()
+        ),
         ("", "build photos new", ["c.toml", "kind", "images"], "config-no-kind"),
         ("kind = 'image'", "build photos new", ["c.toml", "'image'", "images"], "config-kind"),
         ("kind = []", "build photos new", ["c.toml", "[]"], "config-kind"),
@@ -131,6 +139,7 @@ def test_a_file_that_is_not_text_is_refused(own):
     Path("c.toml").write_bytes(b"\xff")
     refused("info data --config c.toml", "c.toml", code="config-not-toml")
     refused("build images photos new --config photos", "photos", status=1, code="unreadable")
+    refused(f"info data {config('# ' * (1 << 20))}", ["c.toml", "1048576"], status=1, code="unreadable")
 
 
 # what is typed before Tab, and what the shell offers

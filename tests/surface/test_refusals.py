@@ -45,6 +45,7 @@ REFUSALS = [
     ("build arrays gone.npy new", 1, "unreadable", "gone.npy"),
     ("build arrays t=t.csv new", 2, None, "t.csv"),
     ("build table keys new", 2, None, ["keys", ".csv"]),
+    ("build table t.csv new --column a", 2, None, "--column a"),
     ("info x.npy", 1, "dataset-no-folder", ["x.npy", "dataset.json"]),
     ("info data --all", 2, "all-with-json", "--all"),
     ("show data --first 2 --save x.png", 2, "save-with-first", ["--save", "--first 2"]),
