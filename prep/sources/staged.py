@@ -201,7 +201,7 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         sizes += sum(n[order] for name, n in rows.wide.sizes.items() if name not in rows.images)
     for name, parts in rows.arrays.items():
         identity.update(repr((name, [part.identity for part in parts])).encode())
-        stamps += [np.full(rows.num_rows, part.stamp, np.uint64) for part in parts if part.stamp]
+        stamps += [np.full(rows.num_rows, _array_stamp(part), np.uint64) for part in parts]
         sizes += parts[0].row_bytes
     schema = Schema((*rows.features, KEY_FEATURE), rows.class_names)
     splits = splits_of(table[SPLIT]) if SPLIT in table.column_names else None
@@ -220,6 +220,13 @@ def _listing(rows: Rows, table: pa.Table, order: IntArray, warnings: Sequence[st
         groups=None if rows.groups is None else [rows.groups[number] for number in order.tolist()],
         shared=rows.image_column if len({*real}) < len(real) else None,
     )
+
+
+def _array_stamp(part: ArrayFile) -> int:
+    """Return a number that changes with the content of an array: of a copy, with its digest."""
+    if part.stamp:
+        return part.stamp
+    return int.from_bytes(hashlib.blake2b(part.identity.encode(), digest_size=8).digest(), "little")
 
 
 class ColumnSums:

@@ -225,6 +225,15 @@ def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents)
     assert contents(out) == before
 
 
+def test_a_changed_row_of_copied_arrays_with_keys_is_reported(tmp_path):
+    def arrays(first: int) -> Arrays:
+        return Arrays({"x": np.array([first, 1, 2]), "key": np.array(["a", "b", "c"])})
+
+    build(arrays(0), tmp_path / "out", shards=1)
+    assert changed(arrays(0), tmp_path / "out") == (0, "")
+    assert changed(arrays(9), tmp_path / "out") == (1, "a")
+
+
 def test_only_inputs_with_another_size_or_time_are_compared(photos, tmp_path):
     """The times are those of all builds of the dataset; without a record of them, all are compared."""
     write_images(photos, range(20, 23))
