@@ -10,8 +10,8 @@ from pathlib import PurePath
 
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
 from tfshards.schemas import Feature, InputError, OptionsError
-from tfshards.schemas.coordinates import BOX_FORMATS, seems_boxes
-from tfshards.schemas.declared import COORDINATES
+from tfshards.schemas.coordinates import seems_boxes
+from tfshards.schemas.declared import BOX_ORDERS, COORDINATES, NORMALIZED
 from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.option import option
 
@@ -244,8 +244,8 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
         name = feature.name
         if seems_boxes(feature):
             raise InputError(
-                f"{where}: the column {name!r} seems to hold boxes || {flag(name, 'xywh', where)}, or "
-                f"another of {', '.join(BOX_FORMATS)}, takes them as boxes; "
+                f"{where}: the column {name!r} seems to hold boxes || {flag(name, 'xywh', where)} or "
+                f"another of {', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
                 f"{flag(name, 'value', where)} stores the numbers as they are"
             )
         if feature.kind in ("int", "float", "raw") and not feature.shape:
@@ -253,11 +253,16 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
     for sides in _SIDES:
         if numbers.keys() >= {*sides}:
             names = [numbers[side] for side in sides]
+            line = (
+                "give them as one list, bbox"
+                if where in IN_PYTHON
+                else f"join them, in pandas: frame['bbox'] = frame[{names}].values.tolist(); "
+                f"frame = frame.drop(columns={names})"
+            )
             raise InputError(
-                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes || join them, in "
-                f"pandas: frame['bbox'] = frame[{names}].values.tolist(); frame = "
-                f"frame.drop(columns={names}), and declare {flag('bbox', 'xyxy', where)}, or another of "
-                f"{', '.join(BOX_FORMATS)}; {flag(names[0], 'value', where)} stores the numbers as they are"
+                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes || {line}; declare "
+                f"{flag('bbox', 'xyxy', where)}, or xyxy{NORMALIZED} for fractions; "
+                f"{flag(names[0], 'value', where)} stores the numbers as they are"
             )
 
 
