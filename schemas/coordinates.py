@@ -39,9 +39,9 @@ def coordinates_of(features: Iterable[Feature]) -> dict[str, Coordinates]:
     return {each.name: Coordinates.parse(each.coordinates) for each in features if each.coordinates}
 
 
-def may_be_boxes(feature: Feature) -> bool:
-    """Return whether a feature has four numbers, or rows of four, which may be boxes."""
+def seems_boxes(feature: Feature) -> bool:
+    """Return whether a feature has four numbers, or rows of four, and is named like boxes."""
     has_numbers = feature.kind in ("int", "float", "raw") and feature.dtype.startswith(
         ("int", "uint", "float")
     )
-    return has_numbers and feature.shape in ((4,), (None, 4))
+    return has_numbers and feature.shape in ((4,), (None, 4)) and "box" in feature.name.lower()

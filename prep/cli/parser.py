@@ -118,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
         unknown = _UNKNOWN.search(message)
         known = [*self._option_string_actions]
         known += [str(choice) for action in self._actions for choice in action.choices or ()]
-        close = get_close_matches(unknown[1] or unknown[2], known, n=1, cutoff=0.8) if unknown else []
+        close = get_close_matches(unknown[1] or unknown[2], known, n=1, cutoff=0.7) if unknown else []
         raise UsageError(self.prog, message + (f"; was {close[0]} meant?" if close else ""))
 
 

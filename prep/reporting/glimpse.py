@@ -27,7 +27,7 @@ from tfshards.prep.reporting.drawing import (
 )
 from tfshards.prep.verification.show import description
 from tfshards.schemas import Feature, Manifest, Schema
-from tfshards.schemas.coordinates import Coordinates, coordinates_of, may_be_boxes
+from tfshards.schemas.coordinates import Coordinates, coordinates_of, seems_boxes
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.pixels import as_image, pixel_images
 
@@ -123,9 +123,7 @@ def boxes_of(manifest: Manifest, given: str | None) -> DrawnBoxes | None:
     The user may have given the format.
     """
     known = {name: each for name, each in coordinates_of(manifest.schema.features).items() if each.are_boxes}
-    named = [
-        each.name for each in manifest.schema.features if may_be_boxes(each) and "box" in each.name.lower()
-    ]
+    named = [each.name for each in manifest.schema.features if seems_boxes(each)]
     names = [each for each in manifest.schema.names if each in known] or named
     if not names:
         return None

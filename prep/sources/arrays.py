@@ -32,6 +32,7 @@ from tfshards.prep.sources.roles import (
     check_roles,
     flag,
     listed_columns,
+    meant,
     resolve_roles,
     roles_option,
     unknown_column,
@@ -280,7 +281,8 @@ def _rows(
     if not features:
         raise InputError("no array is left to store")
     if group_by is not None and group_by not in arrays:
-        raise InputError(f"group_by={group_by!r} is no array; the arrays are {listed_columns(arrays)}")
+        known = listed_columns(arrays) + meant(group_by, arrays)
+        raise InputError(f"group_by={group_by!r} is no array; the arrays are {known}")
     likely = likely_images(features)
     if likely and not pixel_images(features):
         remedy = f"{flag('NAME', 'image')} names those that are"

@@ -21,7 +21,14 @@ from tfshards.prep.sources.classes import check_class_names
 from tfshards.prep.sources.features import kind_of
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, mask_options
-from tfshards.prep.sources.roles import check_roles, check_undeclared, features_of, is_template, resolve_roles
+from tfshards.prep.sources.roles import (
+    check_roles,
+    check_undeclared,
+    check_undeclared_boxes,
+    features_of,
+    is_template,
+    resolve_roles,
+)
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.coordinates import Coordinates, coordinates_of
 from tfshards.schemas.declared import COORDINATES
@@ -177,6 +184,8 @@ class Elements:
                 feature, stored = _stored_value(name, value, role, firsts.get(name))
             features.append(feature)
             encoded.append(stored)
+        if "image" in roles.values():
+            check_undeclared_boxes((each for each in features if each.name not in roles), self.source)
         single = {role: given[name] for name, role in roles.items() if role in ("split", "key")}
         split = _split_value(single["split"]) if "split" in single else ""
         form = Form(tuple(roles.items()), tuple(features))

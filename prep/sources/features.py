@@ -223,7 +223,8 @@ def without_missing(name: str, flat: pa.ChunkedArray, *, is_list: bool) -> pa.Ch
     # people count rows from 1
     first = pc.index(pc.is_null(flat), True).as_py() + 1
     where = "in its lists" if is_list else f"the first in data row {first}"
-    raise InputError("column-missing-values", name=name, null_count=flat.null_count, where=where)
+    count, drop = flat.null_count, flag(name, "drop")
+    raise InputError("column-missing-values", name=name, null_count=count, where=where, drop=drop)
 
 
 def sampled(column: pa.ChunkedArray) -> list[bytes]:

@@ -18,6 +18,7 @@ from tfshards.prep.sources.boundary import Boundary, outside
 from tfshards.prep.sources.fetching import stamp_of, unreadable
 from tfshards.prep.sources.keys import in_any_form, to_text
 from tfshards.prep.sources.remote_tree import RemoteTree, tree_of
+from tfshards.prep.sources.roles import flag, is_template
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.index import IntArray
@@ -99,7 +100,17 @@ def check_found(column: str, files: ImageFiles, root: bytes) -> None:
     first = next(filter(None, files.paths), None)
     if first and len(files.sizes) and files.sizes.max() < 0:
         text = to_text(first)[:_SHOWN_CHARACTERS]
-        raise InputError("column-no-image-exists", column=column, first=text, root=os.fsdecode(root))
+        as_text = f", store the column as text with {flag(column, 'value')}"
+        if is_template(column):
+            remedy = f"write another template, such as {flag('train/{id}.jpg', 'image')}"
+        elif os.path.splitext(first)[1]:
+            remedy = f"write whole paths with slashes and with their suffixes{as_text}"
+        else:
+            # the feature of the template may have the name of the column
+            template = f"{flag(f'{{{column}}}.jpg', 'image')} {flag(column, 'drop')}"
+            remedy = f"add a suffix to each with {template}{as_text}"
+        where = os.fsdecode(root)
+        raise InputError("column-no-image-exists", column=column, first=text, root=where, remedy=remedy)
 
 
 def unmentioned(root: bytes, paths: set[bytes], *, follow_links: bool) -> list[str]:

@@ -62,7 +62,7 @@ def label_column(
     Raises:
         InputError: the values are not classes, or not those of the given names.
     """
-    flat, lengths = unlisted(_separated(name, column, separator))
+    flat, lengths = unlisted(_separated(name, column, separator, where))
     if is_list_type(flat.type) or pa.types.is_floating(flat.type):
         raise _unfit(name, "classes", shown(column.type), where)
     if lengths is None and pa.types.is_null(flat.type):
@@ -94,7 +94,7 @@ def _unfit(name: str, role: str, what: str, where: str = "") -> InputError:
     )
 
 
-def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.ChunkedArray:
+def _separated(name: str, column: pa.ChunkedArray, separator: str | None, where: str) -> pa.ChunkedArray:
     """Return lists of the classes in texts between separators, if there is one."""
     if not is_bytes_type(column.type):
         if separator:
@@ -107,7 +107,11 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.
         filled = [text for text in pc.unique(texts).to_pylist() if text]
         if filled and all(map(_JSON.fullmatch, filled)):
             found = to_text(filled[0][:_SHOWN])
-            raise _unfit(name, "classes", f"lists as text, such as {found!r}, without label_separator=''")
+            raise InputError(
+                f"column {name!r} holds lists as text, such as {found!r} || make lists of them, in pandas: "
+                f"frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and save Parquet; "
+                f"label_separator='' takes each text as one class, {flag(name, 'value', where)} as a value"
+            )
     if not separator:
         return texts
     parts = [(text or b"").split(to_bytes(separator)) for text in texts.to_pylist()]

@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from pathlib import PurePath
 
 from tfshards.prep.imaging.formats import SUFFIXES, is_encoded
-from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.declared import COORDINATES
+from tfshards.schemas import Feature, InputError, OptionsError
+from tfshards.schemas.coordinates import seems_boxes
+from tfshards.schemas.declared import BOX_ORDERS, COORDINATES, NORMALIZED
 from tfshards.schemas.errors import listed, one_line
 from tfshards.schemas.option import option
 
@@ -20,6 +21,13 @@ USUAL = {"file_name": "image", "image": "image", "label": "label", "split": "spl
 # The roles that only one column may have.
 _SINGLE = ("label", "split", "key")
 _FILE_NAME = "_file_name"
+# Names of the sides of a box, in lower case and without underscores.
+_SIDES = (
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x1", "y1", "x2", "y2"),
+    ("x0", "y0", "x1", "y1"),
+    ("left", "top", "right", "bottom"),
+)
 _SHOWN_COLUMNS = 20
 _SHOWN = 100
 
@@ -58,7 +66,9 @@ def check_roles(roles: object) -> None:
     for name, role in pairs:
         if not isinstance(name, str) or role not in ROLES:
             what = f"roles={role!r}" if name is None else f"the column {name!r} has the role {role!r}"
-            raise OptionsError(f"{what} || roles maps each column to one of {', '.join(ROLES)}")
+            close = get_close_matches(str(role), ROLES, n=1)
+            hint = f"was {close[0]!r} meant? {flag(name, close[0])}; " if close and name else ""
+            raise OptionsError(f"{what} || {hint}roles maps each column to one of {', '.join(ROLES)}")
     for role in _SINGLE:
         names = [name for name, each in pairs if each == role]
         if len(names) > 1:
@@ -125,9 +135,14 @@ def resolve_roles(
 
 def unknown_column(name: str, names: Sequence[str], where: str) -> InputError:
     """Return the error for a column that does not exist."""
-    close = get_close_matches(name, names, n=1)
-    meant = f"; was {close[0]!r} meant?" if close else ""
-    return InputError("column-unknown", path=where, name=name, names=listed_columns(names) + meant)
+    known = listed_columns(names) + meant(name, names)
+    return InputError("column-unknown", path=where, name=name, names=known)
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message that names the most similar name, or an empty text."""
+    close = get_close_matches(name, [*names], n=1)
+    return f"; was {close[0]!r} meant?" if close else ""
 
 
 def listed_columns(names: Iterable[str]) -> str:
@@ -212,6 +227,43 @@ def _image_in(value: object) -> str | None:
     path = os.fsencode(value)
     is_path = isinstance(value, PurePath) or os.path.splitext(path)[1].lower() in SUFFIXES
     return repr(one_line(os.fsdecode(path[:_SHOWN]))) if is_path else None
+
+
+def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
+    """Raise InputError if columns without a role, next to images, evidently hold boxes.
+
+    Boxes are four numbers, or rows of four, under a name such as ``bbox``, or one number in each of four
+    columns such as ``xmin``, ``ymin``, ``xmax`` and ``ymax``.
+
+    Args:
+        features: features of the columns without a role.
+        where: the source, for messages.
+    """
+    numbers: dict[str, str] = {}
+    for feature in features:
+        name = feature.name
+        if seems_boxes(feature):
+            raise InputError(
+                f"{where}: the column {name!r} seems to hold boxes || {flag(name, 'xywh', where)} or "
+                f"another of {', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
+                f"{flag(name, 'value', where)} stores the numbers as they are"
+            )
+        if feature.kind in ("int", "float", "raw") and not feature.shape:
+            numbers[name.lower().replace("_", "")] = name
+    for sides in _SIDES:
+        if numbers.keys() >= {*sides}:
+            names = [numbers[side] for side in sides]
+            line = (
+                "give them as one list, bbox"
+                if where in IN_PYTHON
+                else f"join them, in pandas: frame['bbox'] = frame[{names}].values.tolist(); "
+                f"frame = frame.drop(columns={names})"
+            )
+            raise InputError(
+                f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes || {line}; declare "
+                f"{flag('bbox', 'xyxy', where)}, or xyxy{NORMALIZED} for fractions; "
+                f"{flag(names[0], 'value', where)} stores the numbers as they are"
+            )
 
 
 def recorded_roles(roles: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:

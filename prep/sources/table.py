@@ -28,10 +28,10 @@ class Table(RowSource):
 
     Attributes:
         source: a file; a folder that contains ``metadata.csv``, ``metadata.jsonl`` or ``metadata.parquet``; a
-            folder or a pattern of files of one suffix, whose names, or folders such as ``year=2024``, may
-            give splits and columns; or a pandas or polars DataFrame, a relation of DuckDB, or anything else
-            with ``__arrow_c_stream__``. Without ``root``, image paths are relative to the folder of the
-            table.
+            folder or a pattern of files of one suffix, whose names, or folders such as ``year=2024`` below
+            it or at the end of its path, may give splits and columns; or a pandas or polars DataFrame, a
+            relation of DuckDB, or anything else with ``__arrow_c_stream__``. Without ``root``, image paths
+            are relative to the folder of the table.
         label_separator: what separates the classes in a text of the label column, such as "|". An empty text
             is no class. An empty string states that each text is one class.
     """

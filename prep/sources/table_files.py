@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,8 @@ class TableFiles(NamedTuple):
 
     Attributes:
         paths: the files, sorted.
-        folder: the folder below which names of folders, such as ``year=2024``, are values of columns.
+        folder: the folder below which names of folders, such as ``year=2024``, are values of columns: at the
+            end of the path of the source, too.
         where: what messages name.
     """
 
@@ -82,6 +84,8 @@ def find_files(path: str | os.PathLike[str], *, follow_links: bool) -> TableFile
                 inside.check(str(each))
     except OSError as error:
         raise unreadable(os.fspath(path), error) from None
+    while "=" in folder.name:
+        folder = folder.parent
     return TableFiles(paths, folder, paths[0] if len(paths) == 1 else given)
 
 
@@ -96,7 +100,7 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
         if not path.is_file():
             raise InputError("table-missing", path=path)
         if path.suffix.lower() not in SUFFIXES:
-            how = "save it as Parquet or CSV, for example with pandas or DuckDB"
+            how = _other_kind([path], path) or "save it as Parquet or CSV, for example with pandas or DuckDB"
             raise OptionsError(f"{path}: tables have the suffixes {', '.join(SUFFIXES)} || {how}")
         return path.parent, [path]
     metadata = [name for name in METADATA_NAMES if (path / name).is_file()]
@@ -106,8 +110,8 @@ def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
     if metadata or deeper:
         code = "table-folder" if metadata else "table-metadata-deeper"
         raise InputError(code, path=path, names=METADATA_NAMES, deeper=listed(deeper, _SHOWN))
-    below = [each for suffix in SUFFIXES for each in path.rglob(f"*{suffix}")]
-    paths = _of_one_suffix(path, [each for each in below if "/." not in str(each)[len(str(path)) :]])
+    below = [each for each in path.rglob("*") if "/." not in str(each)[len(str(path)) :]]
+    paths = _of_one_suffix(path, below)
     for line in _missing_parts(paths):
         raise InputError("parts-missing", path=path, missing=line, folder=path / f"*{paths[0].suffix}")
     return path, paths
@@ -117,14 +121,29 @@ def _of_one_suffix(path: AnyPath, found: Sequence[AnyPath]) -> list[AnyPath]:
     """Return the files that are tables, which have one suffix."""
     tables = [each for each in sorted(found) if each.suffix.lower() in SUFFIXES]
     if not tables:
-        raise InputError(f"{path}: there is no table; tables have the suffixes {', '.join(SUFFIXES)}")
+        how, suffixes = _other_kind(found, path) or "name a file or a folder of tables", ", ".join(SUFFIXES)
+        raise InputError(f"{path}: there is no table; tables have the suffixes {suffixes} || {how}")
     for each in tables:
         if each.suffix.lower() != tables[0].suffix.lower():
-            pattern = f"'{path}/**/*{each.suffix}'"
+            pattern = (path / "**" if path.is_dir() else path.parent) / f"*{each.suffix}"
             raise InputError(
-                f"{path} has tables of two kinds: {tables[0]} and {each} || name one by {pattern}"
+                f"{path} has tables of two kinds: {tables[0]} and {each} || name one by "
+                f"{shlex.quote(str(pattern))}"
             )
     return tables
+
+
+def _other_kind(found: Sequence[AnyPath], path: AnyPath) -> str:
+    """Return how to build from files that are not tables, if their suffixes show it, or an empty text."""
+    suffixes = {each.suffix.lower() for each in found}
+    if ".arrow" in suffixes:
+        saved = f"datasets.load_from_disk({str(path if path.is_dir() else path.parent)!r})"
+        line = f"{saved}.to_parquet('rows.parquet')"
+        if any(each.name == "dataset_dict.json" for each in found):
+            line = f"for split, rows in {saved}.items(): rows.to_parquet(f'{{split}}.parquet')"
+        return f"save the rows that save_to_disk wrote as Parquet, in Python: {line}"
+    command = f"tfshards build coco {shlex.quote(str(path))} DATASET"
+    return f"annotations of COCO are built by: {command}" if ".json" in suffixes else ""
 
 
 def _matches(pattern: AnyPath, folder: AnyPath) -> list[AnyPath]:
@@ -243,7 +262,16 @@ def _read_parquet(files: TableFiles, dropped: Collection[str]) -> TableRows:
             joined = _joined(one, other)
             if joined is None:
                 kinds = f"{shown(one)} in one, and {shown(other)} in the other"
-                raise InputError(f"{paths[0]} and {path}: column {name!r} is {kinds}")
+                remedy = "save it with one type in all files"
+                if all(map(_is_number, (one, other))):
+                    dtypes = [np.dtype(each.to_pandas_dtype()) for each in (one, other)]
+                    dtype = np.promote_types(*dtypes)
+                    odd = str(paths[0] if dtypes[1] == dtype else path)
+                    remedy = (
+                        f"cast it, in pandas: pd.read_parquet({odd!r}).astype({{{name!r}: {dtype.name!r}}})"
+                        f".to_parquet({odd!r})"
+                    )
+                raise InputError(f"{paths[0]} and {path}: column {name!r} is {kinds} || {remedy}")
             types[name] = joined
     more, warnings = _columns_of_folders(files, names, lengths)
     schema = pa.schema([*types.items(), *((name, column.type) for name, column in more.items())])
@@ -292,6 +320,10 @@ def _parquet(path: AnyPath) -> Iterator[pa.parquet.ParquetFile]:
     except pa.ArrowException as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError("table-unreadable", path=path, reason=line) from None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -22,6 +22,7 @@ from tfshards.prep.sources.features import (
     StoredColumn,
     fields_of,
     flattened,
+    is_bytes_type,
     is_image_struct,
     is_list_type,
     sampled,
@@ -37,10 +38,12 @@ from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_f
 from tfshards.prep.sources.roles import (
     check_roles,
     check_undeclared,
+    check_undeclared_boxes,
     features_of,
     flag,
     is_template,
     listed_columns,
+    meant,
     resolve_roles,
     roles_option,
     unknown_column,
@@ -392,6 +395,9 @@ class RowSource(ABC):
             else:
                 role = column.role or ("list" if name in along else "value")
                 stored[column.feature] = stored_column(name, values, role)
+        if any(column.is_image for column in content.columns):
+            undeclared = [each.feature for each in content.columns if each.role is None]
+            check_undeclared_boxes((stored[name].feature for name in undeclared), read.where)
         return stored
 
     def _rows(
@@ -442,11 +448,18 @@ class RowSource(ABC):
         """Yield warnings about columns, and about images that are in no row."""
         yield from filter(None, (column.warning for column in values.values()))
         read = content.read
+        label = content.of_role("label")
+        if label and is_bytes_type(label.kind) and self.class_names is None and read.separator is None:
+            names = values[label.feature].class_names
+            mark, name = next(((mark, name) for mark in "|;" for name in names if mark in name), ("", ""))
+            if mark:
+                how = f"label_separator={mark!r} makes several classes of it, label_separator='' only one"
+                yield f"the class {name!r} of column {label.name!r} may be several; {how}"
         if read.owns_root and content.paths:
             paths = {path for of_rows in content.paths.values() for path in of_rows}
             yield from unmentioned(read.root, paths, follow_links=self.follow_links)
         named = [each.name for each in content.columns if each.feature and each.name in read.class_names]
-        for name in named if content.of_role("label") is None else ():
+        for name in named if label is None else ():
             how = f"{flag(name, 'label')} stores them"
             yield f"the column {name!r} has class names, which are not stored; {how}"
 
@@ -539,7 +552,8 @@ def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
         values = (column if is_integer else column.cast(TEXT)).to_pylist()
         if lacking := sum(value in (None, b"") for value in values):
             where = "of which paths are made"
-            raise InputError("column-missing-values", name=name, null_count=lacking, where=where)
+            drop = flag(name, "drop")
+            raise InputError("column-missing-values", name=name, null_count=lacking, where=where, drop=drop)
         pieces.append([format(value, digits).encode() for value in values] if is_integer else values)
     return [b"".join(row) for row in zip(*pieces, strict=True)]
 
@@ -577,5 +591,5 @@ def _groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> list[
         return groups_of(by, _texts(real or path for real, path in pairs))
     if by not in content.table.column_names:
         names = listed_columns(sorted([*files, *content.table.column_names]))
-        raise InputError("group-by-column", by=by, columns=names)
+        raise InputError("group-by-column", by=by, columns=names + meant(by, content.table.column_names))
     return groups_of(by, content.table[by])

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -41,6 +42,7 @@ _INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
 _INTEGERS = range(-(1 << 63), 1 << 63)
 _TRUTH = pa.array(["false", "true"], pa.large_string())
 _LOOKED_AT, _SHOWN = 64, 60
+_JSON_SPACES = " \t\r\n"
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
 _Decode: TypeAlias = Callable[[str], tuple[Any, int]]
@@ -112,11 +114,7 @@ def arrow_values(
     try:
         if kind is not None:
             return pa.array(values, pa.large_string()).cast(kind)
-        found = pa.array(values)
-        # Arrow takes true for 1.0 if a fraction comes first
-        if pa.types.is_floating(found.type) and bool in {*map(type, values)}:
-            raise TypeError("truth values and numbers")
-        return found
+        return _exact_values(values)
     except UnicodeEncodeError:
         # JSON may also escape half of a character, which no path has
         with suppress(UnicodeEncodeError):
@@ -128,8 +126,39 @@ def arrow_values(
             # of JSON; whoever needs paths refuses the type that the column has
             return arrow_values(name, values, None, paths)
         _check_numbers(paths)
-        where, fault = " and ".join(map(str, paths[:2])), str(error).splitlines()[0]
-        raise InputError(f"{where}: the values of column {name!r} have no exact type: {fault}") from None
+        raise _mixed(name, paths, str(error).splitlines()[0]) from None
+
+
+def _exact_values(values: Sequence[Any]) -> pa.Array:
+    """Return values of JSON, whose types agree, as Arrow has them."""
+    found = pa.array(values)
+    # Arrow takes true for 1.0 if a fraction comes first
+    if pa.types.is_floating(found.type) and bool in {*map(type, values)}:
+        raise TypeError("truth values and numbers")
+    return found
+
+
+def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
+    """Return the error for a column of JSON Lines whose types differ, with the first line that differs."""
+    lines: list[str] = []
+    values: list[Any] = []
+    for path in paths:
+        numbers = [n for n, line in enumerate(_lines(path, newline="\n"), 1) if line.strip(_JSON_SPACES)]
+        lines += [f"{path}:{number}" for number in numbers]
+        values += [row.get(name) for row in _json_rows(path, _decode)]
+
+    def differs(count: int) -> bool:
+        try:
+            _exact_values(values[:count])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return True
+        return False
+
+    where = lines[bisect_left(range(1, len(values)), True, key=differs)]
+    return InputError(
+        f"{where}: column {name!r} is of another type than in the lines before: {fault} || write values of "
+        "one type"
+    )
 
 
 def _joined(name: str, parts: Sequence[pa.Array], paths: Sequence[AnyPath]) -> pa.ChunkedArray:
@@ -247,7 +276,7 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
 def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
     """Yield the object in each line of a file."""
     for number, line in enumerate(_lines(path, newline="\n"), 1):
-        line = line.strip(" \t\r\n")
+        line = line.strip(_JSON_SPACES)
         if not line:
             continue
         fault = ""

@@ -600,7 +600,8 @@ NUMBERS = [
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
     row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(1)),
     row("COCO of a half turn that is declared", *stated(3, (16, 8), boxes_in="upright"), kept(3)),
-    row("a column of boxes that nobody declared", *of_columns(BOX, {}, 6), four({"bbox": BOX["bbox"]}, 6)),
+    row("a column of boxes that are values", *of_columns(BOX, {"bbox": "value"}, 6), four({"bbox":
+        BOX["bbox"]}, 6)),
     row("sizes in columns do not declare what boxes refer to", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"},
         6, max_rejected=1), refused(BuildError)),
     row("columns of sizes next to declared boxes", *of_columns({**BOX, **SIZED}, {"bbox": "xywh"}, 6,

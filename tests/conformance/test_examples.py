@@ -178,6 +178,10 @@ WRONG = [
         "image", "mask", "value")) for name, value in UNDECLARED.items()),
     *(row(name, {}, examples(source, roles), refused(InputError)) for name,
         (source, roles) in REFUSALS.items()),
+    *(row(f"undeclared {name}", {}, examples(lambda values=values: [{"image": png(1), **values}]),
+        refused(InputError, None, "'xyxy'" if name == "sides" else "'xywh'", "'value'")) for name, values in {
+        "boxes": {"boxes": [[0, 0, 4, 4]]}, "a box": {"o/bbox": np.zeros(4)},
+        "sides": {"x1": 0, "y1": 0, "x2": 4, "y2": 4}}.items()),
     row("a path", {}, examples(lambda: "photos/"), refused(OptionsError)),
     row("a frame", {}, examples(lambda: pd.DataFrame({"y": [1]})), refused(InputError, None, "Table(frame)")),
     row("an object", {}, examples(object), refused(OptionsError)),

@@ -451,8 +451,9 @@ REFUSALS = [
     row("names of the file twice", {PARQUET: hf_table({"y": [0, 1]}, {"y": {"_type": "ClassLabel",
         "names": ["a", "a"]}})}, table(PARQUET), refused(InputError, None, "'a'")),
     row("names without a label", columns(x=[1]), table(PARQUET, class_names=["a"]), refused(InputError)),
-    row("a list as text", columns(label=["['dog', 'cat']", '["cat"]']), table(PARQUET), refused(InputError,
-        None, "['dog'")),
+    *(row(f"a list as text {texts[0]}", columns(label=texts), table(PARQUET), refused(InputError, None,
+        texts[0][:6], "frame['label'].map(ast.literal_eval)", "--column label=value")) for texts in
+        (["['dog', 'cat']", '["cat"]'], ["['a']"], ["[1, 2]", "[3]"])),
     row("a separator of numbers", columns(label=[1, 2]), table(PARQUET, label_separator="|"),
         refused(InputError, None, "label")),
     *(row(f"split {name}", columns(x=[1, 2], split=values), table(PARQUET), refused(InputError, None,
@@ -463,6 +464,11 @@ REFUSALS = [
         "z")) for name, roles in ROLES.items()),
     row("a role that does not exist", columns(x=[1]), table(PARQUET, {"x": "picture"}), refused(OptionsError,
         None, "picture")),
+    *(row(f"a role {typo}", columns(x=[1]), table(PARQUET, {"x": typo}), refused(OptionsError, None,
+        f"{role!r} meant", f"--column x={role}")) for typo, role in {"lable": "label", "imgae": "image",
+        "xywh-normalised": "xywh-normalized"}.items()),
+    row("group by a typo", columns(x=[1, 2], patient=["a", "b"]), table(PARQUET, splits=HALVES,
+        group_by="patint"), refused(InputError, "group-by-column", "'patient' meant")),
     row("two columns of one feature", {"in.csv": "image,file_name\n1,a.png\n"}, table(), refused(InputError,
         None, "image")),
     row("only keys", columns(key=[1]), table(PARQUET), refused(InputError)),
@@ -567,8 +573,8 @@ RARE = [
         dict.fromkeys(values or (), "label")), stored(by_row(**(values or {n: np.array(each) for n, each in
         found.items()})), *(CAT_DOG["names"]
         if values else ()))) for name, (found, features, values) in METADATA.items()),
-    row("a folder that looks like a value", {"year=2020/in.parquet": {"x": [1]}},
-        table("year=2020/in.parquet"), stored(by_row(x=np.array([1])))),
+    row("a file in a folder of a value", {"year=2020/in.parquet": {"x": [1]}}, table("year=2020/in.parquet"),
+        stored(by_row(x=np.array([1]), year=np.array([2020])))),
     row("separators of others in a name", {"in.csv": "a;b,c\n1;2,3\n"}, table(), stored(by_row(**{"a;b":
         ["1;2"], "c": np.array([3])}))),
     row("a row of three megabytes", {"in.csv": f"a,b\n{'x' * (3 << 20)},1\n"}, table(),
@@ -580,6 +586,9 @@ RARE = [
     label_row("nothing", pa.nulls(2), [-1, -1], warns=("-1",)),
     label_row("missing in a dictionary", pa.array(["b", None]).dictionary_encode(), ["b", None], "b"),
     label_row("missing small integers", pa.array([3, None], pa.uint8()), [3, -1]),
+    *(label_row(f"with {mark!r}", ["dog", text, "dog"], ["dog", text, "dog"], *sorted(["dog", text]),
+        warns=(f"label_separator={mark!r}", "label_separator=''")) for mark, text in {"|": "cat|dog",
+        ";": "Effusion; Mass"}.items()),
     label_row("half a list", ["['dog'", "['cat']"], ["['dog'", "['cat']"], "['cat']", "['dog'"),
     label_row("a list that is one class", ["['dog']", "['cat']"], ["['dog']", "['cat']"], "['cat']",
         "['dog']", label_separator=""),
@@ -625,8 +634,15 @@ RARE = [
     row("paths that are declared as values", pictures("a.png", **{"in/in.csv": "image,x\na car,a.png\n"}),
         table("in/in.csv", {"image": "value", "x": "value"}), stored(by_row(image=["a car"], x=["a.png"]))),
     *(row(f"a column of images without files {name}", pictures("a.png", **{"in/in.csv": f"{name},n\nz,1\n"}),
-        table("in/in.csv", roles), refused(InputError, "column-no-image-exists", f"'{name}'")) for name,
-        roles in (("file_name", None), ("x", {"x": "image"}))),
+        table("in/in.csv", roles), refused(InputError, "column-no-image-exists", f"'{name}'",
+        f"--column '{{{name}}}.jpg=image' --column {name}=drop"))
+        for name, roles in (("file_name", None), ("x", {"x": "image"}))),
+    row("a template without files", pictures("a.png", **{"in/in.csv": "id\n7\n"}), table("in/in.csv",
+        {"x/{id}.png": "image"}), refused(InputError, "column-no-image-exists", "x/7.png", "template",
+        "root=DIR")),
+    *(row(f"ids without suffix in {name}", {"in/7.jpg": jpeg(7), "in/in.csv": f"{name},n\n7,1\n"},
+        table("in/in.csv", {f"{{{name}}}.jpg": "image", name: "drop"}), stored({"train": {"7.jpg": {"image":
+        jpeg(7), "n": 1}}})) for name in ("id", "image", "file_name")),
     *(row(f"a path to {name}", pictures("a.png", "sub/b.png", **{"in/in.parquet": {"file_name": ["a.png",
         path, "sub/b.png"]}}), table("in/in.parquet", max_rejected="50%"),
         stored({"train": {key: {"image": n} for n, key in enumerate(("0", "2") if name in ("a NUL",
@@ -659,6 +675,54 @@ RARE = [
         stored(named("train/0.png", "train/1.png"))),
 ]  # fmt: skip
 
+
+# Boxes that nobody declared, next to images: by name, and a column for each value
+BOXED = {
+    "a box": {"bbox": [[1, 2, 3, 4]] * 2}, "boxes": {"Boxes": [[[1.0, 2, 3, 4]], []]},
+    "fixed lists": {"gt_box": pa.array([[1, 2, 3, 4]] * 2, pa.list_(pa.float32(), 4))},
+    "boxes of objects": {"objects/bbox": [[[1, 2, 3, 4]], [[1, 2, 3, 4]] * 2]},
+}  # fmt: skip
+SIDES = [("xmin", "ymin", "xmax", "ymax"), ("X_Min", "Y_Min", "X_Max", "Y_Max"), ("x1", "y1", "x2", "y2"),
+         ("Left", "Top", "Right", "Bottom")]  # fmt: skip
+NO_BOXES = {
+    "four numbers of another name": {"pose": [[1, 2, 3, 4]] * 2}, "three numbers": {"box": [[1, 2, 3]] * 2},
+    "a number": {"box": [1, 2]}, }  # fmt: skip
+
+
+def sides_of(sides, values=(1, 2)):
+    return {name: [*values] for name in sides}
+
+
+def next_to_images(values):
+    return pictures("a.png", "b.png", **{"in/in.parquet": {"file_name": ["a.png", "b.png"], **values}})
+
+
+def rows_of(values):
+    """Return what is stored of two rows with images and other columns."""
+    return {"train": {f"{'ab'[n]}.png": {"image": n, **{name: column[n] for name, column in values.items()}}
+        for n in range(2)}}  # fmt: skip
+
+
+IN_PARQUET = table("in/in.parquet")
+BOXES = [
+    *(row(f"undeclared {name}", next_to_images(values), IN_PARQUET, refused(InputError, None,
+        f"--column {next(iter(values))}=xywh", f"--column {next(iter(values))}=value")) for name,
+        values in BOXED.items()),
+    *(row(f"undeclared sides {sides[0]}", next_to_images(sides_of(sides)), IN_PARQUET, refused(InputError,
+        None, "--column bbox=xyxy", f"--column {sides[0]}=value", "frame['bbox']")) for sides in SIDES),
+    row("undeclared sides in another order", next_to_images(sides_of(SIDES[1][::-1])), IN_PARQUET,
+        refused(InputError, None, "['X_Min', 'Y_Min', 'X_Max', 'Y_Max']", "--column X_Min=value")),
+    *(row(f"no boxes: {name}", next_to_images(values), IN_PARQUET, stored(rows_of(values))) for name,
+        values in NO_BOXES.items()),
+    row("boxes that are values", next_to_images(BOXED["a box"]), table("in/in.parquet", {"bbox": "value"}),
+        stored(rows_of(BOXED["a box"]), features={"bbox": "int int64 4"})),
+    *(row(f"no boxes: {name}", next_to_images(values), IN_PARQUET, stored(rows_of(values))) for name,
+        values in {"three sides": sides_of(SIDES[0][:3]), "text": sides_of(SIDES[0], "ab")}.items()),
+    row("sides of which one is a value", next_to_images(sides_of(SIDES[0])), table("in/in.parquet",
+        {"xmin": "value"}), stored(rows_of(sides_of(SIDES[0])))),
+    row("boxes without images", columns(bbox=[[1, 2, 3, 4]] * 2), table(PARQUET), stored(by_row(bbox=[[1, 2,
+        3, 4]] * 2))),
+]  # fmt: skip
 
 # Tables as other programs write them
 
@@ -712,6 +776,15 @@ SAME_PATH = {
 }
 TWICE = listed("b.png,0", "a.png,1", "b.png,2", "a.png,3", head="file_name,x")
 OTHERS = [
+    row("the folder of a split", valued("split=test", "split=train"), table("in/split=test"),
+        stored(by_row("test", x=np.array([0, 1])))),
+    row("a pattern in the folder of a split", valued("split=test"), table("in/split=test/*.parquet"),
+        stored(by_row("test", x=np.array([0, 1])))),
+    row("the folders of a label and a year", valued("label=cat/year=2020", suffix="csv"),
+        table("in/label=cat/year=2020"), stored(by_row(x=np.array([0, 1]), label=["cat"] * 2,
+        year=np.array([2020] * 2)), "cat")),
+    row("a folder above the last without a value", valued("n=1/m"), table("in/n=1/m"),
+        stored(by_row(x=np.array([0, 1])))),
     row("folders of splits", valued("split=train", "split=test"), table("in"), stored({"train": {"2": {"x":
         0}, "3": {"x": 1}}, "test": {"0": {"x": 10}, "1": {"x": 11}}})),
     row("folders of labels", valued("label=cat", "label=a%20dog"), table("in"), stored(by_row(x=np.array([10,
@@ -760,12 +833,25 @@ OTHERS = [
         "a", "c"]), "a", "b", "c")),
     *(row(f"parts of {name}", two_parts(first, second), table("in"), refused(InputError, None, "'x'", *types))
         for name, (first, second, types) in APART.items()),
+    *(row(f"parts of {narrow} and {wide}", two_parts(pa.array([1], narrow), pa.array([1], wide)), table("in"),
+        refused(InputError, None, f"pd.read_parquet('in/a.parquet').astype({{'x': '{wide}'}})")) for narrow,
+        wide in (("int32", "int64"), ("float32", "float64"), ("uint8", "float64"))),
     row("parts of csv", {"in/a.csv": "x,y\n1,a\n", "in/b.csv": "y,x\n007,2\n"}, table("in"),
         stored(by_row(x=np.array([1, 2]), y=["a", "007"]))),
     row("parts of jsonl", {"in/train.jsonl": [{"x": 1}], "in/test.jsonl": [{"x": 2}]}, table("in"),
         stored({"train": {"1": {"x": 1}}, "test": {"0": {"x": 2}}})),
-    row("parts of two kinds", {"in/a.csv": "x\n1\n", "in/b.parquet": {"x": [2]}}, table("in"),
-        refused(InputError, None, "a.csv", "b.parquet")),
+    *(row(f"parts of two kinds {source}", {"in/a.csv": "x\n1\n", "in/b.parquet": {"x": [2]}}, table(source),
+        refused(InputError, None, "a.csv", "b.parquet", pattern)) for source, pattern in {"in":
+        "'in/**/*.parquet'", "in/*": "'in/*.parquet'", "*/[ab].*": "'*/*.parquet'"}.items()),
+    *(row(f"annotations of COCO in {source}", {"in/annotations/instances_train.json": "{}"}, table(source),
+        refused(InputError if source == "in" else OptionsError, None, f"tfshards build coco {source}"))
+        for source in ("in", "in/annotations/instances_train.json")),
+    *(row(f"rows that save_to_disk wrote {name}", {f"in/{file}": "" for file in files}, table("in"),
+        refused(InputError, None, "datasets.load_from_disk('in')", "to_parquet")) for name, files in {
+        "of one split": ("dataset_info.json", "state.json", "data-00000-of-00001.arrow"), "of several":
+        ("dataset_dict.json", "train/state.json", "train/data-00000-of-00001.arrow")}.items()),
+    row("a file that save_to_disk wrote", {"in/data-00000-of-00001.arrow": ""},
+        table("in/data-00000-of-00001.arrow"), refused(OptionsError, None, "datasets.load_from_disk('in')")),
     row("files of splits in capitals", {"in/Train.parquet": {"x": [1]}, "in/TEST.parquet": {"x": [2]}},
         table("in"), stored({"train": {"1": {"x": 1}}, "test": {"0": {"x": 2}}})),
     row("folders of splits in capitals", by_folder("Train/0.png", "TEST/0.png"), table("in"),
@@ -790,6 +876,14 @@ OTHERS = [
         "one object per line")) for name, content in NO_LINES.items()),
     row("a fault in the second line", {JSONL: '{"a": 1}\n{"a": }\n'}, table(JSONL), refused(InputError, None,
         f"{JSONL}:2")),
+    *(row(f"a line of another type, {name}", {JSONL: content}, table(JSONL), refused(InputError, None,
+        f"{JSONL}:{line}: ", "'a'")) for name, (content, line) in {"text":
+        ('{"a": 1}\n\n{"b": 2}\n{"a": "x"}\n', 4), "in a list":
+        ('{"a": [1]}\n{"a": [2, "x"]}\n{"a": 3}\n', 2), "far below":
+        ('{"a": 1}\n' * 700 + '{"a": true}\n' + '{"a": 1}\n' * 700, 701), "a list":
+        ('{"a": null}\n{"a": 1}\n{"a": [1]}\n', 3)}.items()),
+    row("a line of another type in the second file", {"in/a.jsonl": [{"a": 1}] * 3, "in/b.jsonl": [{"a": 2},
+        {"a": "x"}]}, table("in"), refused(InputError, None, "in/b.jsonl:2: ", "'a'")),
     row("a number of json beyond float64", {JSONL: '{"a": 1e400}\n'}, table(JSONL), refused(InputError, None,
         f"{JSONL}:1", "1e400")),
     row("integers and fractions of json", {JSONL: '{"a": 1}\n{"a": 0.5}\n'}, table(JSONL),
@@ -837,7 +931,8 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("files", "call", "expected"), [*FORMS, *TYPE_ROWS, *LABELS, *PARTS, *IMAGES, *REFUSALS, *RARE, *OTHERS]
+    ("files", "call", "expected"),
+    [*FORMS, *TYPE_ROWS, *LABELS, *PARTS, *IMAGES, *REFUSALS, *RARE, *BOXES, *OTHERS],
 )
 def test_a_table_becomes_what_it_holds_or_is_refused(files, call, expected):
     check(files, call, expected)

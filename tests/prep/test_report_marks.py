@@ -83,7 +83,7 @@ def test_numbers_of_boxes_without_classes_are_captions(tmp_path):
     path = write_parquet(
         tmp_path / "t.parquet", {"image": pa.array([image] * 2, pa.binary()), "boxes": boxes}
     )
-    table = Table(path)
+    table = Table(path, {"boxes": "value"})
     text = page_of(table, tmp_path, boxes="xyxy").section("marks").text
     assert all(words in text for words in ("boxes 'boxes' as xyxy.", "boxes: 2", "boxes: 1"))
     unknown = page_of(table, tmp_path).section("marks").text
