@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.conformance.calls import images, table
-from tests.conformance.inputs import HF_IMAGE, jpeg, picture, pixels, png
+from tests.conformance.inputs import HF_IMAGE, Link, jpeg, picture, pixels, png
 from tests.conformance.rows import refused, row, stored
 from tests.conformance.runner import check
 from tests.conformance.test_annotations import turned, with_tag
@@ -281,6 +281,10 @@ def no_mask(name, mask, reason, suffix=".png", image=None, **options):
 
 LEFT = "{folders}/{stem:-_left}_gt.png"
 TURNED = {"orientation applied": 2, "re-encoded": 2}
+# a mask, and a folder of masks, that are links out of the source
+LINKED = pairs("{}/x/a1") | {"in/images/x/b2.png": 2, "in/masks/x/b2.png": Link("../../../b2.png"),
+                             "b2.png": mask_of(2)}  # fmt: skip
+FAR = {"in/images/x/a1.png": 1, "in/masks/x": Link("../../far"), "far/a1.png": mask_of(1)}
 MASKS = [
     row("images and masks", pairs("{}/a1", "{}/b2"), images(), stored({"train": paired("{}/a1", "{}/b2")},
         warns=("'masks'",))),
@@ -318,6 +322,18 @@ MASKS = [
     row("masks of lists", pairs("{}/a1", "{}/b2", **{"v.txt": "images/b2.png\n"}),
         images(split_list={"val": "v.txt"}), stored({"val": paired("{}/b2")}, skipped={"in no split list": 1,
         "mask without an image": 1, "not an image": 1})),
+    row("a linked mask outside", LINKED, images(as_is=True, max_rejected=1),
+        stored({"train": paired("{}/x/a1", label=1)}, "x", rejected={"missing": 1},
+        skipped={"link out of the root": 1})),
+    row("a linked mask next to another of its name", LINKED | {"in/masks/x/b2.bmp": mask_of(2)},
+        images(as_is=True), stored({"train": paired("{}/x/a1", "{}/x/b2", label=1)}, "x",
+        conversions={"re-encoded": 1}, skipped={"link out of the root": 1})),
+    row("a linked mask that is followed", LINKED, images(as_is=True, follow_links=True),
+        stored({"train": paired("{}/x/a1", "{}/x/b2", label=1)}, "x")),
+    row("a linked folder of masks", FAR, images(mask_dir="masks", as_is=True), refused(InputError, None,
+        "mask_dir='masks'")),
+    row("a linked folder of masks that is followed", FAR, images(mask_dir="masks", as_is=True,
+        follow_links=True), stored({"train": paired("{}/x/a1", label=1)}, "x")),
     *(one_mask(f"{suffix} of 8 bits", png(1), picture(MASK, suffix), MASK, suffix, count=AGAIN)
         for suffix in (".bmp", ".tif")),
     one_mask("of one bit", png(1), picture(GRAY > 127), (GRAY > 127).astype(np.uint8), count=AGAIN),
