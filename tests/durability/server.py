@@ -34,7 +34,7 @@ MODULES = (
     "tfshards.prep.rewriting.relabel",
     "tfshards.prep.rewriting.remove",
     "tfshards.prep.engines.local",
-    "tfshards.prep.sources.tables.source",
+    "tfshards.prep.sources.table",
 )
 
 CHANGES = ("replace", "link", "unlink", "mkdir", "rmdir")
