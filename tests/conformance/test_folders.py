@@ -56,12 +56,6 @@ EIGHT = (
 ORDER = ("train", "training", "val", "valid", "dev", "test", "testing")
 KAGGLE = ("train/cat/1.png", "train/dog/2.png", "train/cat/3.png", "test/a.png", "test/b.png")
 NOT_IMAGES = {"cat/notes.txt": "no image", "cat/none": "no suffix", "cat/.hidden.png": 1, ".git/config": "x"}
-CHAIN = {
-    "cat/in.png": Link("1.png"),
-    "dog/round.png": Link("../../in/cat/1.png"),
-    "cat/gone.png": Link("nowhere.png"),
-    "cat/loop": Link("../cat"),
-}
 # folders and files of network storages and systems, some of them with images
 OF_SYSTEMS = {
     "Synology": ("cat/@eaDir/1.png/SYNO_THUMB.png", "@eaDir/x.png", "#recycle/9.png", "#snapshot/a/1.png"),

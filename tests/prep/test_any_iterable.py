@@ -40,16 +40,6 @@ def build(tmp_path, quiet_build):
     return run
 
 
-class MapStyle:
-    """A dataset as PyTorch has them."""
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, number: int) -> Values:
-        return example(number)
-
-
 def hugging_face() -> datasets.Dataset:
     columns = {name: [example(number)[name] for number in range(COUNT)] for name in example(0)}
     columns["image"] = [{"bytes": image, "path": None} for image in columns["image"]]
@@ -70,7 +60,6 @@ def tensors() -> tf.data.Dataset:
 
 
 ITERABLES = {
-    "PyTorch": MapStyle,
     "Hugging Face": hugging_face,
     "streamed by Hugging Face": lambda: hugging_face().to_iterable_dataset(),
     "tf.data": tensors,
