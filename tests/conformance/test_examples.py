@@ -31,12 +31,6 @@ def of(name, *values, wanted=None, feature=None, roles=None, count=None):
 
 PETS = [{"image": png(n), "label": ("cat", "dog")[n % 2], "n": n, "x": n / 4} for n in range(5)]
 PET_VALUES = [{"image": n, "label": ("cat", "dog")[n % 2], "n": n, "x": np.float64(n / 4)} for n in range(5)]
-PET = stored(
-    numbered(*PET_VALUES),
-    "cat",
-    "dog",
-    features={"label": "label int64", "n": "int int64", "x": "raw float64"},
-)
 
 
 class MapStyle:

@@ -22,13 +22,6 @@ FAULTS = [
         f"{ANNOTATIONS}[xywh_in_the_file_image,_orientation_2_]",
     ),
     (
-        "a resized photo's boxes keep the old scale",
-        PLACES,
-        "else points * scale",
-        "else points",
-        DECLARED,
-    ),
-    (
         "the corners of a turned box stay exchanged",
         PLACES,
         "found.max(axis=1, keepdims=True)], axis=1)",
@@ -73,22 +66,14 @@ FAULTS = [
         "if fits:",
         f"{IMAGES}[mask_rejected,_that_may_be_turned_or_not]",
     ),
-    (
-        "a mask of the pixels in the file is not turned",
-        MASKS,
-        "fits.add(image.orientation)",
-        "fits.add(1)",
-        DECLARED,
-    ),
     ("random boxes use width for height", CROPS, "box = boxes[first]", "box = boxes[first][::-1]", DECLARED),
     (
         "center crops are off by a tenth",
         CROPS,
         "(sides - box) // 2, box]",
         "(sides - box) // 3, box]",
-        f"{GEOMETRY}::test_a_crop_is_cut_where_its_name_says",
+        "tests/loader/test_images.py::test_images_are_resized_and_cut_as_their_names_say",
     ),
-    ("alpha is blended over black", CONVERT, "(255, 255, 255, 255)", "(0, 0, 0, 255)", SHOWN),
     ("16 bits keep the lower byte", DEPTH, "values >> used - 8", "values & 255", SHOWN),
     (
         "EXIF 5 is turned as 7",

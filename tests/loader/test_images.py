@@ -421,21 +421,22 @@ def objects_of(write_dataset, folder, boxes, coordinates=None, **others):
 
 ALONG = ("objects/category",)
 MANY = [[1, 1, 0, 5], [40, 1, 5, 5], [-9, -9, 4, 4], [28, 1, 8, 2], [2, 2, 0, 0], [14, 9, 2, 2]]
-# the image, and the boxes with their numbers
+# the image, the share of a box that must be visible, and the boxes with their numbers
 SHOWN = {
-    "resized": (Image((10, 60)), (np.array(MANY) * [2, 0.5, 2, 0.5]).tolist(), [*range(6)]),
-    "of the same size": (Image((20, 30), "center"), [[28, 1, 2, 2], [14, 9, 2, 2]], [3, 5]),
-    "cut": (Image((10, 10), "center"), [[4.5, 4.5, 1, 1]], [5]),
+    "resized": (Image((10, 60)), 0.1, (np.array(MANY) * [2, 0.5, 2, 0.5]).tolist(), [*range(6)]),
+    "of the same size": (Image((20, 30), "center"), 0.1, [[28, 1, 2, 2], [14, 9, 2, 2]], [3, 5]),
+    "mostly visible": (Image((20, 30), "center"), 0.3, [[14, 9, 2, 2]], [5]),
+    "cut": (Image((10, 10), "center"), 0.1, [[4.5, 4.5, 1, 1]], [5]),
 }
 
 
 @READERS
-@pytest.mark.parametrize(("image", "wanted", "numbers"), SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize(("image", "visible", "wanted", "numbers"), SHOWN.values(), ids=SHOWN)
 def test_a_crop_clips_boxes_and_removes_those_that_it_does_not_show(
-    write_dataset, tmp_path, read, image, wanted, numbers
+    write_dataset, tmp_path, read, image, visible, wanted, numbers
 ):
     path = objects_of(write_dataset, tmp_path, MANY)
-    boxes = Boxes("objects/bbox", "xywh", along=ALONG, image="image")
+    boxes = Boxes("objects/bbox", "xywh", along=ALONG, image="image", min_visible=visible)
     image = {"image": image, "view": Image((8, 8))}
     (batch,) = read(path, batch_size=1, image=image, boxes=boxes)
     found = {name: np.asarray(batch[name][0]).tolist() for name in ("objects/bbox", *ALONG, "tags")}

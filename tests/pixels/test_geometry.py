@@ -4,7 +4,6 @@ import itertools
 import json
 
 import numpy as np
-import PIL.Image
 import pytest
 
 from tests.pixels.scenes import (
@@ -132,45 +131,6 @@ def test_a_mirrored_picture_exchanges_left_and_right_keypoints(turned):
         assert np.array_equal(points[::-1], others)
         mirrored += 1
     assert 0 < mirrored < len(CLEAR)
-
-
-def test_a_crop_removes_boxes_that_it_shows_too_little_of_with_their_values(turned):
-    options = options_of("centered", "xywh", "xyv")
-    every = next(iter(loader.batches(turned, "train", **options)))
-    boxes = loader.Boxes("objects/bbox", along=("objects/kind",), min_visible=0.9)
-    most = next(iter(loader.batches(turned, "train", **options | {"boxes": boxes})))
-    removed = 0
-    for row in range(len(CLEAR)):
-        kept = most["objects/kind"][row].tolist()
-        for kind, box in zip(every["objects/kind"][row].tolist(), every["objects/bbox"][row], strict=True):
-            if kind in kept:
-                assert np.array_equal(most["objects/bbox"][row][kept.index(kind)], box)
-            else:
-                removed += 1
-                # what is left of it touches an edge of the picture
-                left, top, width, height = box
-                assert min(left, top) <= 0.01 or left + width >= 59.9 or top + height >= 71.9
-    assert removed > 0
-
-
-def test_a_crop_is_cut_where_its_name_says(tmp_path):
-    pixels = np.random.default_rng(0).integers(0, 256, (100, 91, 3), np.uint8)
-    (tmp_path / "photos").mkdir()
-    PIL.Image.fromarray(pixels).save(tmp_path / "photos" / "one.png")
-    prep.build(prep.ImageFolder(tmp_path / "photos"), tmp_path / "data", engine="local", log=lambda _: None)
-
-    def delivered(**options):
-        found = loader.batches(tmp_path / "data", batch_size=1, image=loader.Image(**options), epochs=20)
-        return [batch["image"][0] for batch in found]
-
-    assert all(np.array_equal(each, pixels[4:95]) for each in delivered(size=(91, 91), crop="center"))
-    assert all(np.array_equal(each, pixels[:, 20:70]) for each in delivered(size=(100, 50), crop="center"))
-    shifted = delivered(size=(100, 61), crop="shift")
-    lefts = [
-        next(left for left in range(31) if np.array_equal(each, pixels[:, left : left + 61]))
-        for each in shifted
-    ]
-    assert len(set(lefts)) > 10
 
 
 def compare(example, form, point_form, cut):

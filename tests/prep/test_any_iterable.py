@@ -1,7 +1,6 @@
 """``prep.Examples``: datasets from iterables of other packages, and what is done with them later."""
 
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -13,6 +12,7 @@ import webdataset as wds
 from tests.errors import raises
 from tests.pictures import image_file
 from tfshards import loader, prep
+from tfshards.prep.building import planned_build
 from tfshards.schemas import InputError, read_manifest
 
 Values = dict[str, object]
@@ -40,16 +40,6 @@ def build(tmp_path, quiet_build):
     return run
 
 
-class MapStyle:
-    """A dataset as PyTorch has them."""
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, number: int) -> Values:
-        return example(number)
-
-
 def hugging_face() -> datasets.Dataset:
     columns = {name: [example(number)[name] for number in range(COUNT)] for name in example(0)}
     columns["image"] = [{"bytes": image, "path": None} for image in columns["image"]]
@@ -70,7 +60,6 @@ def tensors() -> tf.data.Dataset:
 
 
 ITERABLES = {
-    "PyTorch": MapStyle,
     "Hugging Face": hugging_face,
     "streamed by Hugging Face": lambda: hugging_face().to_iterable_dataset(),
     "tf.data": tensors,
@@ -129,44 +118,32 @@ def test_a_million_examples_would_fit_since_values_wait_on_disk(tmp_path):
     assert most < 10
 
 
-SCRIPT = """
-import os, sys
-from tfshards import prep
-from tfshards.prep.building import planned_build
+@pytest.mark.parametrize("moment", ["reading", "writing"])
+def test_a_build_that_ended_reads_the_examples_again_and_writes_the_same_bytes(
+    moment, build, tmp_path, contents, log, monkeypatch
+):
+    def end() -> None:
+        raise KeyboardInterrupt
 
-out, moment = sys.argv[1:]
+    def examples(end=lambda: None):
+        for number in range(300):
+            if number == 200:
+                end()
+            yield {"x": bytes(999) + bytes([number % 256]), "label": number % 3}
 
-def examples():
-    for number in range(300):
-        if moment == "reading" and number == 200:
-            os.kill(os.getpid(), 9)
-        yield {"x": bytes(999) + bytes([number % 256]), "label": number % 3}
-
-if moment == "writing":
-    write = planned_build.write_shard
-    def killed(task, which):
-        write(task, which)
-        os.kill(os.getpid(), 9)
-    planned_build.write_shard = killed
-with prep.limited_jobs(1):
-    prep.build(prep.Examples(examples), out, shards=4, seed=3)
-"""
-
-
-@pytest.mark.processes
-def test_a_killed_build_reads_the_examples_again_and_writes_the_same_bytes(tmp_path, contents):
-    def run(name: str, moment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / name / "out"), moment]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert run("whole", "never").returncode == 0
-    for moment, line in (("reading", ""), ("writing", "resuming the build")):
-        assert run(moment, moment).returncode == -9
-        assert [*tmp_path.glob(f"{moment}/out/.build/staged-*")]
-        again = run(moment, "never")
-        assert again.returncode == 0, again.stderr
-        assert line in again.stderr
-        assert contents(tmp_path / moment / "out") == contents(tmp_path / "whole" / "out")
+    given = {"shards": 4, "seed": 3}
+    with prep.limited_jobs(1):
+        build(prep.Examples(examples), "whole/out", **given)
+        with monkeypatch.context() as patch:
+            ended = prep.Examples(partial(examples, *[end] * (moment == "reading")))
+            if moment == "writing":
+                write = planned_build.write_shard
+                patch.setattr(planned_build, "write_shard", lambda *task: (write(*task), end()))
+            with pytest.raises(KeyboardInterrupt):
+                build(ended, **given)
+        build(prep.Examples(examples), **given)
+    assert any("resuming the build" in line for line in log) == (moment == "writing")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
 def test_repair_and_append_take_the_examples_again(build, tmp_path):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.inputs import write
 from tests.errors import raises
-from tests.prep.table_files import encoded, examples, write_parquet
+from tests.prep.table_files import examples, write_parquet
 from tfshards.prep import Coco, Options, Table, Yolo, append, plan, verify
 from tfshards.schemas import InputError, read_manifest
 
@@ -23,7 +24,7 @@ def classes(out: Path, feature: str) -> dict[str, list[str | None]]:
 
 def coco(root: Path, names: list[str], images: dict[str, list[int]]) -> Path:
     document = {
-        "images": [{"id": n, "file_name": name, "width": 8, "height": 6} for n, name in enumerate(images)],
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(images)],
         "annotations": [
             {"image_id": n, "category_id": each + 1, "bbox": [0, 0, 1, 1]}
             for n, found in enumerate(images.values())
@@ -31,19 +32,15 @@ def coco(root: Path, names: list[str], images: dict[str, list[int]]) -> Path:
         ],
         "categories": [{"id": number, "name": name} for number, name in enumerate(names, 1)],
     }
-    root.mkdir(exist_ok=True)
-    (root / "instances.json").write_text(json.dumps(document))
-    for number, name in enumerate(images):
-        (root / name).write_bytes(encoded(number))
+    write({"instances.json": document, **{name: number for number, name in enumerate(images)}}, root)
     return root / "instances.json"
 
 
 def yolo(root: Path, names: list[str], images: dict[str, list[int]]) -> Path:
-    root.mkdir(exist_ok=True)
-    (root / "data.yaml").write_text(f"train: .\nnames: {json.dumps(names)}\n")
+    write({"data.yaml": f"train: .\nnames: {json.dumps(names)}\n"}, root)
     for number, (name, found) in enumerate(images.items()):
-        (root / name).write_bytes(encoded(number))
-        (root / name).with_suffix(".txt").write_text("".join(f"{each} .5 .5 .5 .5\n" for each in found))
+        lines = "".join(f"{each} .5 .5 .5 .5\n" for each in found)
+        write({name: number, f"{name[:-4]}.txt": lines}, root)
     return root
 
 
@@ -54,14 +51,14 @@ def rows(folder: Path, columns: object, names: list[str] | None = None) -> Path:
     return write_parquet(folder / "rows.parquet", columns, features)
 
 
-@pytest.mark.parametrize(("kind", "write"), [(Coco, coco), (Yolo, yolo)])
-def test_appended_annotations_are_translated_by_name(kind, write, quiet_build, tmp_path):
+@pytest.mark.parametrize(("kind", "made"), [(Coco, coco), (Yolo, yolo)])
+def test_appended_annotations_are_translated_by_name(kind, made, quiet_build, tmp_path):
     out = tmp_path / "out"
-    quiet_build(kind(write(tmp_path / "a", ["cat", "dog"], {"a.png": [0, 1]})), out)
-    other = write(tmp_path / "b", ["dog", "cat"], {"b.png": [0, 1, 0]})
+    quiet_build(kind(made(tmp_path / "a", ["cat", "dog"], {"a.png": [0, 1]})), out)
+    other = made(tmp_path / "b", ["dog", "cat"], {"b.png": [0, 1, 0]})
     append([str(other), str(tmp_path / "b")], out, **QUIET)
     assert classes(out, "objects/category") == {"a.png": ["cat", "dog"], "b.png": ["dog", "cat", "dog"]}
-    third = [str(write(tmp_path / "c", ["cat", "bird", "dog"], {"c.png": [1, 2]})), str(tmp_path / "c")]
+    third = [str(made(tmp_path / "c", ["cat", "bird", "dog"], {"c.png": [1, 2]})), str(tmp_path / "c")]
     with raises(InputError, "classes-new", classes="class 'bird'"):
         append(third, out, **QUIET)
     append(third, out, new_classes=True, **QUIET)

@@ -9,7 +9,7 @@ from PIL import Image
 from tests.errors import raises
 from tests.prep.table_files import check_repair
 from tfshards import loader
-from tfshards.prep import ImageFolder, Options, append, verify
+from tfshards.prep import ImageFolder, append, verify
 from tfshards.schemas import BuildError, InputError
 
 TEMPLATE = "{folders}/{stem:-_left}_gt.png"
@@ -46,31 +46,6 @@ def numbers(out):
     for batch in batches:
         assert np.array_equal(batch["image"][0, :, :, :1], batch["mask"][0] * 50)
     return sorted(int(batch["image"][0, 0, 0, 1]) for batch in batches)
-
-
-@pytest.mark.parametrize("link", ["file", "folder", "file with another of its name"])
-def test_a_mask_that_was_not_listed_is_not_read(link, write, tmp_path, quiet_build):
-    root = write("images/x/a1.png", "images/x/b2.png", "masks/x/a1.png")
-    outside = write("masks/b2.png", folder="elsewhere") / "masks"
-    if link == "folder":
-        (root / "masks/x/a1.png").unlink()
-        (root / "masks/x").rmdir()
-        (root / "masks/x").symlink_to(outside)
-        write("masks/a1.png", folder="elsewhere")
-        with pytest.raises(InputError, match="mask_dir='masks'"):
-            quiet_build(ImageFolder(root, mask_dir="masks", as_is=True), tmp_path / "out")
-    else:
-        (root / "masks/x/b2.png").symlink_to(outside / "b2.png")
-        if link != "file":
-            Image.fromarray(mask_of(2)).save(root / "masks/x/b2.bmp")
-        source = ImageFolder(root, mask_dir="masks", as_is=True)
-        manifest = quiet_build(source, tmp_path / "out", options=Options(max_rejected=1))
-        assert manifest.totals.reasons["rejected"] == ({"missing": 1} if link == "file" else {})
-        assert numbers(tmp_path / "out") == ([1] if link == "file" else [1, 2])
-    if link != "file with another of its name":
-        followed = ImageFolder(root, mask_dir="masks", follow_links=True, as_is=True)
-        quiet_build(followed, tmp_path / "followed")
-        assert numbers(tmp_path / "followed") == [1, 2]
 
 
 def touch(root):

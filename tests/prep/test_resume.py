@@ -64,21 +64,6 @@ def test_only_an_incomplete_finished_shard_is_written_again(
     assert contents(stopped) == contents(undisturbed)
 
 
-def test_an_array_file_that_changes_during_the_build_ends_it(tmp_path, array_files, quiet_build):
-    (argument,) = array_files(x=np.arange(100))
-
-    class Changing(Arrays):
-        """The file is written again after it was listed."""
-
-        def stage(self, folder, *, group_by=None, preview=False):
-            reader = super().stage(folder, group_by=group_by, preview=preview)
-            np.save(tmp_path / "x.npy", np.arange(100)[::-1])
-            return reader
-
-    with pytest.raises(BuildError, match=r"x\.npy: changed after the build listed it"):
-        quiet_build(Changing({"x": argument.partition("=")[2]}), tmp_path / "out", shards=2)
-
-
 def test_an_input_accepted_first_and_rejected_later_ends_the_build(image_folder, tmp_path, quiet_build):
     files = {f"{n}.png": n for n in range(6)} | {f"{number}-bad.png": b"" for number in range(6)}
     root = image_folder(files)

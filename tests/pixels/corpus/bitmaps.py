@@ -2,7 +2,7 @@
 
 import struct
 
-from .kind import Kind, converted, encoded, rejected, skipped
+from .kind import Kind, converted, encoded, rejected
 from .modes import BILEVEL, GRAY, PALETTE, RGB, RGBA, noise
 
 BMP = encoded(RGB, "BMP")
@@ -66,9 +66,4 @@ KINDS: dict[str, Kind] = {
     ),
     "BMP, 9,000 x 9,000 in a hundred bytes": rejected(".bmp", bmp(24, b"", size=(9_000, 9_000)), "damaged"),
     "BMP, a height of minus two billion": rejected(".bmp", bmp(24, b"", size=(1, -0x80000000)), "too large"),
-    "DIB": skipped(".dib", encoded(RGB, "DIB")),
-    "DIB that is a BMP": skipped(".dib", BMP),
-    "ICO": skipped(".ico", encoded(RGBA.resize((32, 32)), "ICO", sizes=[(32, 32)])),
-    "TGA": skipped(".tga", encoded(RGB, "TGA")),
-    "PCX": skipped(".pcx", encoded(RGB, "PCX")),
 }

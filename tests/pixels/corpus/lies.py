@@ -7,7 +7,6 @@ import zipfile
 
 from .kind import Kind, converted, encoded, kept, rejected, skipped
 from .modes import PALETTE, RGB, RGBA
-from .pngs import header, pixels, png
 
 _TIFF = encoded(RGB, "TIFF")
 _BMP = encoded(RGB, "BMP")
@@ -43,8 +42,6 @@ KINDS: dict[str, Kind] = {
     "TIFF as .png": converted(".png", _TIFF, _NAMED),
     "AVIF as .jpg": converted(".jpg", encoded(RGB, "AVIF"), _NAMED),
     "QOI as .bmp": rejected(".bmp", encoded(RGB, "QOI"), "unreadable"),
-    "JPEG as .tga": skipped(".tga", encoded(RGB, "JPEG", quality=92)),
-    "PNG as .dib": skipped(".dib", png(header(), pixels())),
     "TGA as .jpg": rejected(".jpg", encoded(RGB, "TGA"), "unreadable"),
     "PCX as .png": rejected(".png", encoded(RGB, "PCX"), "unreadable"),
     "JPEG without a suffix": skipped("", encoded(RGB, "JPEG", quality=93)),

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 from PIL import Image
 
-from .kind import Kind, converted, encoded, rejected, skipped
+from .kind import Kind, converted, encoded, rejected
 from .modes import BILEVEL, GRAY, GRAY_16, HEIGHT, RGB, RGBA, WIDTH, noise
 
 _JP2 = encoded(RGB, "JPEG2000")
@@ -47,8 +47,6 @@ KINDS: dict[str, Kind] = {
     "PBM, text": converted(".pbm", b"P1\n3 2\n1 0 1\n011", "1 bit to 8"),
     "PFM, little-endian": converted(".pfm", b"Pf\n" + _SIZE + b"\n-1.0\n" + _FLOATS, "float to 8 bits"),
     "PFM, a scale that is no number": rejected(".pfm", b"Pf\n" + _SIZE + b"\nnan\n" + _FLOATS, "damaged"),
-    "QOI": skipped(".qoi", encoded(RGBA, "QOI")),
-    "SGI": skipped(".sgi", encoded(RGB, "SGI")),
     "JPEG 2000, RGB": converted(".jp2", _JP2),
     "JPEG 2000, lossy": converted(".jpx", encoded(RGB, "JPEG2000", irreversible=True, quality_layers=[20])),
     "JPEG 2000, grey": converted(".jp2", encoded(GRAY, "JPEG2000")),
