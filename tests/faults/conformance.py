@@ -299,7 +299,7 @@ FAULTS = [
     ("a file may be longer than its header declares", "prep/sources/array_files.py",
      "if declared != size:",
      "if declared > size:",
-     f"{ARRAYS}[a_header_with_padded0]"),
+     f"{ARRAYS}[a_header_of_x.npy_with_padded]"),
     ("an array that changes while it is read is not noticed", "prep/sources/array_files.py",
      "os.stat(self.path).st_mtime_ns != self.stamp",
      "os.stat(self.path).st_mtime_ns < self.stamp",
