@@ -1,6 +1,7 @@
 """Fixtures for the tests of ``prep``: small inputs on disk, a quiet build, the contents of a folder."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from tests.pictures import image_file
 from tfshards.prep import Table, build
 from tfshards.schemas import Manifest
+
+from .derived import build_images
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -117,3 +120,17 @@ def contents() -> Contents:
         }
 
     return read
+
+
+@pytest.fixture(scope="session")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 60 images in three splits of three shards, and two that are rejected."""
+    folder = tmp_path_factory.mktemp("images")
+    build_images(folder)
+    return folder / "old"
+
+
+@pytest.fixture
+def root(origin: Path, tmp_path: Path) -> Path:
+    """A copy of ``origin``, which a test may change."""
+    return Path(shutil.copytree(origin, tmp_path / "old"))

@@ -1,5 +1,6 @@
 """TFRecord files written by TensorFlow, TFDS and other tools become a dataset that the loader reads."""
 
+import gzip
 import json
 import os
 import zlib
@@ -245,7 +246,7 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
         data = bytearray(path.read_bytes())
         for place in places:
             data[place * size + 14] ^= 1
-        path.write_bytes(zlib_gzip(bytes(data)) if compression else bytes(data))
+        path.write_bytes(gzip.compress(bytes(data)) if compression else bytes(data))
     before = stamps(tmp_path)
     with pytest.raises(FormatError) as caught:
         adopt(tmp_path, **QUIET)
@@ -255,31 +256,23 @@ def test_all_damaged_records_of_all_files_are_named_and_nothing_is_written(tmp_p
     assert stamps(tmp_path) == before
 
 
-def zlib_gzip(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress(data) + packer.flush()
-
-
-def tfds_folder(root, labels: str | bytes, features: str = "{}", info: str = "{}"):
+def tfds_folder(root, labels: bytes):
     write(root / "d-train.tfrecord-00000-of-00001", numbered(range(4)))
-    for name, content in (
-        ("dataset_info.json", info),
-        ("features.json", features),
-        ("label.labels.txt", labels),
-    ):
-        (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    files = {"dataset_info.json": b"no JSON", "features.json": b"{}", "label.labels.txt": labels}
+    for name, content in files.items():
+        (root / name).write_bytes(content)
 
 
 def test_class_names_of_tfds_are_refused_unless_they_are_those_of_all_folders(tmp_path, log):
-    for names in ("a\na\n", b"\xff", "only\n\n"):
-        tfds_folder(tmp_path / "one", names, info="no JSON")
+    for names in (b"a\na\n", b"\xff", b"only\n\n"):
+        tfds_folder(tmp_path / "one", names)
         with pytest.raises(InputError, match=r"class_names=|label"):
             adopt(tmp_path / "one", **QUIET)
     # as many names as the largest label demands
     with raises(InputError, "adopt-faults"):
         adopt(tmp_path / "one", AdoptOptions(class_names=("x",), roles=FeatureRoles(label="label")), **QUIET)
-    for folder, names in (("one", "a\nb\n"), ("two", "a\nc\n")):
-        tfds_folder(tmp_path / folder, names, "no JSON")
+    for folder, names in (("one", b"a\nb\n"), ("two", b"a\nc\n")):
+        tfds_folder(tmp_path / folder, names)
     with raises(InputError, "tfds-classes-differ"):
         adopt(tmp_path, **QUIET)
     manifest = adopt(tmp_path, AdoptOptions(name="both", class_names=("x", "y")), log=log.append)
@@ -388,7 +381,7 @@ def test_other_files_are_skipped_and_counted(tmp_path, log):
     write(tmp_path / "d" / "a.tfrecord", numbered(range(3)))
     for name, content in (
         *(("README.md", b"text"), ("short", b"x"), ("empty", b""), ("x.zz", b"\x78\x9cno zlib")),
-        *(("cut.gz", b"\x1f\x8b\x08"), ("zip.gz", zlib_gzip(b"no records")), ("x.z", zlib.compress(b"x"))),
+        *(("x.z", zlib.compress(b"x")), ("cut.gz", b"\x1f\x8b\x08"), ("zip.gz", gzip.compress(b"no"))),
     ):
         (tmp_path / "d" / name).write_bytes(content)
     os.mkfifo(tmp_path / "d" / "pipe")
@@ -399,7 +392,7 @@ def test_other_files_are_skipped_and_counted(tmp_path, log):
 
 
 def test_empty_files_are_shards_and_empty_gzip_files_are_left_out(tmp_path, log):
-    for name, compression, empty in (("plain", "", b""), ("gzip", "GZIP", zlib_gzip(b""))):
+    for name, compression, empty in (("plain", "", b""), ("gzip", "GZIP", gzip.compress(b""))):
         write(tmp_path / name / "train-00000-of-00002", numbered(range(3)), compression)
         for other in ("train-00001-of-00002", "val.tfrecord"):
             (tmp_path / name / other).write_bytes(empty)
@@ -480,12 +473,10 @@ def test_invalid_names_and_arguments_are_refused(tmp_path):
     write(tmp_path / "my data" / "a", numbered([1]))
     with pytest.raises(InputError, match=r"'my data'.*name="):
         adopt(tmp_path / "my data", **QUIET)
-    for options in ({"name": "a b"}, {"splits": {"-x": "*"}}):
-        with pytest.raises(OptionsError, match=r"'a b'|'-x'"):
-            AdoptOptions(**options)
+    with pytest.raises(OptionsError, match="'-x'"):
+        AdoptOptions(splits={"-x": "*"})
     with raises(OptionsError, "feature-roles-repeated", name="x"):
         FeatureRoles(label="x", drop=("x",))
-    refused(["adopt", str(tmp_path), "--split", "train"], "--split")
 
 
 def test_a_file_that_vanishes_while_others_are_read_ends_the_run(tmp_path):

@@ -69,13 +69,6 @@ def test_a_dropped_duplicate_is_new_without_its_original(tmp_path):
     assert (more.num_examples, more.totals.rejected) == (11, 0)
 
 
-def array_files(folder: Path, count: int) -> list[str]:
-    folder.mkdir(exist_ok=True)
-    np.save(folder / "x.npy", np.arange(count * 3).reshape(count, 3))
-    np.save(folder / "label.npy", np.arange(count) % 2)
-    return [f"x={folder / 'x.npy'}", f"label={folder / 'label.npy'}"]
-
-
 def test_datasets_whose_build_is_not_known_are_refused(tmp_path):
     for part, images in (("one", ImageOptions()), ("two", ImageOptions(jpeg_quality=90))):
         photos = write_images(tmp_path / part / "photos", [ord(part[0]), ord(part[1])])
@@ -157,18 +150,18 @@ def test_sources_that_do_not_fit_are_refused(tmp_path, contents):
     assert contents(out) == before
 
 
-def test_rows_that_do_not_fit_are_refused(tmp_path):
-    out, given = tmp_path / "x", array_files(tmp_path / "files", 4)
+def test_rows_that_do_not_fit_are_refused(tmp_path, array_files):
+    out, given = tmp_path / "out", array_files(x=np.arange(4), label=np.arange(4) % 2)
     build(Arrays({"x": np.arange(4), "labels": np.arange(4)}, {"labels": "label"}), out)
     with raises(InputError, "append-row-differs", row="0"):
         append(Arrays({"x": np.arange(5) + 1, "labels": np.arange(5)}, {"labels": "label"}), out)
     with raises(InputError, "column-unknown", name="labels"):
-        append([tmp_path / "files" / "x.npy", tmp_path / "files" / "label.npy"], out)
+        append([tmp_path / "x.npy", tmp_path / "label.npy"], out)
     build(Arrays(given), tmp_path / "a")
     with raises(OptionsError, "follow-links-useless"):
         append(given, tmp_path / "a", follow_links=True)
     with raises(OptionsError, "new-classes-useless"):
-        append(Arrays(array_files(tmp_path / "files", 6)), tmp_path / "a", new_classes=True)
+        append(Arrays(array_files(x=np.arange(6), label=np.arange(6) % 2)), tmp_path / "a", new_classes=True)
     rows = b"text,split\na,train\nb,val\n"
     write(tmp_path / "t.csv", rows)
     build(Table(tmp_path / "t.csv"), tmp_path / "t")

@@ -13,35 +13,9 @@ from tfshards import prep
 from tfshards.prep import Arrays, adopt, append, build, diff, relabel, remove, reshard
 from tfshards.schemas import Feature, InputError, Schema, TfshardsError, read_manifest
 
+from .derived import write_images
+
 QUIET = {"log": lambda _: None, "engine": "local"}
-RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
-
-
-def write_images(root: Path, numbers, value=lambda number: number) -> Path:
-    from tests.pictures import image_file
-
-    for number in numbers:
-        path = root / ("cat", "dog")[number % 2] / f"{number:03d}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(image_file(np.full((2, 2, 3), value(number), np.uint8)))
-    return root
-
-
-def build_images(photos: Path, out: Path, ratios=RATIOS) -> Path:
-    build(prep.ImageFolder(photos), out, shards=3, options=prep.Options(splits=ratios), **QUIET)
-    return out
-
-
-@pytest.fixture(scope="module")
-def origin(tmp_path_factory) -> Path:
-    """60 images in three splits."""
-    folder = tmp_path_factory.mktemp("images")
-    return build_images(write_images(folder / "photos", range(60)), folder / "old")
-
-
-@pytest.fixture
-def copy(origin, tmp_path) -> Path:
-    return Path(shutil.copytree(origin, tmp_path / "new"))
 
 
 def names(found) -> set[str]:
@@ -54,41 +28,43 @@ def changed_shard(root: Path) -> Path:
     return found
 
 
-def test_equal_datasets_and_equal_shards_are_compared_without_reading_them(origin, copy):
+def test_equal_datasets_and_equal_shards_are_compared_without_reading_them(origin, root):
     reshard(
-        copy, copy, shards=2, overwrite=True, options=prep.ShardOptions(compression="gzip"), log=QUIET["log"]
+        root, root, shards=2, overwrite=True, options=prep.ShardOptions(compression="gzip"), log=QUIET["log"]
     )
-    found = diff(origin, copy)
+    found = diff(origin, root)
     assert (found.is_same, found.has_same_examples, names(found)) == (False, True, {"compression", "shards"})
-    prep.restore(copy, read_manifest(origin).build_id, log=QUIET["log"])
-    assert diff(origin, copy).is_same
-    remove(copy, ["cat/000.png"], log=QUIET["log"])
-    for shard in read_manifest(copy).shards:
-        path = copy / shard.path
-        if path != changed_shard(copy):
+    prep.restore(root, read_manifest(origin).build_id, log=QUIET["log"])
+    assert diff(origin, root).is_same
+    remove(root, ["cat/000.png"], log=QUIET["log"])
+    for shard in read_manifest(root).shards:
+        path = root / shard.path
+        if path != changed_shard(root):
             path.write_bytes(bytes(shard.num_bytes - 8) + path.read_bytes()[-8:])
-    found = diff(origin, copy)
+    found = diff(origin, root)
     assert (found.removed, found.num_same, found.has_same_examples) == (("cat/000.png",), 59, False)
 
 
-def test_examples_that_were_removed_added_and_relabeled(origin, copy, tmp_path):
-    remove(copy, ["cat/000.png", "dog/001.png"], log=QUIET["log"])
-    relabel(copy, {"cat/002.png": "dog", "cat/004.png": "emu"}, new_classes=True, log=QUIET["log"])
-    append(write_images(tmp_path / "more", range(60, 67)), copy, **QUIET)
-    found = diff(origin, copy)
+def test_examples_that_were_removed_added_and_relabeled(origin, root, tmp_path):
+    remove(root, ["cat/000.png", "dog/001.png"], log=QUIET["log"])
+    relabel(root, {"cat/002.png": "dog", "cat/004.png": "emu"}, new_classes=True, log=QUIET["log"])
+    append(write_images(tmp_path / "more", range(60, 67)), root, **QUIET)
+    found = diff(origin, root)
     assert found.removed == ("cat/000.png", "dog/001.png")
     assert found.added == tuple(sorted(f"{('cat', 'dog')[n % 2]}/{n:03d}.png" for n in range(60, 67)))
     assert found.relabeled == (("cat/002.png", "cat", "dog"), ("cat/004.png", "cat", "emu"))
     assert (found.changed, found.moved, found.num_same) == ((), (), 56)
     assert names(found) == {"class_names", "shards"}
     assert "2 more" in repr(found)
-    back = diff(copy, origin)
+    back = diff(root, origin)
     assert (back.added, back.removed) == (found.removed, found.added)
 
 
 def test_examples_that_changed_or_moved(origin, tmp_path):
-    photos = write_images(tmp_path / "photos", range(60), lambda number: 99 if number == 2 else number)
-    new = build_images(photos, tmp_path / "new", {"train": "0.3", "val": "0.6", "test": "0.1"})
+    photos, new = write_images(tmp_path / "photos", range(60)), tmp_path / "new"
+    shutil.copy(photos / "cat" / "004.png", photos / "cat" / "002.png")
+    options = prep.Options(splits={"train": "0.3", "val": "0.6", "test": "0.1"})
+    build(prep.ImageFolder(photos), new, shards=3, options=options, **QUIET)
     found = diff(origin, new)
     one, other = (
         {key: split for split, held in read(root).items() for key in held} for root in (origin, new)
@@ -134,7 +110,7 @@ def test_classes_are_compared_by_name_and_only_the_features_of_both(tmp_path):
     assert "features" in names(found)
 
 
-def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
+def test_datasets_that_cannot_be_compared_are_refused(origin, root, tmp_path):
     schema = Schema((Feature("x", "int", "int64"),))
     write_dataset(tmp_path / "keyless", schema, {"train": [[{"x": 1}]]})
     with raises(InputError, "diff-no-keys"):
@@ -146,10 +122,10 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, copy, tmp_path):
     write_records(tmp_path / "lost", keyed, {"train": [[record(schema, {"x": 2})]]})
     with pytest.raises(TfshardsError, match=r"00000-of-00001.*record 0 at byte 0"):
         diff(tmp_path / "sound", tmp_path / "lost")
-    remove(copy, ["cat/000.png"], log=QUIET["log"])
-    shard = changed_shard(copy)
+    remove(root, ["cat/000.png"], log=QUIET["log"])
+    shard = changed_shard(root)
     data = bytearray(shard.read_bytes())
     data[40] ^= 1
     shard.write_bytes(data)
     with pytest.raises(TfshardsError, match=rf"{shard.name}.*record 0 at byte 0"):
-        diff(origin, copy)
+        diff(origin, root)

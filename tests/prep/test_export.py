@@ -103,16 +103,6 @@ def test_invalid_arguments_are_named(every, tmp_path, given, code):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_directory_of_others_or_of_a_dataset_is_left_alone(every, tmp_path, contents):
-    (tmp_path / "mine.txt").write_text("mine")
-    before = sorted(every.rglob("*"))
-    for out in (tmp_path, every, every / "sub" / "sub"):
-        with raises(InputError, "output-in-dataset" if out.name == "sub" else "export-not-empty"):
-            quietly(every, out, to="webdataset")
-    assert sorted(every.rglob("*")) == before
-    assert contents(tmp_path) == {"mine.txt": b"mine"}
-
-
 def test_two_exports_do_not_write_to_one_directory(every, tmp_path):
     (tmp_path / "out").mkdir()
     descriptor = os.open(tmp_path / "out", os.O_RDONLY)

@@ -72,6 +72,8 @@ def bitmaps(tmp_path) -> Path:
 HARMLESS = {
     "a hidden file appears": lambda root: (root / ".DS_Store").write_bytes(b"x"),
     "a text appears": lambda root: (root / "cat" / "notes.txt").write_bytes(b"x"),
+    "an empty folder appears": lambda root: (root / "ant").mkdir(),
+    "the folder was renamed": lambda root: root.rename(root.with_name("pictures")),
     "a file was touched": lambda root: touch(root / "cat" / "04.bmp"),
     "the tree was copied without times": lambda root: shutil.copytree(
         root, root.with_name("copy"), copy_function=shutil.copyfile

@@ -28,6 +28,7 @@ from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Sch
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.index import index_path
 
+from .derived import flip
 from .exported import write_dataset, write_everything
 
 NUMBER = Feature("number", "int", "int64")
@@ -200,12 +201,6 @@ def test_a_run_that_is_split_anywhere_at_any_time_gives_each_record_once(compres
 
 
 # Damage
-
-
-def flip(path: Path, offset: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.fixture

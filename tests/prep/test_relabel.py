@@ -1,7 +1,6 @@
 """relabel: files of labels, numbers for classes, and what is refused; see tests/verbs for the examples."""
 
 import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,20 +10,7 @@ from tests.errors import raises
 from tfshards.prep import ImageFolder, append, relabel, reshard, verify
 from tfshards.schemas import InputError, OptionsError
 
-from .derived import build_arrays, build_images, build_quietly, quiet, write_images
-
-
-@pytest.fixture(scope="module")
-def origin(tmp_path_factory) -> Path:
-    """60 images in three splits."""
-    folder = tmp_path_factory.mktemp("images")
-    build_images(folder)
-    return folder / "old"
-
-
-@pytest.fixture
-def pets(origin, tmp_path) -> Path:
-    return Path(shutil.copytree(origin, tmp_path / "pets"))
+from .derived import build_arrays, build_quietly, quiet, write_images
 
 
 def test_classes_without_names_are_numbers(tmp_path):
@@ -56,15 +42,15 @@ FILES = {
 }
 
 
-def test_files_of_labels_are_read(pets, tmp_path):
+def test_files_of_labels_are_read(root, tmp_path):
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     table = pa.table({"key": ["cat/000.png", "cat/002.png"], "label": ["dog", "dog"]})
     pq.write_table(table, tmp_path / "l.parquet")
-    made = relabel(pets, {"cat/000.png": "dog", "cat/002.png": "dog"}, log=quiet)
+    made = relabel(root, {"cat/000.png": "dog", "cat/002.png": "dog"}, log=quiet)
     for name in [*FILES, "l.parquet"]:
         # the same labels change nothing more
-        assert relabel(pets, tmp_path / name, log=quiet) == made
+        assert relabel(root, tmp_path / name, log=quiet) == made
 
 
 WRONG = {
@@ -76,19 +62,19 @@ WRONG = {
 }
 
 
-def test_what_holds_no_labels_is_refused(pets, tmp_path):
+def test_what_holds_no_labels_is_refused(root, tmp_path):
     for name, content in WRONG.values():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=name):
-            relabel(pets, tmp_path / name, log=quiet)
+            relabel(root, tmp_path / name, log=quiet)
     for wrong in ({}, {"a": 1.5}, {"a": True}, {3: "a"}):
         with raises(OptionsError, "labels-mapping" if wrong else "labels-none"):
-            relabel(pets, wrong, log=quiet)
+            relabel(root, wrong, log=quiet)
     (tmp_path / "l.txt").touch()
     with pytest.raises(OptionsError, match=r"\.csv"):
-        relabel(pets, tmp_path / "l.txt", log=quiet)
+        relabel(root, tmp_path / "l.txt", log=quiet)
     with raises(InputError, "keys-unknown", some="1 of 2 keys", keys="'cat/nobody.png'"):
-        relabel(pets, {"cat/000.png": "dog", "cat/nobody.png": "dog"}, log=quiet)
+        relabel(root, {"cat/000.png": "dog", "cat/nobody.png": "dog"}, log=quiet)
 
 
 def test_append_does_not_report_relabeled_inputs_as_changed(tmp_path, log):

@@ -13,21 +13,7 @@ from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, ve
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 
 from . import derived
-from .derived import build_arrays, build_images, build_quietly, first_shard, keys, quiet, write_images
-
-
-@pytest.fixture(scope="module")
-def origin(tmp_path_factory) -> Path:
-    """A folder with 60 images in three splits of three shards, and two that are rejected, and ``old``."""
-    folder = tmp_path_factory.mktemp("images")
-    build_images(folder)
-    return folder
-
-
-@pytest.fixture
-def root(origin, tmp_path) -> Path:
-    """A copy of the dataset."""
-    return Path(shutil.copytree(origin / "old", tmp_path / "old"))
+from .derived import build_arrays, build_quietly, first_shard, keys, quiet, write_images
 
 
 def sizes(manifest: Manifest) -> dict[str, list[int]]:

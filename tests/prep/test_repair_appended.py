@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards.prep import Arrays, ImageFolder, Options, append, build, repair, reshard
+from tfshards.prep import Arrays, ImageFolder, Options, append, repair, reshard
 from tfshards.schemas import InputError
 
-from .derived import flip, write_images
+from .derived import build_quietly as build
+from .derived import flip, quiet, write_images
 
-append = partial(append, engine="local", log=lambda _: None)
-build = partial(build, engine="local", log=lambda _: None)
+append = partial(append, engine="local", log=quiet)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_without_the_record_of_the_inputs_of_a_part_it_is_refused(parts, tmp_pat
 def test_a_dataset_that_was_resharded_and_appended_to_is_refused(tmp_path):
     photos = write_images(tmp_path / "photos", range(8))
     build(ImageFolder(photos), tmp_path / "old", shards=1)
-    reshard(tmp_path / "old", tmp_path / "out", log=lambda _: None)
+    reshard(tmp_path / "old", tmp_path / "out", log=quiet)
     write_images(photos, range(8, 12))
     made = append(photos, tmp_path / "out")
     flip(tmp_path / "out" / made.shards[0].path)

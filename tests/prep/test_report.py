@@ -17,6 +17,7 @@ from PIL import Image
 from tests.errors import raises
 from tests.format_reader import companion
 from tests.pictures import image_file
+from tests.prep.derived import write
 from tests.prep.pages import Parsed, parsed
 from tests.surface.command import run
 from tfshards.prep import Arrays, ImageFolder, Options, ReportOptions, build, report
@@ -31,13 +32,6 @@ HOSTILE_KEY = f"train/{HOSTILE}/a\"'&<script>alert(2)<!--.png"
 def picture(number: int, size: tuple[int, int] = (60, 40), kind: str = "PNG", **options: object) -> bytes:
     coarse = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
     return image_file(Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC), kind, **options)
-
-
-def write(root: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +52,9 @@ def built(tmp_path_factory) -> SimpleNamespace:
     files["train/dog/cut.jpg"] = picture(902, (200, 200), "JPEG")[:-300]
     files["train/cat/junk.png"] = b"no image"
     files["train/cat/.hidden"] = b""
-    source = write(folder / "photos", files)
+    source = folder / "photos"
+    for name, data in files.items():
+        write(source / name, data)
     options = Options(max_rejected=0.5)
     shards = {"train": 3, "val": 1}
     manifest = build(ImageFolder(source), folder / "pets", shards=shards, options=options, log=lambda _: None)
@@ -194,8 +190,9 @@ def test_a_dataset_without_a_sound_index_is_an_error(damaged, tmp_path):
 
 
 def test_only_files_below_the_source_are_shown(damaged, tmp_path):
-    root = write(tmp_path / "inputs", {"in.png": picture(3)})
-    secret = write(tmp_path, {"secret.png": picture(4)}) / "secret.png"
+    root, secret = tmp_path / "inputs", tmp_path / "secret.png"
+    write(root / "in.png", picture(3))
+    write(secret, picture(4))
     (root / "link.png").symlink_to(secret)
     (root / "folder.png").mkdir()
     keys = ["in.png", "../secret.png", str(secret), "link.png", "folder.png", "missing.png", "nul\0.png"]

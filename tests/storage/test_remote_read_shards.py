@@ -5,7 +5,8 @@ from urllib.parse import unquote
 import numpy as np
 
 from tests.errors import raises
-from tests.prep.test_read_shards import FRAME, all_of, assert_same, flip, read, write_numbers
+from tests.prep.derived import flip
+from tests.prep.test_read_shards import FRAME, all_of, assert_same, read, write_numbers
 from tfshards import prep
 from tfshards.prep.engines import read_shards
 from tfshards.prep.records import frames

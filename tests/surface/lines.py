@@ -197,7 +197,7 @@ LINES = [
         {
             **CONFIG,
             **JOBS,
-            "--distance": Flag(("x", "-1", "257")),
+            "--distance": Flag(("x", "-1", "49", "٣")),
             "--fail-on": choice("leak"),
             "--keys": TEXT,
             "--keys-of": choice("leak"),
