@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 import subprocess
 import sys
@@ -13,11 +14,7 @@ import pytest
 from PIL import Image as Pillow
 
 from tests.errors import raises
-from tfshards.loader import (
-    Image,
-    Shuffle,
-    batches,
-)
+from tfshards.loader import Image, Progress, Shuffle, batches, load
 from tfshards.schemas import InputError, OptionsError
 
 from .conftest import in_shards
@@ -55,6 +52,14 @@ def test_a_batch_is_a_function_of_its_epoch_and_step(scenes):
         assert [b"%d" % each for each in run.numbers(epoch, step)] == expected[number]
     with pytest.raises(IndexError, match=f"step {steps} of {steps}"):
         run.batch(0, steps)
+
+
+def test_a_run_of_load_is_continued_from_its_progress(scenes):
+    options = {"batch_size": 8, "shuffle": Shuffle(seed=4, run=3), "select": ("key",), "epochs": 3}
+    whole, progress = [batch[0].tolist() for batch in batches(scenes, **options)], Progress()
+    for _ in itertools.islice(load(scenes, start=progress, **options), 5):
+        progress.advance()
+    assert [batch[0].tolist() for batch in batches(scenes, start=progress, **options)] == whole[5:]
 
 
 def test_an_iteration_that_is_not_finished_leaves_no_threads(scenes):
