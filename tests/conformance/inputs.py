@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet
 from PIL import Image
 
-# Modification times are part of the identity of inputs.
-STAMP = 1_600_000_000 * 10**9
+from tests.pictures import STAMP, image_file
+
 # what no message may quote of a file outside of the source
 SECRET = "root:x:0:0"
 # Hugging Face's type of images
@@ -79,11 +79,8 @@ def pixels(number: int, channels: int = 3) -> np.ndarray:
 
 def picture(array: np.ndarray | Image.Image, suffix: str = ".png", **options: Any) -> bytes:
     """Return pixels as a file."""
-    file = io.BytesIO()
-    image = array if isinstance(array, Image.Image) else Image.fromarray(array)
     kinds = {".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF"}
-    image.save(file, kinds.get(suffix, suffix[1:].upper()), **options)
-    return file.getvalue()
+    return image_file(array, kinds.get(suffix, suffix[1:].upper()), **options)
 
 
 def png(number: int) -> bytes:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.pictures import image_file
+from tests.pictures import STAMP, image_file, write
 
-# Modification times are part of the build id; with one time for all files, equal files are equal inputs.
-STAMP = 1_600_000_000 * 10**9
 BAD = (3, 11, 17)
 
 
@@ -26,10 +24,3 @@ def image(number: int, side: int = 40) -> bytes:
     """Return a BMP, which a build has to re-encode."""
     pixels = np.random.default_rng(number).integers(0, 256, (side, side + number, 3), dtype=np.uint8)
     return image_file(pixels, "BMP")
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a file with the fixed modification time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    os.utime(path, ns=(STAMP, STAMP))

@@ -13,14 +13,14 @@ import threading
 import numpy as np
 import pytest
 
-from tests.pictures import image_file
+from tests.pictures import image_file, write
 from tests.programs import until
 from tests.tables import mostly_nightly
 from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import BuildError
 
 from .commands import Commands, Ended, children, contents
-from .inputs import image, write, write_inputs
+from .inputs import image, write_inputs
 
 pytestmark = pytest.mark.processes
 

@@ -59,6 +59,12 @@ def count_labels(schema: Schema, shards: Sequence[Sequence[Mapping]]) -> dict[st
     return {str(number): count for number, count in sorted(counts.items())}
 
 
+def in_shards(example: Callable[[int], Mapping], sizes: Sequence[int]) -> list[list[Mapping]]:
+    """Return the examples of numbers from 0, divided into shards of these sizes."""
+    bounds = np.cumsum([0, *sizes]).tolist()
+    return [[*map(example, range(low, high))] for low, high in itertools.pairwise(bounds)]
+
+
 NUMBERS = Schema((Feature("number", "int", "int64"),))
 
 
@@ -75,8 +81,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[int
     def make(sizes: Sequence[int]) -> Path:
         key = tuple(sizes)
         if key not in made:
-            bounds = np.cumsum([0, *sizes])
-            shards = [[{"number": n} for n in range(low, high)] for low, high in itertools.pairwise(bounds)]
+            shards = in_shards(lambda number: {"number": number}, sizes)
             made[key] = write(tmp_path_factory.mktemp("numbered"), NUMBERS, {"train": shards})
         return made[key]
 
@@ -94,11 +99,8 @@ def text_of(number: int) -> bytes:
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """Return datasets of the same examples by compression; their records differ in length."""
-    folder, bounds = tmp_path_factory.mktemp("texts"), np.cumsum([0, *TEXT_SIZES])
-    shards = [
-        [{"number": number, "text": text_of(number)} for number in range(low, high)]
-        for low, high in itertools.pairwise(bounds)
-    ]
+    folder = tmp_path_factory.mktemp("texts")
+    shards = in_shards(lambda number: {"number": number, "text": text_of(number)}, TEXT_SIZES)
     return {how: write(folder / how, TEXTS, {"train": shards}, compression=how) for how in ("none", "gzip")}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 
 import ml_dtypes
 import numpy as np
 import tensorflow as tf
-from PIL import Image as Pillow
 
+from tests.pictures import image_file
 from tfshards.loader import batches, load
 from tfshards.schemas import Feature, Schema
 
@@ -35,22 +34,19 @@ COUNT = sum(SIZES)
 
 def png(draw, channels):
     pixels = draw.integers(0, 256, (*draw.integers(9, 30, 2), channels), dtype=np.uint8).squeeze()
-    file = io.BytesIO()
-    Pillow.fromarray(pixels).save(file, "PNG")
-    return file.getvalue(), pixels.shape[:2]
+    return image_file(pixels), pixels.shape[:2]
 
 
 def example(number):
     draw = np.random.default_rng(number)
     image, (height, width) = png(draw, 3)
-    file = io.BytesIO()
-    Pillow.fromarray(draw.integers(0, 4, (height, width), dtype=np.uint8)).save(file, "PNG")
+    mask = image_file(draw.integers(0, 4, (height, width), dtype=np.uint8))
     corners = np.sort(draw.random((number % 3, 2, 2)), axis=1) * [width, height]
     points = draw.random((number % 3, 2, 3)) * [width, height, 1]
     points[..., 2] = np.arange(2) * 2
     return {
         "image": image,
-        "mask": file.getvalue(),
+        "mask": mask,
         "view": png(draw, 3)[0],
         "digit": draw.integers(0, 256, (8, 6), dtype=np.uint8),
         "label": number % 3,

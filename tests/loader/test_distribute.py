@@ -15,6 +15,8 @@ from tests.errors import fault, raises
 from tfshards import loader
 from tfshards.schemas import Feature, OptionsError, Schema
 
+from .test_environment import cluster
+
 pytestmark = pytest.mark.processes
 
 COUNT = 22
@@ -161,13 +163,8 @@ def test_a_strategy_for_several_hosts_with_one_worker_gives_the_batches_of_the_p
     assert [tuple(batch) for batch in found] == wanted
 
 
-def cluster(kind, **sizes):
-    hosts = {name: [f"localhost:{port}" for port in range(size)] for name, size in sizes.items()}
-    return json.dumps({"cluster": hosts, "task": {"type": kind, "index": 0}})
-
-
 def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", cluster("worker", worker=2))
+    monkeypatch.setenv("TF_CONFIG", cluster("worker", 0, worker=2)["TF_CONFIG"])
     message = r"TF_CONFIG names 2 workers, but load\(\) without worker= reads the"
     with pytest.warns(UserWarning, match=message):
         loader.load(dataset, batch_size=4)
@@ -176,14 +173,14 @@ def test_reading_everything_as_one_of_several_workers_raises_a_warning(dataset, 
 @pytest.mark.parametrize(
     ("config", "options", "reason"),
     [
-        (cluster("worker", worker=2), {"worker": loader.Worker()}, "it is meant"),
-        (cluster("worker", worker=1), {}, "there is one worker"),
-        (cluster("evaluator", worker=2, evaluator=1), {}, "an evaluator reads for itself"),
-        (cluster("chief", chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
+        (cluster("worker", 0, worker=2), {"worker": loader.Worker()}, "it is meant"),
+        (cluster("worker", 0, worker=1), {}, "there is one worker"),
+        (cluster("evaluator", 0, worker=2, evaluator=1), {}, "an evaluator reads for itself"),
+        (cluster("chief", 0, chief=1, worker=2, ps=1), {}, "a coordinator may read for itself"),
     ],
 )
 def test_reading_everything_raises_no_warning_if_it_is_right(dataset, monkeypatch, config, options, reason):
-    monkeypatch.setenv("TF_CONFIG", config)
+    monkeypatch.setenv("TF_CONFIG", config["TF_CONFIG"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(loader.load(dataset, batch_size=4, **options)) == 5, reason

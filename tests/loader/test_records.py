@@ -22,6 +22,8 @@ from tfshards.loader import Records, load
 from tfshards.schemas import Feature, FormatError, InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.manifest_file import write_manifest
 
+from .conftest import in_shards
+
 ALL = Schema(
     (
         Feature("image", "image", "uint8", (None, None, 3)),
@@ -68,9 +70,7 @@ COUNT = sum(SIZES)
 
 @pytest.fixture(scope="module")
 def varied(write_dataset, tmp_path_factory):
-    ends = np.cumsum(SIZES).tolist()
-    shards = [[*map(example, range(end - size, end))] for size, end in zip(SIZES, ends, strict=True)]
-    return write_dataset(tmp_path_factory.mktemp("varied"), ALL, {"train": shards})
+    return write_dataset(tmp_path_factory.mktemp("varied"), ALL, {"train": in_shards(example, SIZES)})
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.pictures import image_file
+from tests.pictures import STAMP, image_file, small_png, write
 from tfshards.prep import Table, build
 from tfshards.schemas import Manifest
 
 from .derived import build_images
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-# Modification times are part of the build id; with one time for all files, equal files are equal inputs.
-STAMP = 1_600_000_000 * 10**9
 
 MakeFolder = Callable[..., Path]
 Contents = Callable[[Path], dict[str, bytes]]
@@ -35,22 +32,13 @@ def image_folder(tmp_path: Path) -> MakeFolder:
         root = tmp_path / name
         root.mkdir(exist_ok=True)
         for relative, content in files.items():
-            path = root / relative
             if relative.endswith("/"):
-                path.mkdir(parents=True)
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(_png(content) if isinstance(content, int) else content)
-            os.utime(path, ns=(STAMP, STAMP))
+                (root / relative).mkdir(parents=True)
+            else:
+                write(root / relative, small_png(content) if isinstance(content, int) else content)
         return root
 
     return make
-
-
-def _png(number: int) -> bytes:
-    side = 4 + number % 5
-    pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
-    return image_file(pixels)
 
 
 @pytest.fixture

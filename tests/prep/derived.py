@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from tests.format_reader import companion, read_frame
-from tests.pictures import image_file
+from tests.pictures import small_png, write
 from tfshards.loader import Records
 from tfshards.prep import Arrays, ImageFolder, Options, build
 from tfshards.schemas import Manifest, read_manifest
-
-STAMP = 1_600_000_000 * 10**9
 
 RATIOS = {"train": "0.7", "val": "0.2", "test": "0.1"}
 
@@ -29,18 +27,10 @@ build_quietly = partial(build, engine="local", log=quiet)
 def write_images(root: Path, numbers: Iterable[int], bad: Iterable[str] = ()) -> Path:
     """Write a different PNG for each number into one of two class folders, and files that are not images."""
     for number in numbers:
-        side = 4 + number % 5
-        pixels = np.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=np.uint8)
-        write(root / ("cat", "dog")[number % 2] / f"{number:03d}.png", image_file(pixels))
+        write(root / ("cat", "dog")[number % 2] / f"{number:03d}.png", small_png(number))
     for name in bad:
         write(root / name, b"no image")
     return root
-
-
-def write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    os.utime(path, ns=(STAMP, STAMP))
 
 
 def build_images(folder: Path, compression: str = "none") -> Manifest:

@@ -10,7 +10,8 @@ from collections import Counter
 import pytest
 
 from tests.format_reader import companion
-from tests.surface.conftest import QUIET, picture, write
+from tests.pictures import write
+from tests.surface.conftest import QUIET, picture
 from tfshards.prep import ImageFolder, build, verify
 from tfshards.schemas import read_manifest
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.inputs import image, write
+from tests.durability.inputs import image
 from tests.errors import raises
+from tests.pictures import write
 from tests.prep.derived import first_shard, flip, quiet
 from tfshards import prep
 from tfshards.prep import Options, append, build, merge, reshard, verify

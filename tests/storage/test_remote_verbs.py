@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.durability.inputs import image, write
+from tests.durability.inputs import image
 from tests.errors import raises
 from tests.format_reader import companion
+from tests.pictures import write
 from tests.surface.command import run
 from tfshards import prep
 from tfshards.prep import Arrays, ImageFolder, Options, build

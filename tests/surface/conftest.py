@@ -1,7 +1,6 @@
 """Fixtures for the tests of the command line: a folder with a source and a dataset of each kind."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,26 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.pictures import image_file
+from tests.pictures import image_file, write
 from tests.surface.command import snapshot
 from tfshards import prep
 
-STAMP = 1_600_000_000 * 10**9
 QUIET = {"log": lambda _: None, "engine": "local"}
 
 
 def picture(number: int) -> bytes:
     """Return a small PNG."""
     return image_file(np.random.default_rng(number).integers(0, 256, (4 + number, 6, 3), dtype=np.uint8))
-
-
-def write(path: str | Path, data: bytes | str) -> Path:
-    """Write a file with a fixed time, and the folders above it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    os.utime(path, ns=(STAMP, STAMP))
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.format_reader import companion, digest_of, with_digest
+from tests.pictures import write
 from tests.prep.exported import frame
 from tests.surface.command import refused, run, run_json
-from tests.surface.conftest import QUIET, picture, write
+from tests.surface.conftest import QUIET, picture
 from tfshards import loader, prep
 from tfshards.schemas import FormatError, InputError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.pictures import write
 from tests.surface.command import refused, run, run_json, snapshot
-from tests.surface.conftest import write
 from tfshards.prep import verify
 from tfshards.schemas import read_manifest
 

@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.pictures import image_file
+from tests.pictures import STAMP, image_file, write
 from tests.programs import until
 from tests.surface.command import COMMAND, run, run_alone
-from tests.surface.conftest import STAMP, write
 from tfshards import prep
 from tfshards.schemas import read_manifest
 

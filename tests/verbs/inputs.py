@@ -8,12 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from tests.pictures import image_file
+from tests.pictures import STAMP, image_file
+from tests.pictures import write as write_file
 from tfshards.prep import Arrays, ImageFolder, Options, Table
 from tfshards.prep.sources.base import Source
 
-# Modification times are recorded; with one time for all files, equal files are equal inputs.
-STAMP = 1_600_000_000 * 10**9
 RATIOS = {"train": "0.7", "val": "0.3"}
 
 
@@ -166,6 +165,4 @@ KINDS = {"photos": Photos, "table": Rows, "arrays": Numbers}
 def write(path: Path, content: bytes) -> None:
     """Write a file with a fixed time, unless it is there."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        os.utime(path, ns=(STAMP, STAMP))
+        write_file(path, content)
