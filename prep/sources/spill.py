@@ -95,7 +95,8 @@ class Spill:
         self._elements, self._folder, self._is_bundle = elements, folder, is_bundle
         self._name = secrets.token_bytes(_NAME_BYTES)
         self.form: Form | None = None
-        self.num_bytes, self.is_numbered = 0, False
+        self.num_bytes: int = 0
+        self.is_numbered: bool = False
 
     def describe(self, key: object, values: object, split: str = "", number: int = 0) -> Description:
         """Store an element, and return its description; errors name its key.
