@@ -39,22 +39,18 @@ def repeated(names: Iterable[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
 
 
-def class_map(found: Iterable[str], given: Sequence[str] | None, where: str) -> tuple[str, ...]:
+def class_map(found: Iterable[str], given: Sequence[str] | None) -> tuple[str, ...]:
     """Return the class names in label order: the given names, or the names in the data, sorted.
 
-    Args:
-        found: names in the data.
-        given: names that the data must have, in label order, or None.
-        where: end of the message about a given name that is not in the data.
+    Raises:
+        InputError: the data have a name that is not among the given ones.
     """
-    names = set(found)
     if given is None:
-        return tuple(sorted(names))
-    new, missing = sorted(names - set(given)), [name for name in given if name not in names]
-    faults = [f"without {quoted(new)}; add new classes at their end, and build the dataset again"] * bool(new)
-    faults += [f"with {quoted(missing)}, but {where}"] * bool(missing)
-    if faults:
-        raise InputError("classes-differ", faults="; ".join(faults))
+        return tuple(sorted({*found}))
+    if new := sorted({*found} - {*given}):
+        raise InputError(
+            f"the given class names lack {quoted(new)} || add new classes at their end, and build again"
+        )
     return tuple(given)
 
 

@@ -125,8 +125,7 @@ def _numbers_of_names(
     values = {to_text(value) for value in pc.unique(flat).drop_null().to_pylist()}
     if is_list and "" in values:
         raise _unfit(name, "classes", "an empty text in a list")
-    # as in arrays, but not in folders, a class may have no examples
-    names = class_map({*values, *(given or ())} - {""}, given, f"column {name!r} has none of that name")
+    names = class_map(values - {""}, given)
     numbers = pc.index_in(flat, value_set=pa.array([to_bytes(each) for each in names], TEXT))
     return numbers.cast(pa.int64()).fill_null(-1), names
 

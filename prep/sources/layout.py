@@ -111,7 +111,7 @@ def find_layout(
     if class_names and not found and not may_lack:
         raise InputError("class-names-useless", root=os.fsdecode(root))
     # without class folders there are no labels, except that a split may have lacked them before
-    names = class_map(found.union(class_names or ()), class_names, "") if found or split_of else ()
+    names = class_map(found, class_names) if found or split_of else ()
     warnings = [
         f"the split folder {os.fsdecode(top)!r} has no class folders, unlike others; the label of all its "
         "examples is -1, for no class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
 
@@ -264,8 +264,3 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
                 f"{flag('bbox', 'xyxy', where)}, or xyxy{NORMALIZED} for fractions; "
                 f"{flag(names[0], 'value', where)} stores the numbers as they are"
             )
-
-
-def recorded_roles(roles: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Return the roles as manifests record them: without columns that the source does not have."""
-    return {name: role for name, role in sorted(roles.items()) if name in columns or is_template(name)}
