@@ -351,7 +351,8 @@ def test_a_built_dataset_is_adopted_only_without_its_manifest(tmp_path):
     assert manifest.splits["train"].label_counts == built.splits["train"].label_counts
 
 
-def test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features(tmp_path):
+def test_verbs_accept_an_adopted_dataset_without_keys_and_with_dropped_features(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write(tmp_path / "d" / "train.tfrecord", [example(x=number, y=2) for number in range(6)])
     write(tmp_path / "d" / "test.tfrecord", [example(x=number) for number in range(4, 8)])
     adopt(tmp_path / "d", AdoptOptions(roles=FeatureRoles(drop=("y",))), **QUIET)

@@ -18,8 +18,9 @@ def shown(*words: object) -> list[str]:
 
 
 def test_examples_are_found_by_key_and_by_their_position_in_the_order_of_the_loader(
-    small_folder, tmp_path, quiet_build
+    small_folder, tmp_path, quiet_build, monkeypatch
 ):
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
     quiet_build(ImageFolder(small_folder), out, shards=3, options=Options(splits={"train": 0.6, "val": 0.4}))
     for split in ("train", "val"):
@@ -70,7 +71,8 @@ def test_every_kind_of_value_is_described_in_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "rows"), [(("x", "int"), [{"x": 1}]), (("key", "int"), [{"key": 1}]), (("key", "bytes"), [])]
 )
-def test_a_dataset_without_keys_or_without_examples_is_reported(kind, rows, tmp_path):
+def test_a_dataset_without_keys_or_without_examples_is_reported(kind, rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     name, dtype = kind
     schema = Schema((Feature(name, dtype, {"int": "int64"}.get(dtype, dtype)),))
     write_dataset(tmp_path, schema, {"train": [rows]})
