@@ -24,7 +24,7 @@ from tfshards.schemas.index import IntArray
 
 # What systems and network storages leave in folders, in lower case: copies of images, with their names.
 _OF_SYSTEMS = frozenset(
-    b"__macosx $recycle.bin recycler @eadir @recycle @recently-snapshot @sharebin @tmp #recycle #snapshot "
+    b"__macosx $recycle.bin @eadir @recycle @recently-snapshot @sharebin @tmp #recycle #snapshot "
     b"~snapshot lost+found thumbs.db ehthumbs.db desktop.ini".split()
 ) | {b"system volume information"}
 # Device and inode, which identify a folder independently of its path.
