@@ -14,11 +14,10 @@ from tfshards.schemas.index import (
     parse_index,
     parse_labels,
 )
+from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import INDEX, LABELS, Limit, read_whole
-
-OTHER_BYTES = "its bytes have changed: the digest differs"
 
 
 def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Problem]]:

@@ -16,7 +16,16 @@ from tfshards.schemas.compression import COMPRESSIONS, Compression
 from tfshards.schemas.errors import FormatError, Problem, one_line
 from tfshards.schemas.json_reader import Json, ObjectReader, as_json, matching, parse_json, shown
 from tfshards.schemas.made import Made
-from tfshards.schemas.names import ID_DIGITS, ID_PATTERN, id_of, name_fault, rejects_name, view_path_fault
+from tfshards.schemas.names import (
+    ID_DIGITS,
+    ID_PATTERN,
+    REJECTS_NAME,
+    REMOVED_NAME,
+    folder_fault,
+    id_of,
+    name_fault,
+    view_path_fault,
+)
 from tfshards.schemas.schema import Schema
 from tfshards.schemas.sizes import size
 from tfshards.schemas.split import Shard, Split, Totals, digest_fault
@@ -46,6 +55,8 @@ class Manifest:
     Attributes:
         name: name of the dataset, the first part of the file name of each shard.
         build_id: hex digits, a hash of what the dataset holds, see ``content_id``.
+        folder: name of the folder that this build has written; empty for a dataset that tfshards did not
+            write. Files that did not change are in the folders of earlier builds.
         schema: features and class names of the examples.
         compression: compression of every shard.
         splits: splits by name, in the order in which they are listed.
@@ -55,11 +66,13 @@ class Manifest:
         rejects_digest: digest of the rejects file, as for shards; empty if nothing was rejected.
         inputs_digest: digest of the keys, sizes, labels and splits of the inputs, or of the datasets that
             this one was derived from; empty for a dataset that tfshards did not write.
+        removed_digest: digest of the file of the hashes of removed keys, as for shards; empty if there are none.
         views: digest of each file that follows from the manifest, such as ``labels.txt``, by path.
     """
 
     name: str
     build_id: str
+    folder: str
     schema: Schema
     splits: Mapping[str, Split]
     totals: Totals
@@ -68,6 +81,7 @@ class Manifest:
     compression: Compression = "none"
     rejects_digest: str = ""
     inputs_digest: str = ""
+    removed_digest: str = ""
     views: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -85,6 +99,27 @@ class Manifest:
         return tuple(shard for split in self.splits.values() for shard in split.shards)
 
     @property
+    def rejects_path(self) -> str:
+        """Path of the list of rejected inputs, which exists if there are any."""
+        return f"{self.folder}/{REJECTS_NAME}"
+
+    @property
+    def removed_path(self) -> str:
+        """Path of the hashes of removed keys, which exists if there are any."""
+        return f"{self.folder}/{REMOVED_NAME}"
+
+    @property
+    def other_digests(self) -> dict[str, str]:
+        """Digests of the files that are neither shards nor their companions, by path."""
+        named = {self.rejects_path: self.rejects_digest, self.removed_path: self.removed_digest}
+        return {path: digest for path, digest in named.items() if digest} | dict(self.views)
+
+    @property
+    def data_paths(self) -> list[str]:
+        """Paths of all files of the dataset in addition to its manifest."""
+        return [*(path for shard in self.shards for path in shard.files), *self.other_digests]
+
+    @property
     def num_examples(self) -> int:
         """Number of examples of all splits."""
         return sum(split.num_examples for split in self.splits.values())
@@ -100,7 +135,8 @@ class Manifest:
             self.rejects_digest,
             self.inputs_digest,
         )
-        content = [[FORMAT_VERSION, *as_json(kept)], [*shards.items()]]
+        removed = [self.removed_digest] if self.removed_digest else []
+        content = [[FORMAT_VERSION, *as_json(kept), *removed], [*shards.items()]]
         return id_of(json.dumps(content, sort_keys=True))
 
     def to_text(self) -> str:
@@ -113,7 +149,7 @@ class Manifest:
         values = as_json(self) | {"splits": {name: split.to_json() for name, split in self.splits.items()}}
         if not self.views:
             del values["views"]
-        ordered = {name: values[name] for name in ("name", "build_id", "schema", "compression", *values)}
+        ordered = {name: values[name] for name in ("name", "build_id", "folder", "schema", "compression", *values)}
         return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **ordered}
 
     @classmethod
@@ -124,6 +160,7 @@ class Manifest:
         reader.count("format_version", least=1)
         reader.take("requires", str, "")
         name, build_id = reader.text("name", name_fault), reader.text("build_id", _build_id_fault)
+        folder = reader.text("folder", folder_fault)
         schema = Schema.read(reader.object("schema"))
         compression = reader.text("compression", _compression_fault)
         splits = _read_splits(reader, schema)
@@ -138,8 +175,10 @@ class Manifest:
         if fault or (rejects_digest and not totals.rejected):
             reader.note("rejects_digest", fault or "is given, but totals.rejected is 0")
         inputs_digest = reader.take("inputs_digest", str, "")
-        if inputs_digest and (fault := digest_fault(inputs_digest)):
-            reader.note("inputs_digest", fault)
+        removed_digest = reader.take("removed_digest", str, "")
+        for field_name, digest in (("inputs_digest", inputs_digest), ("removed_digest", removed_digest)):
+            if digest and (fault := digest_fault(digest)):
+                reader.note(field_name, fault)
         views = _read_views(reader)
         reader.text("digest", digest_fault)
         for shard in (shard for split in splits.values() for shard in split.shards):
@@ -151,6 +190,7 @@ class Manifest:
         return cls(
             name,
             build_id,
+            folder,
             schema,
             splits,
             totals,
@@ -159,6 +199,7 @@ class Manifest:
             cast("Compression", compression),
             rejects_digest,
             inputs_digest,
+            removed_digest,
             views,
         )
 
@@ -239,7 +280,8 @@ def manifest_text(manifest: Manifest, *, all_classes: bool = False) -> str:
     for name, split in manifest.splits.items():
         sizes = [shard.num_examples for shard in split.shards]
         rows.append((name, f"{split.num_examples:,}", f"{len(sizes):,}", size(split.num_bytes), span(sizes)))
-    lines = [f"{manifest.name}, build {manifest.build_id}{compression}", *table(rows)]
+    inside = f" in the folder {manifest.folder}" if manifest.folder else ""
+    lines = [f"{manifest.name}, build {manifest.build_id}{inside}{compression}", *table(rows)]
     lines += [*schema_lines(manifest.schema), *role_lines(manifest.options)]
     counts = {name: split.label_counts for name, split in manifest.splits.items()}
     lines += class_lines(counts, manifest.schema, all_classes=all_classes)
@@ -258,7 +300,7 @@ def _totals_lines(manifest: Manifest) -> list[str]:
     for outcome, reasons in totals.reasons.items():
         lines += [f"  {outcome}: {count:,} {one_line(reason)}" for reason, count in reasons.items()]
     if manifest.rejects_digest:
-        lines.append(f"  {rejects_name(manifest.build_id)} lists the rejected inputs")
+        lines.append(f"  {manifest.rejects_path} lists the rejected inputs")
     remedy_of = remedies()
     for name, count in totals.conversions.items():
         remedy = f" ({remedy_of[name]})" if name in remedy_of else ""

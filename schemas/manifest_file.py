@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tfshards.schemas.build_area import write_files
 from tfshards.schemas.errors import FormatError, InputError, Problem
-from tfshards.schemas.files import file_sizes
+from tfshards.schemas.files import file_digest, file_sizes
 from tfshards.schemas.locks import is_locked
 from tfshards.schemas.manifest import Manifest, parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
-from tfshards.schemas.storage import AnyPath, RemoteStatus, any_path
+from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import MANIFEST, open_regular, read_whole
 
+OTHER_BYTES = "its bytes have changed: the digest differs"
 # Bytes at the start of a manifest, which name the release that it requires.
 _HEAD = 200
 
@@ -49,36 +49,6 @@ def read_manifest_file(path: AnyPath) -> Manifest:
     return parse_manifest(text, str(path))
 
 
-def write_manifest(
-    manifest: Manifest, root: AnyPath, replaced: RemoteStatus | None = None, staging: AnyPath | None = None
-) -> None:
-    """Write the manifest into the directory ``root``, atomically; on a disk the caller holds its lock.
-
-    In a store it must replace the version ``replaced``, or none: otherwise ChangedError or FileExistsError is
-    raised. ``staging`` is that of ``write_files``.
-    """
-    path, text = root / MANIFEST_NAME, manifest.to_text()
-    parse_manifest(text, str(path))
-    if isinstance(path, Path):
-        write_files(root, {MANIFEST_NAME: text.encode("ascii")}, staging)
-    else:
-        path.write_if(text.encode("ascii"), replaced)
-
-
-def manifest_version(root: AnyPath) -> RemoteStatus | None:
-    """Return the version of the manifest in an object store, for ``write_manifest``; None if there is none.
-
-    Ask for it before the manifest is read: then a newer one is not replaced. On a disk, where a lock keeps
-    other processes away, it is None.
-    """
-    if isinstance(root, Path):
-        return None
-    try:
-        return (root / MANIFEST_NAME).stat()
-    except FileNotFoundError:
-        return None
-
-
 def is_manifest(path: AnyPath) -> bool:
     """Return whether tfshards wrote a manifest that cannot be read, since something in it is damaged."""
     with open_regular(path) as file:
@@ -97,6 +67,22 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) ->
             problems.append(
                 Problem(shard.path, f"has {size} bytes, but the manifest lists {shard.num_bytes}")
             )
+    return problems
+
+
+def digest_problems(
+    root: AnyPath, digests: Mapping[str, str], tick: Callable[[int], object] | None = None
+) -> list[Problem]:
+    """Return a problem for each file, given by path, whose bytes differ from its digest, or cannot be read."""
+    problems = []
+    for path, digest in digests.items():
+        try:
+            is_same = file_digest(root / path, tick) == digest
+        except OSError as error:
+            problems.append(Problem(path, f"cannot be read: {error.strerror}"))
+            continue
+        if not is_same:
+            problems.append(Problem(path, OTHER_BYTES))
     return problems
 
 

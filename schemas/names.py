@@ -8,31 +8,23 @@ import re
 from tfshards.schemas.json_reader import shown
 
 MANIFEST_NAME = "dataset.json"
-# The folder of the manifests of earlier generations.
-GENERATIONS_NAME = "generations"
+# In the folder of a build: its first file, the list of rejected inputs, and the hashes of removed keys.
+RECORD_NAME = "build.json"
+REJECTS_NAME = "rejected.jsonl"
+REMOVED_NAME = "removed.txt"
+# The folder in it for what is needed only while the build is written.
+WORK_NAME = "work"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
 # The names of dataset and split, and what the file names of shards, indexes and temporary files add to them,
 # must stay below the 255 bytes that file systems allow.
 _MAX_NAME = 80
-# Files that a build writes in addition to the shards.
-_RESERVED = re.compile(
-    rf"{re.escape(MANIFEST_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt|rejected-.*\.jsonl|inputs-.*\.npz"
-)
-
-
-def rejects_name(build_id: str) -> str:
-    """Return the name of the file that lists the rejected inputs of a build."""
-    return f"rejected-{build_id}.jsonl"
-
-
-def inputs_name(build_id: str) -> str:
-    """Return the name of the file with the inputs of a build and their modification times."""
-    return f"inputs-{build_id}.npz"
+# What a dataset holds in addition to its shards, where adopted shards may lie.
+_RESERVED = re.compile(rf"{re.escape(MANIFEST_NAME)}|{re.escape(RECORD_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt")
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a build writes a file of this name in addition to the shards."""
+    """Return whether a dataset has a file of this name in addition to the shards."""
     return _RESERVED.fullmatch(name) is not None
 
 
@@ -54,8 +46,15 @@ def shard_path_fault(path: str) -> str | None:
         return f"{shown(path)} must be a relative path of printable characters, with / between its parts"
     if any(part == "" or part.startswith(".") for part in parts):
         return f"{shown(path)} must not contain '..', '.', hidden or empty parts"
-    if "index" in parts or parts[0] == GENERATIONS_NAME or _RESERVED.fullmatch(path):
+    if "index" in parts or _RESERVED.fullmatch(parts[-1]):
         return f"{shown(path)} is reserved for another file of the dataset"
+    return None
+
+
+def folder_fault(name: str) -> str | None:
+    """Return what is wrong with the name of a build's folder, or None; of an adopted dataset it is empty."""
+    if name and not re.fullmatch(FOLDER_PATTERN, name):
+        return f"{shown(name)} must be {ID_DIGITS} lower-case hex digits, perhaps with -2 or a higher number"
     return None
 
 
@@ -64,14 +63,17 @@ def view_path_fault(path: str) -> str | None:
     parts = path.split("/")
     if "\\" in path or {"", ".", ".."} & set(parts):
         return f"{shown(path)} must be a relative path, with / between its parts"
-    if parts[0] in ("index", ".build", GENERATIONS_NAME) or path == MANIFEST_NAME:
+    if {"index", WORK_NAME} & {*parts} or parts[-1] == MANIFEST_NAME:
         return f"{shown(path)} is reserved for another file of the dataset"
     return None
 
 
-# Ids of plans and builds are the first digits of a hash; they are in the names of shards and folders.
+# Ids of plans and builds are the first digits of a hash.
 ID_DIGITS = 8
 ID_PATTERN = f"[0-9a-f]{{{ID_DIGITS}}}"
+# The folder of a build is named by its plan. A further build of this plan, whose inputs had other content, has
+# a number as well.
+FOLDER_PATTERN = rf"{ID_PATTERN}(-[1-9][0-9]*)?"
 
 
 def id_of(text: str) -> str:

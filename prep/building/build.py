@@ -1,54 +1,49 @@
-"""Build a dataset from a source: the public function and the steps of a build."""
+"""Build a dataset from a source, or plan it: the public functions and the steps of a build."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.building.commit import commit, confirmed, identified, rejects_text, unless_committed
-from tfshards.prep.building.contents import changed_inputs, changed_line, forget_changed
-from tfshards.prep.building.inputs_file import describe_changes, inputs_of, read_inputs
-from tfshards.prep.building.output import (
-    claimed,
-    dataset_name,
-    discard_others,
-    output_folder,
-    read_damage,
-    staged,
-)
-from tfshards.prep.building.output_state import OutputState, is_up_to_date, wanted_of
-from tfshards.prep.building.planned_build import PlannedBuild
+from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.output import claimed, dataset_name, output_folder, staged
 from tfshards.prep.building.rejects import (
     check_rejects,
     final_layouts,
     log_rejects,
     loss_warnings,
+    read_rejects,
+    rejects_text,
     repeated_inputs,
 )
-from tfshards.prep.engines.table import EngineName, find_run, is_distributed
+from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
+from tfshards.prep.building.write import Writer
+from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions
 from tfshards.prep.planning.make_plan import check_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
-from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.progress.lines import Log, Written, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
-from tfshards.prep.sources.base import Listing, Source
-from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
-from tfshards.schemas import InputError, Manifest, Split, Totals
-from tfshards.schemas.build_area import create
+from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
+from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
+from tfshards.schemas import InputError, Manifest, Shard, Split, Totals
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, require_space
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.option import recorded_values
 from tfshards.schemas.sizes import size
+from tfshards.schemas.storage import AnyPath
 
 # If images make a dataset larger than its source by this factor, the reason is logged.
 _MUCH_LARGER = 1.5
-# Bytes of a record in addition to those of its source: frame, tags, names, label.
-_RECORD_OVERHEAD = 96
 
 
 @takes_log
@@ -68,7 +63,7 @@ def build(
     """Build a dataset from a source and return its manifest.
 
     An interrupted build resumes when the call is repeated. If the folder already holds this build, nothing is
-    written.
+    written, except the files that are damaged.
 
     Args:
         source: inputs of the build, such as ``ImageFolder("photos/")``.
@@ -76,10 +71,10 @@ def build(
         shards: number of shards of every split, or a dict of them by split; by default as many as
             ``options.shard_size`` gives.
         seed: random seed for the order of examples and for splits by ratio.
-        overwrite: replace a dataset with other inputs or options; it stays complete until the commit.
+        overwrite: replace a dataset with other inputs or options, which stays complete until the commit; of
+            this build, compare all bytes of the dataset with its digests, and write what is damaged.
         options: all other options.
-        checksum: compare the contents of all inputs with what an earlier call wrote, not only of those with
-            another modification time.
+        checksum: do not trust modification times: write all shards again, and compare them with the dataset.
         engine: engine that writes the shards: ``"local"``, all cores of this machine, or ``"beam"``, Apache
             Beam. By default Beam if ``beam_args`` are given, and local otherwise.
         beam_args: Apache Beam's pipeline options, such as ``["--runner=FlinkRunner"]``.
@@ -100,129 +95,219 @@ def build(
         claimed(folder) as state,
         staged(source, folder, options.group_by, on_workers=on_workers) as reader,
     ):
-        name = dataset_name(folder, options)
-        plan = make_plan(reader, name, counts, seed, options)
+        plan = make_plan(reader, dataset_name(folder, options), counts, seed, options)
         report_warning(*plan.warnings)
-        area = BuildArea(folder, plan.plan_id, plan.options)
-        wanted = wanted_of(plan)
-        if overwrite:
-            state = read_damage(state, wanted)
-        changes = partial(changes_of_inputs, state, plan.listing)
-        if is_up_to_date(state, wanted, overwrite=overwrite, changes=changes):
-            assert state.manifest is not None
-            changed = changed_inputs(plan, reader, state.manifest, folder, options, checksum=checksum)
-            if not len(changed):
-                return confirmed(state, wanted, is_compared=overwrite)
-            line = changed_line(plan.listing, changed)
-            if not overwrite:
-                raise InputError("dataset-of-other-inputs", folder=folder, line=line)
-            report_line(line)
-        planned = PlannedBuild(
-            reader=reader,
+        job = SourceBuild(
             plan=plan,
-            area=area,
+            reader=reader,
             options=options,
             run=run,
-            source=source.location(),
+            trusts_times=not checksum,
+            locations=() if (location := source.location()) is None else (location,),
         )
-        if options.duplicates != "keep":
-            check_comparable(plan.listing.schema)
-        discard_others(state, wanted.plan_id, wanted.options)
-        forget_changed(plan, reader, area, options.compression, checksum=checksum)
-        return unless_committed(
-            lambda: commit_build(planned, write_shards(planned), state), state, area, wanted
-        )
+        changes = partial(changed_keys, state, plan.listing)
+        return produce(job, state, overwrite=overwrite, changes=changes)
 
 
-def changes_of_inputs(state: OutputState, now: Listing) -> str:
-    """Return how the inputs differ from those of the dataset in an output, as far as it is recorded."""
-    if state.manifest is None:
+def plan(
+    source: Source,
+    dataset: str | os.PathLike[str],
+    *,
+    shards: Shards = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> Plan:
+    """Return what ``build`` would produce with the same arguments; nothing is written to ``dataset``.
+
+    No image is decoded.
+
+    Args:
+        source: inputs of the build, such as ``ImageFolder("photos/")``.
+        dataset: folder of the dataset.
+        shards: number of shards of every split, or a dict of them by split; by default as many as
+            ``options.shard_size`` gives.
+        seed: random seed for the splits by ratio and the order of examples.
+        options: all other options.
+
+    Returns:
+        The plan. Printed, it is the table that ``tfshards plan`` prints; ``warnings`` are the lines that a
+        build would log.
+
+    Raises:
+        OptionsError: an argument is not valid.
+        InputError: the source or the output does not allow the build.
+    """
+    options = Options() if options is None else options
+    check_types(source, seed, options)
+    counts = ShardCounts.of(shards, options.shard_size)
+    folder = output_folder(dataset, source.location())
+    check_usable(inspect_output(folder))
+    with tempfile.TemporaryDirectory() as staging:
+        reader = source.stage(Path(staging), group_by=options.group_by, preview=True)
+        return make_plan(reader, dataset_name(folder, options), counts, seed, options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceBuild:
+    """The build of a plan from the inputs of a source; see ``commit.Job``.
+
+    Attributes:
+        run: does the work of an engine.
+        trusts_times: whether the times of inputs show that they have not changed.
+        locations: folders and files of the source that workers read.
+        may_be_empty: whether a split may have no accepted example; it is left out.
+    """
+
+    plan: Plan
+    reader: Reader
+    options: Options
+    run: Callable[[Work], None] = run_on_threads
+    trusts_times: bool = True
+    locations: tuple[AnyPath, ...] = ()
+    may_be_empty: bool = False
+
+    @property
+    def wanted(self) -> Wanted:
+        """The build, as an output shows whether it holds it."""
+        plan = self.plan
+        return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest, plan.plan_id)
+
+    @property
+    def stamps(self) -> str:
+        """Hash of the stamps of all inputs."""
+        return hashlib.sha256(self.plan.listing.stamps.astype("<i8").tobytes()).hexdigest()
+
+    def writer(self, folder: BuildFolder, layouts: Layouts, *, finds_duplicates: bool) -> Writer:
+        """Return what writes the shards of layouts."""
+        schema = self.plan.listing.schema
+        return Writer(
+            folder=folder,
+            source=EncodedInputs(self.reader, schema, self.options.compression, finds_duplicates),
+            schema=schema,
+            name=self.plan.name,
+            num_shards={split: len(layout) for split, layout in layouts.items()},
+            run=self.run,
+            locations=self.locations,
+        )
+
+    def first_writer(self, folder: BuildFolder) -> Writer:
+        """Return what writes the shards of the first layouts."""
+        return self.writer(folder, self.plan.layouts, finds_duplicates=self.options.duplicates != "keep")
+
+    def plans(
+        self, layouts: Layouts, shards: Iterable[ShardId] | None = None
+    ) -> Iterator[tuple[ShardId, ShardPlan]]:
+        """Yield the plans of shards of layouts, by default of all."""
+        for shard in all_shards(layouts) if shards is None else shards:
+            columns = self.plan.listing.columns(layouts[shard.split][shard.shard_index])
+            yield shard, inputs_plan(columns, trusts_times=self.trusts_times)
+
+    def sizes(self, layouts: Layouts, shards: Iterable[ShardId] | None = None) -> dict[ShardId, Written]:
+        """Return the examples of shards, and their bytes in the source."""
+        sizes = self.plan.listing.sizes
+        numbers = {
+            shard: layouts[shard.split][shard.shard_index]
+            for shard in (all_shards(layouts) if shards is None else shards)
+        }
+        return {shard: Written(len(each), int(sizes[each].sum())) for shard, each in numbers.items()}
+
+    def write(self, folder: BuildFolder) -> Draft:
+        """Write every shard, and again those that change because of rejected inputs."""
+        self.check()
+        layouts = self.plan.layouts
+        first = self.first_writer(folder).write("first", self.plans(layouts), self.sizes(layouts))
+        layouts, rejects = self.balanced(folder, first)
+        finished = first
+        if rejects:
+            writer = self.writer(folder, layouts, finds_duplicates=False)
+            finished = writer.write("final", self.plans(layouts), self.sizes(layouts))
+        return self.draft(folder, layouts, finished, rejects)
+
+    def check(self) -> None:
+        """Raise InputError if the options do not fit the examples."""
+        if self.options.duplicates != "keep":
+            check_comparable(self.plan.listing.schema)
+
+    def balanced(
+        self, folder: BuildFolder, first: Mapping[ShardId, FinishedShard]
+    ) -> tuple[Layouts, list[Reject]]:
+        """Return the final layouts, and the inputs that are in none because the first shards rejected them."""
+        rejects = [reject for shard in first.values() for reject in shard.rejected]
+        check_rejects(rejects, self.plan, self.options, folder)
+        rejects += repeated_inputs(self.plan, first, self.options)
+        return final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty), rejects
+
+    def draft(
+        self,
+        folder: BuildFolder,
+        layouts: Layouts,
+        finished: Mapping[ShardId, FinishedShard],
+        rejects: Sequence[Reject],
+    ) -> Draft:
+        """Return what was written; log what conversions lost."""
+        plan, listing = self.plan, self.plan.listing
+        report_warning(*loss_warnings(finished.values()))
+        conversions = sum((Counter(shard.conversions) for shard in finished.values()), Counter[str]())
+        counts = label_counts_of(listing, layouts)
+        manifest = Manifest(
+            name=plan.name,
+            build_id="",
+            folder=folder.name,
+            schema=listing.schema,
+            splits={
+                split: Split(
+                    tuple(finished[ShardId(split, index)].shard for index in range(len(layout))), counts[split]
+                )
+                for split, layout in layouts.items()
+            },
+            totals=_totals(listing, rejects, conversions),
+            options=plan.options,
+            split_cuts=plan.membership.cuts,
+            compression=self.options.compression,
+            rejects_digest=bytes_digest(rejects_text(rejects)) if rejects else "",
+            inputs_digest=plan.inputs_digest,
+        )
+        files = {REJECTS_NAME: rejects_text(rejects)} if rejects else {}
+        return Draft(manifest, files, finished, partial(self.report, rejects=rejects, folder=folder.dataset))
+
+    def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
+        """Log what was rejected, or has grown."""
+        log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)
+        _explain_size(manifest, self.plan)
+
+    def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
+        """Write damaged shards of a complete build again; return whether that is possible."""
+        try:
+            rejects = read_rejects(folder.dataset, manifest)
+        except InputError:
+            return False
+        layouts = final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
+        numbers = {
+            shard.path: ShardId(split, index)
+            for split, held in manifest.splits.items()
+            for index, shard in enumerate(held.shards)
+        }
+        shards = [numbers[shard.path] for shard in damaged]
+        self.writer(folder, layouts, finds_duplicates=False).write(
+            "final",
+            self.plans(layouts, shards),
+            self.sizes(layouts, shards),
+            expected={shard.path: shard.digest for shard in damaged},
+        )
+        return True
+
+
+def all_shards(layouts: Layouts) -> list[ShardId]:
+    """Return the shards of layouts."""
+    return [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
+
+
+def changed_keys(state: OutputState, now: Listing) -> str:
+    """Return how the keys of inputs differ from those of the dataset in an output, if it has keys."""
+    manifest = state.manifest
+    if manifest is None or manifest.schema.key is None:
         return ""
-    recorded = read_inputs(state.folder, state.manifest.build_id)
-    return describe_changes(recorded, now) if recorded else ""
-
-
-@dataclass(frozen=True)
-class WrittenShards:
-    """The shards of the final layouts, the inputs that are in none, and images by kind of conversion."""
-
-    layouts: Layouts
-    shards: Mapping[ShardId, FinishedShard]
-    rejects: list[Reject]
-    conversions: Mapping[str, int]
-
-
-def write_shards(build: PlannedBuild, *, may_be_empty: bool = False) -> WrittenShards:
-    """Write every shard, and rewrite those that change because of rejected inputs."""
-    prepare(build)
-    first = build.write("first", build.plan.layouts)
-    layouts, rejects = balanced(build, first, may_be_empty=may_be_empty)
-    shards = build.write("final", layouts) if rejects else first
-    return written_shards(build, layouts, shards, rejects)
-
-
-def prepare(build: PlannedBuild) -> None:
-    """Create the build area, after checking that there is space for the remaining shards."""
-    area, listing = build.area, build.plan.listing
-    if isinstance(area.shards, Path):
-        needed = int(listing.sizes.sum()) + _RECORD_OVERHEAD * listing.num_examples
-        written = sum(path.stat().st_size for path in area.shards.glob("*.tfrecord-*"))
-        require_space(area.out, max(0, needed - written), "the dataset")
-    create(area.root, area.options)
-
-
-def balanced(
-    build: PlannedBuild, first: Mapping[ShardId, FinishedShard], *, may_be_empty: bool = False
-) -> tuple[Layouts, list[Reject]]:
-    """Return the final layouts, and the inputs that are in none because the first shards rejected them."""
-    plan, options = build.plan, build.options
-    rejects = [reject for shard in first.values() for reject in shard.rejected]
-    check_rejects(rejects, plan, options, build.area)
-    rejects += repeated_inputs(plan, first, options)
-    return final_layouts(plan, rejects, options, may_be_empty=may_be_empty), rejects
-
-
-def written_shards(
-    build: PlannedBuild, layouts: Layouts, shards: Mapping[ShardId, FinishedShard], rejects: list[Reject]
-) -> WrittenShards:
-    """Return the shards of the final layouts with what they have in common; log what conversions lost."""
-    report_warning(*loss_warnings(shards.values()))
-    conversions = sum((Counter(shard.conversions) for shard in shards.values()), Counter[str]())
-    return WrittenShards(layouts, shards, rejects, conversions)
-
-
-def commit_build(build: PlannedBuild, written: WrittenShards, state: OutputState) -> Manifest:
-    """Make the written shards the dataset, log what was rejected or has grown, and return the manifest."""
-    plan = build.plan
-    manifest = identified(manifest_of(build, written))
-    manifest = commit(manifest, written.rejects, inputs_of(plan), build.area, state)
-    log_rejects(written.rejects, plan.listing.num_examples, manifest, build.area.out)
-    _explain_size(manifest, plan)
-    return manifest
-
-
-def manifest_of(build: PlannedBuild, written: WrittenShards) -> Manifest:
-    """Return the manifest of a build's shards, with the plan id instead of the build id."""
-    plan = build.plan
-    counts = label_counts_of(plan.listing, written.layouts)
-    splits = {
-        split: Split(
-            tuple(written.shards[ShardId(split, index)].shard for index in range(len(layout))), counts[split]
-        )
-        for split, layout in written.layouts.items()
-    }
-    return Manifest(
-        name=plan.name,
-        build_id=plan.plan_id,
-        schema=plan.listing.schema,
-        splits=splits,
-        totals=_totals(plan.listing, written.rejects, written.conversions),
-        options=plan.options,
-        split_cuts=plan.membership.cuts,
-        compression=build.options.compression,
-        rejects_digest=bytes_digest(rejects_text(written.rejects)) if written.rejects else "",
-        inputs_digest=plan.inputs_digest,
-    )
+    raise NotImplementedError
 
 
 def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:

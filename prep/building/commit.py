@@ -1,242 +1,287 @@
-"""Commit a build: place its files, replace the manifest, write the views, and remove the build area."""
+"""Complete the folder of a build, and make it the dataset: the pointer is the commit.
+
+    1. shards and companions have their names and are flushed
+    2. 3f9a2c1b/rejected.jsonl, labels.txt, …     small files, then the names of all files are flushed
+    3. 3f9a2c1b/dataset.json                      the build is complete
+    4. dataset.json                               the same bytes: the build is the dataset
+    5. 3f9a2c1b/work/ is removed
+
+A crash leaves the old dataset before step 4, and the new one afterwards. The same command does what is missing.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from tfshards.prep.building.inputs_file import RecordedInputs, inputs_content
-from tfshards.prep.building.output import discard_others, locked, remove_staged
-from tfshards.prep.building.output_state import OutputState, Wanted, inspect_output, up_to_date
-from tfshards.prep.planning.plan import plan_id_of
+from tfshards.prep.building.state import (
+    OutputState,
+    Wanted,
+    check_replaceable,
+    damage_of,
+    discard_message,
+    inspect_output,
+)
 from tfshards.prep.progress.lines import report_line, report_warning
-from tfshards.prep.views.table import foreign_views, refresh_views, view_notes, with_views
-from tfshards.prep.writing.area import BuildArea, Reject
-from tfshards.prep.writing.shard_names import data_files, with_build_id
-from tfshards.schemas import BuildError, InputError, Manifest, TfshardsError, read_manifest
-from tfshards.schemas.build_area import AREA_NAME, areas, foreign, has_record, make_folder
-from tfshards.schemas.errors import IncompleteError
-from tfshards.schemas.files import sync_directory
-from tfshards.schemas.generations import generation_path, kept_manifests
-from tfshards.schemas.json_reader import load_json
-from tfshards.schemas.manifest_file import write_manifest
-from tfshards.schemas.names import MANIFEST_NAME, inputs_name, rejects_name
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path, link_file
-from tfshards.schemas.storage.untrusted import REJECTS, read_whole
-
-# The fields of a line in the rejects file, see docs/format.md.
-_FIELDS = ("key", "reason", "detail", "size")
+from tfshards.prep.views.files import view_files, view_notes
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
+from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
+from tfshards.schemas.errors import counted
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.manifest import parse_manifest
+from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage.untrusted import MANIFEST, read_whole
+from tfshards.schemas.storage.verbs import put, replace_if, sync
 
 
-def identified(draft: Manifest) -> Manifest:
-    """Return the manifest of finished shards with the build id instead of the plan id, also in paths."""
-    build_id = draft.content_id()
-    splits = {
-        name: replace(
-            split,
-            shards=tuple(replace(one, path=with_build_id(one.path, build_id)) for one in split.shards),
-        )
-        for name, split in draft.splits.items()
-    }
-    return replace(draft, build_id=build_id, splits=splits)
+@dataclass(frozen=True)
+class Draft:
+    """What a build has written.
+
+    Attributes:
+        manifest: the manifest, without build id and views.
+        files: further files of the build, by their names.
+        finished: records of the shards that were written.
+        report: is called with the manifest after the commit.
+    """
+
+    manifest: Manifest
+    files: Mapping[str, bytes]
+    finished: Mapping[ShardId, FinishedShard]
+    report: Callable[[Manifest], None] = lambda manifest: None
 
 
-def commit(
-    manifest: Manifest,
-    rejects: Sequence[Reject],
-    inputs: RecordedInputs | None,
-    area: BuildArea,
-    state: OutputState,
+class Job(Protocol):
+    """What is to be made the dataset: a build from a source, or one whose source is a dataset."""
+
+    wanted: Wanted
+    # a hash of the stamps of all inputs; another one means that contents may have changed
+    stamps: str
+    # whether the times of inputs show that they have not changed
+    trusts_times: bool
+
+    def write(self, folder: BuildFolder) -> Draft:
+        """Write all shards, except those that are finished."""
+
+    def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
+        """Write these shards of a complete build again; return whether that is possible."""
+
+
+def produce(
+    job: Job, state: OutputState, *, overwrite: bool = False, changes: Callable[[], str] = str
 ) -> Manifest:
-    """Make the build the dataset, and return its manifest with the digests of its views.
+    """Make a job the dataset of a locked output, and return its manifest.
 
-    The commit is complete when the manifest is renamed, or put into a store. Before that, all files that it
-    names are durable, and so are their names; afterwards only the views are missing. ``state`` is the output
-    before the build.
+    Nothing is written if it is the dataset already. Of a complete build that is damaged, only the damaged
+    files are written. If the stamps of inputs have changed, everything is written again, into another folder,
+    which is kept only if its content differs.
 
     Raises:
-        InputError: a file of the dataset has the name of a file that tfshards did not write.
-        ChangedError, FileExistsError: another process has written the manifest in a store.
-        IncompleteError: the build is the dataset, but a view cannot be written.
+        InputError, FormatError: see ``check_replaceable``; or the content has changed, and ``overwrite`` is
+            false.
+        BuildError: another build was committed meanwhile; or the job failed.
     """
-    manifest = with_views(manifest)
-    others: dict[str, bytes] = {}
-    if inputs is not None:
-        others[inputs_name(manifest.build_id)] = inputs_content(inputs)
-    if rejects:
-        others[rejects_name(manifest.build_id)] = rejects_text(rejects)
-    # without a shard of this build, nothing would read its inputs
-    others = {path: content for path, content in others.items() if path in data_files(manifest)}
-    _check_free(manifest, state)
-    area.place(manifest, others)
-    replace_manifest(manifest, state, area.unfinished_path(""))
+    wanted, folder = job.wanted, state.folder
+    check_replaceable(state, wanted, overwrite=overwrite, changes=changes)
+    complete = [
+        (build, manifest)
+        for build in state.builds_of(wanted.plan_id)
+        if (manifest := build.manifest()) is not None
+    ]
+    # first the one that is the dataset
+    complete.sort(key=lambda each: each[1] != state.manifest)
+    same = [each for each in complete if job.trusts_times and each[0].record()[1] == job.stamps]
+    discard_unfinished(state, wanted)
+    if same:
+        build, manifest = same[0]
+        # of a build that is the dataset, a command looks at all bytes only if it is told to
+        damage = damage_of(folder, manifest, is_compared=overwrite or manifest != state.manifest)
+        if not damage or _mended(job, build, manifest, damage):
+            return commit(build, manifest, state, is_compared=overwrite)
+    target = state.new_folder(wanted.plan_id)
+    if complete and not same:
+        report_line(f"inputs may have changed since {folder} was built: writing it again")
+    target.create(wanted.options, job.stamps)
+    try:
+        return _written(job, target, state, complete, overwrite=overwrite)
+    except (BuildError, OSError) as failure:
+        now = overtaken(state, failure)
+        if now.manifest is None or now.manifest.folder != target.name:
+            raise build_overtaken(now) from failure
+    report_line(f"{folder}: another run of the same build has committed it meanwhile")
+    return produce(job, now, overwrite=overwrite, changes=changes)
+
+
+def _written(
+    job: Job,
+    target: BuildFolder,
+    state: OutputState,
+    complete: Sequence[tuple[BuildFolder, Manifest]],
+    *,
+    overwrite: bool,
+) -> Manifest:
+    draft = job.write(target)
+    manifest = replace(draft.manifest, build_id=draft.manifest.content_id())
+    for build, twin in complete:
+        if twin.build_id == manifest.build_id and not damage_of(state.folder, twin, is_compared=overwrite):
+            report_line(f"the content is the same as before (build {twin.build_id})")
+            build.create(job.wanted.options, job.stamps)
+            target.remove()
+            return commit(build, twin, state, is_compared=overwrite)
+    if not overwrite and job.wanted.is_in(state.manifest):
+        raise InputError("dataset-of-other-inputs", folder=state.folder, line=_changes(manifest, complete))
+    manifest = finish(target, manifest, draft, job)
+    manifest = commit(target, manifest, state)
+    draft.report(manifest)
     return manifest
 
 
-def replace_manifest(manifest: Manifest, state: OutputState, staging: AnyPath | None = None) -> None:
-    """Commit a manifest, keep the one that it replaces, and complete the dataset.
-
-    All files of the manifest are durable, except the views. ``staging`` is a folder for unfinished files;
-    by default one is made.
-    """
-    folder, old = state.folder, state.manifest
-    _check_free(manifest, state)
-    is_kept = old is not None and old.build_id != manifest.build_id
-    if old is not None and is_kept:
-        _keep(old, folder)
-    write_manifest(manifest, folder, state.version, staging)
-    complete(manifest, folder)
-    if old is not None and is_kept:
-        report_line(
-            f"kept build {old.build_id}, the previous generation: 'tfshards restore {folder} {old.build_id}' "
-            f"makes it the dataset again, 'tfshards prune {folder}' removes it"
-        )
+def _changes(manifest: Manifest, complete: Sequence[tuple[BuildFolder, Manifest]]) -> str:
+    """Return how many shards differ from those of the last build of the same plan."""
+    before = {shard.digest for shard in complete[0][1].shards}
+    differing = [shard for shard in manifest.shards if shard.digest not in before]
+    return f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
 
 
-def _keep(old: Manifest, folder: AnyPath) -> None:
-    """Keep the manifest of the dataset as an earlier generation."""
-    kept = folder / generation_path(old.build_id)
-    if not isinstance(folder, Path):
-        # not a copy of what is there, which another build may have replaced
-        kept.write_bytes(old.to_text().encode("ascii"))
-        return
-    make_folder(folder, generation_path(old.build_id))
-    if not kept.exists():
-        # otherwise it was kept by a commit that did not come to its end
-        link_file(folder / MANIFEST_NAME, kept)
-    sync_directory(kept.parent)
+def _mended(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[Problem]) -> bool:
+    """Write the damaged files of a build again, if that is possible without the others."""
+    places = {problem.place for problem in damage}
+    more = f", and {counted(len(damage) - 1, 'other file')}" if len(damage) > 1 else ""
+    report_line(f"repairing {build.root}: {damage[0]}{more}")
+    damaged = [shard for shard in manifest.shards if places & {*shard.files}]
+    if places - {path for shard in damaged for path in shard.files} - {*manifest.views}:
+        return False
+    if any(plain_folder(path) != build.name for path in places):
+        # a file of another build
+        return False
+    build.open()
+    build.put_all({
+        name: content
+        for name, content in view_files(manifest).items()
+        if bytes_digest(content) == manifest.views.get(f"{build.name}/{name}")
+    })
+    is_mended = not damaged or job.mend(build, manifest, damaged)
+    sync(build.root, build.root / "index")
+    return is_mended and not damage_of(build.dataset, manifest, is_compared=False)
 
 
-def _check_free(manifest: Manifest, state: OutputState) -> None:
-    """Raise InputError if a file would be replaced that tfshards did not write."""
-    folder, old = state.folder, state.manifest
-    known = [*kept_manifests(folder), *([old] if old else [])]
-    for path in foreign_views(manifest, folder, known):
-        raise foreign(folder / path)
-    kept = folder / generation_path(old.build_id) if old else None
-    if kept and kept.exists() and old not in known[:-1]:
-        raise foreign(kept)
+def plain_folder(path: str) -> str:
+    """Return the folder of a build in the path of a file of a dataset."""
+    return path.partition("/")[0]
 
 
-def complete(manifest: Manifest, folder: AnyPath, *, warns: bool = True) -> None:
-    """Write the views of a committed dataset that are missing, and remove the build area of its build.
-
-    In a store, other areas may be in use; on a disk, ``discard_others`` removes them. A file that cannot be
-    written or removed raises IncompleteError. ``warns`` is false where an earlier call has reported the same.
-    """
-    try:
-        _complete(manifest, folder)
-    except (InputError, OSError) as error:
-        why = str(error)
-        if isinstance(error, OSError):
-            why = f"{error.filename2 or error.filename or folder} could not be written: {error.strerror}"
-        raise IncompleteError(
-            "committed-incomplete", folder=folder, build_id=manifest.build_id, why=why
-        ) from error
-    if warns:
-        report_warning(*view_notes(manifest, folder))
-
-
-def _complete(manifest: Manifest, folder: AnyPath) -> None:
-    earlier = kept_manifests(folder)
-    refresh_views(manifest, folder, earlier)
-    if isinstance(folder, RemotePath):
-        current = read_manifest(folder)
-        if current != manifest:
-            # another build has committed meanwhile; its views may have been replaced
-            refresh_views(current, folder, [*earlier, manifest])
-    if any(one.build_id == manifest.build_id for one in earlier):
-        # a generation that was restored, or built again
-        (folder / generation_path(manifest.build_id)).unlink(missing_ok=True)
-    # before the area, without which a step of WriteShards that is repeated looks for them
-    remove_staged(folder)
-    plan_id = plan_id_of(manifest.name, manifest.schema, manifest.options, manifest.inputs_digest)
-    for root in areas(folder):
-        area = BuildArea(folder, root.name)
-        placed = area.placed()
-        is_of_build = placed and placed.build_id == manifest.build_id
-        # another run in a store may have left something in the area of this plan
-        if is_of_build or root.name == plan_id or not has_record(root):
-            # of a build with the same plan whose inputs had other content; in a store it may be running
-            for path in area.placed_paths() if isinstance(folder, Path) else ():
-                (folder / path).unlink(missing_ok=True)
-            area.remove()
-    # Changes after the last sync may be in any state. That these are removals of no importance does not help
-    # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
-    sync_directory(folder)
-
-
-def confirmed(state: OutputState, wanted: Wanted, *, is_compared: bool) -> Manifest:
-    """Complete a dataset that already is the wanted build, and return its manifest; see ``up_to_date``."""
-    assert state.manifest is not None
-    discard_others(state, wanted.plan_id, wanted.options)
-    complete(state.manifest, state.folder)
-    report_line(up_to_date(state.folder, is_compared=is_compared))
-    return state.manifest
-
-
-def complete_left(dataset: str | os.PathLike[str]) -> None:
-    """Complete a dataset whose commit came to an end, but not what follows it; do nothing if that fails."""
-    folder = any_path(dataset)
-    if isinstance(folder, Path) and not (folder / AREA_NAME).is_dir():
-        return
-    with suppress(TfshardsError, OSError), locked(folder):
-        manifest = read_manifest(folder)
-        placed = [BuildArea(folder, root.name).placed() for root in areas(folder)]
-        if any(one and one.build_id == manifest.build_id for one in placed):
-            complete(manifest, folder, warns=False)
-            report_line(f"completed {folder}: build {manifest.build_id} was committed before")
-
-
-def read_rejects(path: AnyPath) -> list[Reject]:
-    """Return the inputs that a rejects file lists, or raise InputError if it is not one."""
-    try:
-        lines = read_whole(path, REJECTS).decode("ascii").splitlines()
-        return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
-    except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError("rejects-invalid", path=path, error=error) from None
-
-
-def rejects_text(rejects: Sequence[Reject]) -> bytes:
-    """Return the content of a rejects file: one JSON object for each input, sorted by key."""
-    lines = (json.dumps(dict(zip(_FIELDS, reject, strict=True))) for reject in sorted(rejects))
-    return "".join(f"{line}\n" for line in lines).encode("ascii")
-
-
-def unless_committed(
-    write: Callable[[], Manifest], state: OutputState, area: BuildArea, wanted: Wanted | None
-) -> Manifest:
-    """Return what ``write`` returns or, if another run has committed the same build meanwhile, its manifest.
-
-    A build writes no committed file with other bytes and removes none, so that whatever it did before it
-    failed, the dataset of the other one is complete. ``wanted`` is the build, if its manifest can be
-    recognized.
+def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
+    """Write the last files of a build, which is complete then, and return its manifest.
 
     Raises:
-        BuildError: another build was committed meanwhile; or what ``write`` raised.
+        BuildError: in a store, another run of the same build has replaced a shard.
+        FormatError, InputError: the manifest could not be read again.
     """
+    views = view_files(manifest)
+    manifest = replace(
+        manifest, views={f"{target.name}/{name}": bytes_digest(data) for name, data in views.items()}
+    )
+    path, text = target.root / MANIFEST_NAME, manifest.to_text().encode("ascii")
+    check_readable(text, path)
+    written = list(draft.finished.values())
+    if isinstance(target.root, RemotePath):
+        for done, is_intact in zip(written, target.intact(written), strict=True):
+            if not is_intact:
+                raise BuildError("shard-replaced", path=target.dataset / done.shard.path)
+    # in a store, another run of the plan may have recorded other stamps
+    target.create(job.wanted.options, job.stamps)
+    target.open()
+    target.put_all({**draft.files, **views})
+    sync(target.root / "index", target.root)
+    put(path, text, target.work)
+    sync(target.root)
+    return manifest
+
+
+def check_readable(text: bytes, path: AnyPath) -> None:
+    """Raise FormatError or InputError about the text of a manifest that could not be read again."""
     try:
-        return write()
-    except IncompleteError:
-        raise
-    except (BuildError, OSError) as failure:
-        if not isinstance(state.folder, RemotePath):
-            raise
+        MANIFEST.check(len(text), path)
+    except OSError as error:
+        raise InputError("unreadable", path=path, why=error.strerror) from None
+    parse_manifest(text.decode("ascii"), str(path))
+
+
+def commit(
+    build: BuildFolder, manifest: Manifest, state: OutputState, *, is_compared: bool | None = None
+) -> Manifest:
+    """Make a complete build the dataset, and return its manifest.
+
+    ``is_compared`` says whether the bytes of an existing build were compared, or only sizes.
+
+    Raises:
+        ChangedError, FileExistsError: another process has written the pointer in a store.
+    """
+    folder, old = state.folder, state.manifest
+    pointer, text = folder / MANIFEST_NAME, read_whole(build.root / MANIFEST_NAME, MANIFEST)
+    if old != manifest:
+        build.open()
+        replace_if(pointer, text, state.version, build.work)
+        sync(folder)
+        if old is not None and old.folder:
+            report_line(
+                f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes it "
+                f"the dataset again, 'tfshards prune {folder}' removes it"
+            )
+    elif is_compared is not None:
+        report_line(up_to_date(folder, is_compared=is_compared))
+    build.remove_work()
+    # Changes after the last sync may be in any state. That these are removals of no importance does not help
+    # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
+    sync(build.root, folder)
+    report_warning(*view_notes(manifest, build.root))
+    return manifest
+
+
+def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
+    """Return the status line about a dataset that is complete; contents are compared, or only sizes."""
+    how = "all bytes" if is_compared else "sizes of its files"
+    see = "" if is_compared else "; 'tfshards verify' compares contents"
+    return f"{folder} is up to date ({how} were compared{see})"
+
+
+def discard_unfinished(state: OutputState, wanted: Wanted) -> None:
+    """Remove the unfinished builds that this one replaces.
+
+    If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
+    anything in an object store, where these builds may be running: ``prune`` removes them.
+    """
+    if state.fault or isinstance(state.folder, RemotePath):
+        return
+    for build in state.folders:
+        if not build.is_complete and build not in state.builds_of(wanted.plan_id):
+            report_line(discard_message(build, wanted.options))
+            build.remove(_referenced(state, build))
+
+
+def _referenced(state: OutputState, build: BuildFolder) -> list[str]:
+    """Return the names of the files of a build that the dataset needs."""
+    inside = f"{build.name}/"
+    paths = state.manifest.data_paths if state.manifest else ()
+    return [path.removeprefix(inside) for path in paths if path.startswith(inside)]
+
+
+def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
+    """Return the state of an output in which another run has committed a build meanwhile, or raise the failure.
+
+    Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same keys,
+    others have other folders, and the pointer is replaced only by the first of them that ends.
+    """
+    if isinstance(state.folder, RemotePath):
         now = inspect_output(state.folder)
-        if now.version == state.version or now.manifest is None:
-            if why := area.stop_reason():
-                # what failed may only be a consequence of it
-                raise BuildError("build-failed", text=why) from failure
-            raise
-        if wanted and wanted.is_in(now.manifest):
-            # what this run has written since the other one removed it
-            area.remove()
-            report_line(f"{state.folder}: another run of the same build has committed it meanwhile")
-            return now.manifest
-        raise BuildError("build-overtaken", folder=state.folder, build_id=now.manifest.build_id) from failure
+        if now.version != state.version and now.manifest is not None:
+            return now
+    raise failure
+
+
+def build_overtaken(now: OutputState) -> BuildError:
+    """Return the error about another build that was committed meanwhile."""
+    folder = now.manifest.folder if now.manifest else ""
+    return BuildError("build-overtaken", folder=now.folder, build_id=folder)

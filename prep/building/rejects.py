@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import shorten
 
 import numpy as np
 
-from tfshards.prep.building.commit import rejects_text
 from tfshards.prep.planning.balance import rebalance
 from tfshards.prep.planning.options import Options, too_many_shards
 from tfshards.prep.planning.plan import Layouts, Plan
@@ -17,16 +17,48 @@ from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.records.values import DIGEST_BYTES
 from tfshards.prep.sources.base import Listing
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.writing.area import BuildArea, FinishedShard, Reject, ShardId
-from tfshards.schemas import BuildError, Manifest
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
+from tfshards.schemas import BuildError, InputError, Manifest
 from tfshards.schemas.errors import counted
+from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.names import rejects_name
+from tfshards.schemas.json_reader import load_json
+from tfshards.schemas.names import REJECTS_NAME
 from tfshards.schemas.reasons import Reason
 from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import REJECTS, read_whole
 from tfshards.schemas.summary import LOSSES
 
 _DETAIL = "has the content of "
+# The fields of a line in the rejects file, see docs/format.md.
+_FIELDS = ("key", "reason", "detail", "size")
+
+
+def rejects_text(rejects: Sequence[Reject]) -> bytes:
+    """Return the content of a rejects file: one JSON object for each input, sorted by key."""
+    lines = (json.dumps(dict(zip(_FIELDS, reject, strict=True))) for reject in sorted(rejects))
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def read_rejects(dataset: AnyPath, manifest: Manifest) -> list[Reject]:
+    """Return the rejected inputs of a dataset.
+
+    Raises:
+        InputError: the file that lists them is missing or damaged.
+    """
+    if not manifest.rejects_digest:
+        return []
+    path = dataset / manifest.rejects_path
+    try:
+        content = read_whole(path, REJECTS)
+        if bytes_digest(content) != manifest.rejects_digest:
+            raise InputError("rejects-invalid", path=path, error="its digest differs from the manifest's")
+        lines = content.decode("ascii").splitlines()
+        return [Reject(*(load_json(line)[name] for name in _FIELDS)) for line in lines]
+    except OSError as error:
+        raise InputError("unreadable", path=path, why=error.strerror) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError("rejects-invalid", path=path, error=error) from None
 
 
 def find_duplicates(
@@ -69,13 +101,14 @@ _SHOWN = 5
 _SHOWN_DETAIL = 200
 
 
-def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, area: BuildArea) -> None:
+def check_rejects(
+    rejects: Sequence[Reject], plan: Plan, options: Options, folder: BuildFolder
+) -> None:
     """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; list them in a file."""
     inputs = plan.listing.num_examples
     if len(rejects) <= options.rejected_share * inputs:
         return
-    path = area.root / "rejected.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = folder.work / REJECTS_NAME
     path.write_bytes(rejects_text(rejects))
     raise BuildError(
         "too-many-rejected",
@@ -94,7 +127,7 @@ def log_rejects(rejects: Sequence[Reject], num_inputs: int, manifest: Manifest, 
     if rejects:
         report_warning(
             f"{len(rejects):,} of {num_inputs:,} inputs {_are(rejects)} rejected ({_reasons(rejects)}); "
-            f"{folder / rejects_name(manifest.build_id)} lists them"
+            f"{folder / manifest.rejects_path} lists them"
         )
         report_line(*_first(rejects))
 

@@ -8,13 +8,10 @@ TensorFlow is imported. The formats are TFDS's protos as JSON, tested with TFDS 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Mapping
 
 from tfshards.schemas import Feature, Manifest, Problem, Schema, Split
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.storage import AnyPath, any_path, is_remote
 from tfshards.schemas.summary import escaped
 
 INFO_NAME = "dataset_info.json"
@@ -23,9 +20,6 @@ FEATURES_NAME = "features.json"
 MARK = "Written by tfshards from dataset.json."
 # TFDS requires a version; a dataset of tfshards has a build id instead.
 VERSION = "1.0.0"
-
-# The folder of the parts of a dataset whose splits have several templates.
-PARTS_NAME = "tfds"
 
 _PACKAGE = "tensorflow_datasets.core.features"
 _MAX_FILE_NAME = 255
@@ -46,10 +40,10 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
         if name == "all" or not re.fullmatch(r"[\w-]*[^\W_][\w-]*", name):
             text = "TFDS allows letters, digits, '_' and '-' in a split's name, and reserves 'all'"
             problems.append(Problem(f"splits.{name}", text))
-        if not _runs(split):
+        if split.num_examples and _template(split, manifest.folder) is None:
             text = (
-                "TFDS requires names that differ only in 00000-of-00064, with '.tfrecord' once, and without "
-                "'{', '}' and '%'"
+                "TFDS requires that one build wrote all shards, and allows no '{', '}' and '%' in their names and "
+                "'.tfrecord' only once; 'tfshards reshard' writes all again"
             )
             problems.append(Problem(f"splits.{name}.shards", text))
     if manifest.compression != "none":
@@ -80,26 +74,7 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
         **{labels_name(feature.name): labels for feature in schema.features if _is_named(feature, schema)},
         FEATURES_NAME: _to_bytes(top),
     }
-    parts = _parts(manifest)
-    if len(parts) == 1:
-        return {**shared, INFO_NAME: _to_bytes(_info_json(manifest, parts[0]))}
-    return {
-        f"{PARTS_NAME}/{number:05d}/{name}": content
-        for number, part in enumerate(parts)
-        for name, content in {**shared, INFO_NAME: _to_bytes(_info_json(manifest, part, "../../"))}.items()
-    }
-
-
-def tfds_note(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) -> str | None:
-    """Return how TFDS opens the dataset if ``tfds.builder_from_directory`` does not, or None."""
-    if tfds_problems(manifest) or len(_parts(manifest)) == 1:
-        return None
-    parts, glob = str(any_path(root) / PARTS_NAME / "*"), "tf.io.gfile" if is_remote(root) else "glob"
-    return (
-        "TensorFlow Datasets opens this dataset, whose shards several builds wrote, by "
-        f"tfds.builder_from_directories(sorted({glob}.glob({parts!r}))); after 'tfshards reshard' also "
-        "by tfds.builder_from_directory"
-    )
+    return {**shared, INFO_NAME: _to_bytes(_info_json(manifest))}
 
 
 def _line(name: str) -> str:
@@ -141,31 +116,7 @@ def _feature_json(feature: Feature, schema: Schema) -> Json:
     return {"pythonClassName": python_class, "tensor": content}
 
 
-def _parts(manifest: Manifest) -> list[dict[str, Split]]:
-    """Return the splits in parts in which each split has one template; empty parts are left out."""
-    runs = {name: _runs(split) for name, split in manifest.splits.items()}
-    parts = [
-        {name: found[number] for name, found in runs.items() if number < len(found)}
-        for number in range(max(map(len, runs.values())))
-    ]
-    return [part for part in parts if any(split.num_examples for split in part.values())]
-
-
-def _runs(split: Split) -> list[Split]:
-    """Return the shards of each build in order, each of which has a template; empty if they have none."""
-    runs, shards = [], split.shards
-    while shards:
-        number = re.search(r"0{5,}-of-(\d{5,})(?!.*-of-)", shards[0].path)
-        count = int(number[1]) if number else 0
-        run = Split(shards[:count])
-        if _template(run) is None:
-            return []
-        runs.append(run)
-        shards = shards[count:]
-    return runs
-
-
-def _info_json(manifest: Manifest, splits: Mapping[str, Split], prefix: str = "") -> dict[str, Json]:
+def _info_json(manifest: Manifest) -> dict[str, Json]:
     info: dict[str, Json] = {
         "name": _snake_case(manifest.name),
         "version": VERSION,
@@ -174,11 +125,11 @@ def _info_json(manifest: Manifest, splits: Mapping[str, Split], prefix: str = ""
         "splits": [
             {
                 "name": name,
-                "filepathTemplate": f"{prefix}{_template(split)}",
+                "filepathTemplate": _template(split, manifest.folder),
                 "numBytes": str(split.num_bytes),
                 "shardLengths": [str(shard.num_examples) for shard in split.shards],
             }
-            for name, split in splits.items()
+            for name, split in manifest.splits.items()
             if split.num_examples
         ],
     }
@@ -191,8 +142,8 @@ def _info_json(manifest: Manifest, splits: Mapping[str, Split], prefix: str = ""
     return info
 
 
-def _template(split: Split) -> str | None:
-    """Return the file name template of the split's shards in TFDS's syntax, or None if there is none.
+def _template(split: Split, folder: str) -> str | None:
+    """Return the file name template of shards in a folder in TFDS's syntax, or None if there is none.
 
     It contains the dataset's name instead of ``{DATASET}``, which would expand to TFDS's spelling of it.
     ``{SHARD_X_OF_Y}`` has five digits, or more if the count requires them. ``{FILEFORMAT}`` prevents TFDS's
@@ -202,14 +153,12 @@ def _template(split: Split) -> str | None:
     digits = max(5, len(str(count)))
     templates = set()
     for index, shard in enumerate(split.shards):
-        head, number, tail = shard.path.rpartition(f"{index:0{digits}d}-of-{count:0{digits}d}")
-        if not number or (head + tail).count(".tfrecord") != 1:
+        inside, _, name = shard.path.rpartition("/")
+        head, number, tail = name.rpartition(f"{index:0{digits}d}-of-{count:0{digits}d}")
+        if inside != folder or not number or name.count(".tfrecord") != 1 or set("{}%") & set(name):
             return None
         templates.add(f"{head}{{SHARD_X_OF_Y}}{tail}".replace(".tfrecord", ".{FILEFORMAT}"))
-    paths = "".join(shard.path for shard in split.shards)
-    if len(templates) != 1 or set("{}%") & set(paths):
-        return None
-    return templates.pop()
+    return templates.pop() if len(templates) == 1 else None
 
 
 def _snake_case(name: str) -> str:

@@ -1,136 +1,201 @@
-"""Write one shard: read its examples in plan order, encode and append them, and publish the finished file.
+"""Write one shard from pieces, in the order of its plan, and publish the finished file.
 
-Some runners repeat a task or run it twice at the same time. Therefore each attempt writes to a separate file,
-and all attempts write the same bytes.
+The pieces come from encoded inputs, or are runs of records of another dataset. Some engines repeat a task or
+run it twice at the same time. Therefore each attempt writes to a separate file, and all attempts write the
+same bytes.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import cast
+from typing import Protocol, cast
 
 from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.progress.threads import computing, num_writers
 from tfshards.prep.records.example import Values, example_encoder
 from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
-from tfshards.prep.sources.base import Accepted, Outcome, Reader, Row, pieces_of
-from tfshards.prep.writing.area import BuildArea, FinishedShard, Phase, Reject, ShardId
-from tfshards.prep.writing.running import Running, stopping
-from tfshards.prep.writing.shard_names import rows_digest, shard_name
+from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, pieces_of
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.compression import Compression
+from tfshards.schemas.index import companion_names
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive examples of a shard.
+
+    Attributes:
+        frames: their frames, as they are written.
+        keys: their keys; empty if the examples have none.
+        labels: their labels; empty if the schema has no scalar label.
+        rejected: planned rows that are not in it.
+        conversions: kinds of conversion, once for each image that was converted.
+        converted_keys: by kind of conversion, the key of the first image that was converted.
+        contents: digest of the content of each example, if duplicates are searched.
+    """
+
+    frames: Frames
+    keys: Sequence[bytes] = ()
+    labels: Sequence[int] = ()
+    rejected: Sequence[Reject] = ()
+    conversions: Sequence[str] = ()
+    converted_keys: Mapping[str, str] = field(default_factory=dict)
+    contents: Sequence[str] = ()
+
+
+class Pieces(Protocol):
+    """What the examples of shards come from; it is sent to every worker."""
+
+    def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
+        """Yield the pieces of a shard."""
+
+    def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
+        """Return a plan without the rejected rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardTask:
-    """The information that a worker needs to write any shard of a phase; it is sent to every worker."""
+    """What a worker needs to write any shard of a phase; it is sent to every worker.
 
-    area: BuildArea
-    reader: Reader
-    schema: Schema
+    Attributes:
+        name: name of the dataset, with which the names of shards begin.
+        num_shards: number of shards of each split.
+        expected: digests that damaged shards have to get, by their paths in the manifest; otherwise empty.
+    """
+
+    folder: BuildFolder
+    source: Pieces
     phase: Phase
     name: str
-    num_shards: dict[str, int]
+    num_shards: Mapping[str, int]
+    has_keys: bool
+    has_labels: bool
     reporter: Reporter
-    finds_duplicates: bool
-    compression: Compression
+    expected: Mapping[str, str] = field(default_factory=dict)
 
-    def shard_path(self, shard: ShardId) -> str:
-        """Return the shard's path relative to the dataset."""
-        return shard_name(self.name, *shard, self.num_shards[shard.split], build_id=self.area.plan_id)
+    def shard_name(self, shard: ShardId) -> str:
+        """Return the name of a shard in the folder of the build, as TensorFlow Datasets names them."""
+        number = f"{shard.shard_index:05d}-of-{self.num_shards[shard.split]:05d}"
+        return f"{self.name}-{shard.split}.tfrecord-{number}"
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
-    """Write one shard with its index and labels, and return what the build area records of it now."""
-    with stopping(task.area, task.shard_path(shard)):
-        return _write(task, shard)
-
-
-def _write(task: ShardTask, shard: ShardId) -> FinishedShard:
-    if earlier := task.area.read_finished(task.phase, shard):
+    """Write one shard with its companions, and return what the folder of the build records of it now."""
+    if earlier := task.folder.read_finished(task.phase, shard):
         # A runner that starts its job again after a failure repeats every task.
         return earlier
-    rows, planned = task.area.read_plan(task.phase, shard)
-    path = task.shard_path(shard)
-    written = task.area.new_path(path)
-    accepted: list[Row] = []
+    plan = task.folder.read_plan(task.phase, shard)
+    name = task.shard_name(shard)
+    path = f"{task.folder.name}/{name}"
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    running = Running(task.area)
-    with ShardFile(written, task.schema.label is not None) as file:
-        for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
-            running.check_often()
-            file.append(piece.frames, piece.labels)
-            accepted += piece.accepted
+    with ShardFile(task.folder.new_file(name), task.has_keys, task.has_labels) as file:
+        for piece in task.source.pieces(plan):
+            file.append(piece.frames, piece.keys, piece.labels)
             rejected += piece.rejected
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}
             contents += piece.contents
-            task.reporter.report(len(piece.accepted) + len(piece.rejected), sum(piece.frames.lengths))
+            num_examples = len(piece.frames.lengths) + len(piece.rejected)
+            task.reporter.report(num_examples, sum(piece.frames.lengths))
+        described, companions = file.describe(path)
         if rejected and task.phase == "final":
             raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
-        running.check()
-    described, companions = file.describe(path)
-    task.area.write_all(companions)
-    task.area.publish(written, path)
+        if task.expected.get(path, described.digest) != described.digest:
+            raise InputError(
+                f"{task.folder.dataset / path} is damaged, and the inputs now give other bytes || restore the "
+                "inputs that the dataset was built from, or build again with overwrite=True"
+            )
+    inside = len(task.folder.name) + 1
+    task.folder.put_all({each[inside:]: content for each, content in companions.items()})
+    left = task.source.without(plan, rejected) if rejected else plan
     finished = FinishedShard(
         shard=described,
-        rows_digest=rows_digest(accepted) if rejected else planned,
+        plan=plan.digests.whole,
+        content=left.digests.content,
         rejected=tuple(rejected),
         conversions=dict(sorted(conversions.items())),
         converted_keys=dict(sorted(converted_keys.items())),
         contents=tuple(contents),
-        e_tags=task.area.e_tags(described),
+        marks=task.folder.marks_of(described),
     )
-    task.area.write_finished(task.phase, shard, finished)
+    task.folder.write_finished(task.phase, shard, finished)
     return finished
 
 
+def inputs_plan(planned: Columns, *, trusts_times: bool = True) -> ShardPlan:
+    """Return the plan of a shard of these inputs, in order.
+
+    Unless times are trusted, a build that was killed resumes only from shards that it wrote without trust.
+    """
+    content = json.dumps([planned.keys, planned.labels, planned.sizes], separators=(",", ":"))
+    return ShardPlan(content.encode("ascii"), json.dumps([planned.stamps, trusts_times]).encode("ascii"))
+
+
 @dataclass(frozen=True)
-class _Piece:
-    """Consecutive examples, encoded and framed, with their labels if the schema has one."""
+class EncodedInputs:
+    """Pieces that are read from a source and encoded; see ``Pieces``."""
 
-    frames: Frames
-    labels: list[int]
-    accepted: list[Row]
-    rejected: list[Reject]
-    conversions: list[str]
-    converted_keys: dict[str, str]
-    contents: list[str]
+    reader: Reader
+    schema: Schema
+    compression: Compression
+    finds_duplicates: bool = False
+
+    def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
+        """Yield the pieces of a shard."""
+        yield from _read_ahead(_rows_of(plan), self.reader, self.schema, _encoder(self))
+
+    def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
+        """Return a plan without the rejected rows."""
+        gone = {reject.key for reject in rejected}
+        return inputs_plan(Columns.of([row for row in _rows_of(plan) if row.key not in gone]))
 
 
-def _encoder(task: ShardTask) -> Callable[[Sequence[Row], Sequence[Outcome]], _Piece]:
-    encode = example_encoder(task.schema)
-    content = content_digest(task.schema) if task.finds_duplicates else None
-    label = task.schema.features.index(task.schema.label) if task.schema.label else None
+def _rows_of(plan: ShardPlan) -> list[Row]:
+    keys, labels, sizes = json.loads(plan.content)
+    stamps, _ = json.loads(plan.state)
+    return Columns(keys, labels, sizes, stamps).rows()
 
-    def encoded(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> _Piece:
-        accepted: list[Row] = []
+
+def _encoder(source: EncodedInputs) -> Callable[[Sequence[Row], Sequence[Outcome]], Piece]:
+    schema = source.schema
+    encode = example_encoder(schema)
+    digest_of = content_digest(schema) if source.finds_duplicates else None
+    label = schema.features.index(schema.label) if schema.label else None
+    key = schema.features.index(schema.key) if schema.key else None
+
+    def encoded(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Piece:
         values: list[Sequence[Values]] = []
         rejected: list[Reject] = []
         conversions: list[str] = []
         converted_keys: dict[str, str] = {}
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, Accepted):
-                accepted.append(row)
                 values.append(outcome.values)
                 conversions += outcome.conversions
                 for name in outcome.conversions:
                     converted_keys.setdefault(name, row.key)
             else:
                 rejected.append(Reject(row.key, outcome.reason.value, outcome.detail, row.size))
-        frames = frames_of(map(encode, values), task.compression)
-        contents = [content(item) for item in values] if content else []
-        labels = [] if label is None else [cast("int", item[label]) for item in values]
-        return _Piece(frames, labels, accepted, rejected, conversions, converted_keys, contents)
+        return Piece(
+            frames=frames_of(map(encode, values), source.compression),
+            keys=[] if key is None else [cast("bytes", item[key]) for item in values],
+            labels=[] if label is None else [cast("int", item[label]) for item in values],
+            rejected=rejected,
+            conversions=conversions,
+            converted_keys=converted_keys,
+            contents=[digest_of(item) for item in values] if digest_of else [],
+        )
 
     return encoded
 
@@ -139,8 +204,8 @@ def _read_ahead(
     rows: Sequence[Row],
     reader: Reader,
     schema: Schema,
-    encoded: Callable[[Sequence[Row], Sequence[Outcome]], _Piece],
-) -> Iterator[_Piece]:
+    encoded: Callable[[Sequence[Row], Sequence[Outcome]], Piece],
+) -> Iterator[Piece]:
     """Yield the pieces in order, while threads read the next ones; reading and decoding release the GIL.
 
     Each thread reads every n-th piece by one iterator, which may request the content of later pieces while
@@ -153,7 +218,7 @@ def _read_ahead(
         for first in range(num_threads)
     ]
 
-    def read(number: int) -> _Piece:
+    def read(number: int) -> Piece:
         piece = pieces[number]
         with computing():
             return encoded(piece, [*islice(outcomes[number % num_threads], len(piece))])

@@ -7,6 +7,7 @@ that are used here; the functions of this package do what ``pathlib`` lacks.
 from tfshards.schemas.storage.any_path import (
     any_path,
     check_expanded,
+    is_inside,
     is_remote,
     is_same,
     name_below,
@@ -28,6 +29,7 @@ __all__ = [
     "check_expanded",
     "copy_file",
     "in_flight",
+    "is_inside",
     "is_remote",
     "is_same",
     "link_file",

@@ -32,6 +32,14 @@ def is_same(one: AnyPath, other: AnyPath) -> bool:
     return one == other
 
 
+def is_inside(path: AnyPath, folder: AnyPath) -> bool:
+    """Return whether a path is a folder or below it, also by links."""
+    if isinstance(path, RemotePath) or isinstance(folder, RemotePath):
+        return folder in (path, *path.parents)
+    inside, real = os.path.realpath(path), os.path.realpath(folder)
+    return inside == real or inside.startswith(os.path.join(real, ""))
+
+
 def name_below(path: AnyPath, folder: AnyPath) -> str:
     """Return the part of a path below a folder that holds it, with slashes."""
     kind = Path if isinstance(path, Path) else PurePosixPath

@@ -130,6 +130,10 @@ class RemotePath:
                 return True
             raise
 
+    def is_symlink(self) -> bool:
+        """Return False: object stores have no links."""
+        return False
+
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the objects and folders in this folder."""
         found = repeated(self._folder)

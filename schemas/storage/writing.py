@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfshards.schemas.storage.faults import as_os_errors
 from tfshards.schemas.storage.listing import s3_errors
@@ -26,9 +26,14 @@ _PART = 8 << 20
 _PARTS_IN_FLIGHT = 4
 
 
-def open_sink(path: AnyPath) -> _LocalSink | _Upload:
+def open_sink(path: AnyPath) -> Sink:
     """Return a new file; on a disk it must not exist yet, and in a store it appears when it is finished."""
     return _LocalSink(path) if isinstance(path, Path) else _Upload(path)
+
+
+def local_sink(unfinished: Path, path: Path) -> Sink:
+    """Return a new file that is renamed to ``path`` when it is finished."""
+    return _LocalSink(unfinished, path)
 
 
 def write_new(path: AnyPath, blocks: Iterable[bytes]) -> None:
@@ -67,9 +72,22 @@ def copy_file(source: AnyPath, target: AnyPath) -> None:
         write_new(target, iter(partial(file.read, _BLOCK), b""))
 
 
+class Sink(Protocol):
+    """A file that is being written."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes after those that were written before."""
+
+    def finish(self) -> None:
+        """Make it a file that survives a power failure."""
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+
+
 class _LocalSink:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, final: Path | None = None) -> None:
+        self._path, self._final = path, final
         self._file = path.open("xb", buffering=0)
 
     def write(self, data: bytes) -> None:
@@ -81,6 +99,8 @@ class _LocalSink:
     def finish(self) -> None:
         os.fsync(self._file.fileno())
         self._file.close()
+        if self._final is not None:
+            self._path.replace(self._final)
 
     def abandon(self) -> None:
         self._file.close()

@@ -1,0 +1,193 @@
+"""The generations of a dataset: list them, make an earlier one the dataset again, remove those it does not need."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from tfshards.prep.building.commit import commit
+from tfshards.prep.building.output import claimed, output_folder
+from tfshards.prep.building.state import inspect_output
+from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.writing.build_folder import BuildFolder, build_folders, staged_folders
+from tfshards.schemas import InputError, Manifest, read_manifest
+from tfshards.schemas.errors import listed
+from tfshards.schemas.files import file_sizes
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest_file import file_problems
+from tfshards.schemas.names import MANIFEST_NAME, RECORD_NAME, WORK_NAME
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.locking import locked
+from tfshards.schemas.storage.verbs import delete_tree, tree_size
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation of a dataset.
+
+    Attributes:
+        folder: name of the folder of its build, for ``restore``; empty for an adopted dataset.
+        build_id: its build id; None if its manifest is damaged.
+        committed_at: UTC time at which its build was complete.
+        num_examples: number of its examples.
+        made_by: what made it, such as ``images``, ``append`` or ``remove``.
+        is_current: whether it is the dataset now.
+        num_damaged: number of its shards that are missing or have another size, and 1 for a damaged manifest;
+            it can be restored if this is 0.
+    """
+
+    folder: str
+    build_id: str | None
+    committed_at: datetime
+    num_examples: int
+    made_by: str
+    is_current: bool
+    num_damaged: int
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the attributes as JSON values; the time as in ISO 8601."""
+        return {**vars(self), "committed_at": self.committed_at.isoformat()}
+
+
+def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
+    """Return the generations of a dataset: the current one, then the others from the newest to the oldest.
+
+    Args:
+        dataset: folder of the dataset, or its URL.
+
+    Raises:
+        OptionsError: it is a URL of a store that is not supported.
+        InputError: it is not a dataset.
+        FormatError: its manifest cannot be read.
+    """
+    folder = any_path(dataset)
+    current = read_manifest(folder)
+    kept = [
+        _described(folder, build.root / MANIFEST_NAME, build.name, build.manifest(), current)
+        for build in build_folders(folder)
+        if build.is_complete and build.name != current.folder
+    ]
+    kept.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
+    pointer = folder / current.folder / MANIFEST_NAME
+    return [_described(folder, pointer, current.folder, current, current), *kept]
+
+
+def _described(
+    dataset: AnyPath, path: AnyPath, folder: str, manifest: Manifest | None, current: Manifest
+) -> Generation:
+    return Generation(
+        folder=folder,
+        build_id=manifest.build_id if manifest else None,
+        committed_at=datetime.fromtimestamp(path.stat().st_mtime_ns / 1e9, timezone.utc),
+        num_examples=manifest.num_examples if manifest else 0,
+        made_by=str(manifest.made.made_by) if manifest else "",
+        is_current=manifest == current,
+        num_damaged=len(file_problems(manifest, dataset)) if manifest else 1,
+    )
+
+
+@takes_log
+def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stderr) -> Manifest:
+    """Make an earlier generation of a dataset the dataset again, and return its manifest.
+
+    Only the pointer is replaced. The generation that was the dataset is kept in its turn.
+
+    Args:
+        dataset: folder of the dataset, or its URL.
+        folder: name of the folder of the generation; see ``generations``.
+        log: receives status lines.
+
+    Raises:
+        InputError: there is no such generation, or a shard of it is missing; or the dataset cannot be locked.
+    """
+    output = output_folder(dataset)
+    with claimed(output) as state:
+        complete = {build.name: build for build in state.folders if build.is_complete}
+        if folder not in complete:
+            has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
+            raise InputError("generation-unknown", folder=output, build_id=folder, has=has)
+        manifest = complete[folder].manifest()
+        problems = [f"{MANIFEST_NAME} cannot be read"] if manifest is None else file_problems(manifest, output)
+        if problems or manifest is None:
+            raise InputError("generation-damaged", build_id=folder, folder=output, problems=problems[0])
+        if manifest == state.manifest:
+            report_line(f"{output}: {folder} is the dataset already")
+        return commit(complete[folder], manifest, state)
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A file, or a folder of unfinished work, that was removed.
+
+    Attributes:
+        path: path relative to the dataset's folder; of a folder it ends with a slash.
+        num_bytes: bytes that became free.
+    """
+
+    path: str
+    num_bytes: int
+
+
+def prune(dataset: str | os.PathLike[str], *, dry_run: bool = False) -> list[Pruned]:
+    """Remove the files in a dataset's folder that the dataset does not need, and return them.
+
+    These are the generations that the dataset has replaced, which cannot be restored afterwards, and
+    unfinished builds. Only files in folders that tfshards made are removed, and only those that have names as
+    a build gives them. Do not prune while training still reads an earlier generation.
+
+    In an object store, the parts of uploads that killed builds left are removed as well. There are no locks:
+    do not prune while a build of this dataset runs, whose files would be removed.
+
+    Args:
+        dataset: folder of a dataset, or of a build that was not committed, or its URL.
+        dry_run: only return what would be removed.
+
+    Raises:
+        OptionsError: the path is a URL of a store that is not supported.
+        InputError: the folder holds neither a dataset nor an unfinished build, or a build is running.
+        FormatError: the manifest cannot be read, so that the files of the dataset are not known.
+    """
+    folder = any_path(dataset)
+    nothing = InputError("nothing-to-prune", folder=folder)
+    if not folder.is_dir():
+        raise nothing
+    with locked(folder):
+        state, staged = inspect_output(folder), staged_folders(folder)
+        if state.fault:
+            raise state.fault
+        if state.manifest is None and not (state.folders or staged):
+            raise nothing
+        needed = {*state.manifest.data_paths} if state.manifest else set[str]()
+        found = [each for build in state.folders for each in _unneeded(build, needed, state.manifest)]
+        found += [Pruned(f"{path.name}/", tree_size(path)) for path in staged]
+        if not dry_run:
+            try:
+                for build in state.folders:
+                    build.remove(_kept(build, needed, state.manifest))
+                for path in staged:
+                    delete_tree(path, RECORD_NAME)
+            except OSError as error:
+                raise InputError("file-fault", filename=error.filename, why=error.strerror) from error
+    return found
+
+
+def _kept(build: BuildFolder, needed: set[str], current: Manifest | None) -> list[str]:
+    """Return the names of the files of a build that the dataset needs."""
+    own = [f"{build.name}/{MANIFEST_NAME}"] if current and current.folder == build.name else []
+    inside = f"{build.name}/"
+    return [path.removeprefix(inside) for path in (*needed, *own) if path.startswith(inside)]
+
+
+def _unneeded(build: BuildFolder, needed: set[str], current: Manifest | None) -> list[Pruned]:
+    kept = {*_kept(build, needed, current)}
+    names = [name for name in build.names() if name not in kept]
+    sizes = file_sizes(build.root, names)
+    found = [
+        Pruned(f"{build.name}/{name}", size) for name, size in sizes.items() if not isinstance(size, OSError)
+    ]
+    if num_bytes := tree_size(build.work):
+        found.append(Pruned(f"{build.name}/{WORK_NAME}/", num_bytes))
+    return found

@@ -1,0 +1,234 @@
+"""What a folder holds that is, or will be, a dataset: inspected once, as a value, from which a build decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfshards.prep.imaging.options import VERSIONS
+from tfshards.prep.planning.plan import plan_id_of
+from tfshards.prep.progress.lines import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
+from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign, staged_folders
+from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest_file import digest_problems, file_problems, is_manifest
+from tfshards.schemas.names import MANIFEST_NAME
+from tfshards.schemas.storage import AnyPath, RemoteStatus
+from tfshards.schemas.storage.locking import LOCK_NAME
+from tfshards.schemas.storage.verbs import exists, version
+
+# What manifests record about the datasets that a dataset was derived from.
+_INPUTS = ("origin", "of")
+# Recorded options that have another name than the parameter that gives them.
+_PARAMETERS = {"dropped": "drop", "columns": "roles"}
+# What is recorded with the options, but that no parameter gives.
+_NOT_PARAMETERS = (*VERSIONS, "quality", "source")
+
+
+@dataclass(frozen=True)
+class OutputState:
+    """The contents of a folder that is, or will be, a dataset.
+
+    Attributes:
+        other: name of something in the folder that is not of tfshards; empty if there is nothing.
+        manifest: manifest of the dataset; None if it does not exist or cannot be read.
+        fault: why the manifest cannot be read, if it exists.
+        version: in an object store, the version of the manifest, if it exists; the commit replaces only this.
+        folders: the folders of builds.
+    """
+
+    folder: AnyPath
+    is_file: bool = False
+    other: str = ""
+    manifest: Manifest | None = None
+    fault: FormatError | None = None
+    version: RemoteStatus | None = None
+    folders: tuple[BuildFolder, ...] = ()
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the records of the dataset were written by other programs."""
+        return bool(self.manifest and self.manifest.made.source == "adopt")
+
+    def builds_of(self, plan_id: str) -> list[BuildFolder]:
+        """Return the folders of builds of a plan, of which each further one had inputs with other content."""
+        return [each for each in self.folders if plan_of(each.name) == plan_id]
+
+    def new_folder(self, plan_id: str) -> BuildFolder:
+        """Return the folder for a build of a plan: an unfinished one, or else the next that does not exist."""
+        builds = self.builds_of(plan_id)
+        for build in builds:
+            if not build.is_complete:
+                return build
+        used = {build.name for build in builds}
+        names = (plan_id if number == 1 else f"{plan_id}-{number}" for number in range(1, len(used) + 2))
+        return BuildFolder(self.folder, next(name for name in names if name not in used))
+
+
+def plan_of(folder: str) -> str:
+    """Return the id of the plan in the name of a build's folder."""
+    return folder.partition("-")[0]
+
+
+def inspect_output(folder: AnyPath) -> OutputState:
+    """Return the state of a folder; a path that does not exist is an empty one."""
+    try:
+        return _inspect(folder)
+    except OSError as error:
+        if isinstance(folder, Path):
+            raise
+        raise InputError("folder-fault", folder=folder, why=error.strerror) from error
+
+
+def _inspect(folder: AnyPath) -> OutputState:
+    if not folder.is_dir():
+        # In a store, another build may have made it a folder since the line above.
+        return OutputState(folder, is_file=exists(folder) and not folder.is_dir())
+    folders = tuple(build_folders(folder))
+    ours = {MANIFEST_NAME, LOCK_NAME, *(each.name for each in (*folders, *staged_folders(folder)))}
+    other = next((path.name for path in folder.iterdir() if path.name not in ours), "")
+    pointer, fault, manifest = folder / MANIFEST_NAME, None, None
+    replaced = version(pointer)
+    if replaced is not None or (isinstance(pointer, Path) and pointer.exists()):
+        try:
+            manifest = read_manifest(folder)
+        except FormatError as error:
+            fault = error
+    return OutputState(folder, False, other, manifest, fault, replaced, folders)
+
+
+def check_usable(state: OutputState) -> None:
+    """Raise InputError if the output is a file, holds files but no dataset, or a manifest of another tool."""
+    folder = state.folder
+    if state.is_file:
+        raise InputError("dataset-is-file", folder=folder)
+    if state.other and not (state.manifest or state.fault or state.folders):
+        raise InputError("folder-not-empty", folder=folder, a_file=state.other)
+    if state.fault and not is_manifest(folder / MANIFEST_NAME):
+        raise foreign(folder / MANIFEST_NAME)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The build that is to be in an output; the attributes are as in the manifest that it would have."""
+
+    name: str
+    schema: Schema
+    options: Mapping[str, Json]
+    inputs_digest: str
+
+    @property
+    def plan_id(self) -> str:
+        """The id of the plan, which names the folder of the build."""
+        return plan_id_of(self.name, self.schema, self.options, self.inputs_digest)
+
+    def is_in(self, manifest: Manifest | None) -> bool:
+        """Return whether a dataset was built with the same plan, from inputs that may have other content."""
+        return manifest is not None and plan_of(manifest.folder) == self.plan_id
+
+
+def check_replaceable(
+    state: OutputState, wanted: Wanted, *, overwrite: bool, changes: Callable[[], str] = str
+) -> None:
+    """Check that a build may replace what is in an output.
+
+    ``changes`` returns how the inputs differ from those of the dataset, for the message of an error.
+
+    Raises:
+        InputError: there is a dataset of another plan, and ``overwrite`` is false; or it holds a dataset
+            whose records were written by another program.
+        FormatError: its manifest cannot be read, and ``overwrite`` is false.
+    """
+    folder, manifest = state.folder, state.manifest
+    if state.fault and not overwrite:
+        raise state.fault
+    if manifest is None:
+        return
+    if state.is_adopted:
+        # they stay as they are, and there may be no other copy
+        raise InputError("dataset-not-ours", folder=folder)
+    if overwrite or wanted.is_in(manifest):
+        return
+    removed, relabeled = manifest.made.num_removed, manifest.made.num_relabeled
+    if removed or relabeled:
+        raise InputError("dataset-edited", folder=folder, removed=removed, relabeled=relabeled)
+    raise InputError("dataset-differs", folder=folder, distinction=_distinction(manifest, wanted, changes))
+
+
+def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list[Problem]:
+    """Return the files of a dataset that are missing or have another size; or, if compared, other bytes."""
+    problems = file_problems(manifest, folder)
+    if problems or not is_compared:
+        return problems
+
+    def compare(item: tuple[Mapping[str, str], int], tick: Tick) -> list[Problem]:
+        digests, num_bytes = item
+        found = digest_problems(folder, digests)
+        tick(num_bytes)
+        return found
+
+    items: list[tuple[Mapping[str, str], int]] = [
+        ({**shard.companion_digests, shard.path: shard.digest}, shard.num_bytes) for shard in manifest.shards
+    ]
+    items.append((manifest.other_digests, 0))
+    with Meter("compare", sum(num_bytes for _, num_bytes in items)) as meter:
+        return [problem for found in in_threads(compare, items, meter.add) for problem in found]
+
+
+def outlook(state: OutputState, wanted: Wanted) -> list[str]:
+    """Return lines about the dataset that a build will find in its output; none if there is no dataset."""
+    try:
+        check_replaceable(state, wanted, overwrite=False)
+    except TfshardsError as error:
+        # the verb plan, which prints it, has not this flag of build
+        return [str(error).replace("overwrite=True", "--overwrite")]
+    line = f"{state.folder} already holds this build, unless the content of inputs has changed"
+    return [line] if state.manifest else []
+
+
+def _distinction(manifest: Manifest, wanted: Wanted, changes: Callable[[], str]) -> str:
+    """Return how a dataset differs from the build that is wanted, such as ``with other inputs``."""
+    causes = [f"another name ({manifest.name!r})"] if manifest.name != wanted.name else []
+    kind = manifest.options.get("source")
+    if kind != wanted.options.get("source"):
+        # each kind has options of its own
+        return "with " + " and ".join([*causes, f"another kind of source ({kind!r})"])
+    changed = _changed(manifest.options, wanted.options)
+    options = [_as_parameter(name) for name in changed if name not in (*_INPUTS, "appended")]
+    if options:
+        causes.append(f"other options ({', '.join(options)})")
+    if "appended" in manifest.options:
+        causes.append("appended examples")
+    elif manifest.inputs_digest != wanted.inputs_digest or {*_INPUTS} & {*changed}:
+        found = changes()
+        # with other options, the same inputs may be divided into other splits
+        if found or not causes:
+            causes.append(f"other inputs ({found})" if found else "other inputs")
+    return "with " + " and ".join(causes or ["other features or class names"])
+
+
+def difference(manifest: Manifest, options: Mapping[str, Json]) -> str:
+    """Return ``options`` with the parameters of those that differ from a dataset's, else ``inputs``."""
+    changed = _changed(manifest.options, options)
+    return f"options ({', '.join(map(_as_parameter, changed))})" if changed else "inputs"
+
+
+def discard_message(build: BuildFolder, options: Mapping[str, Json]) -> str:
+    """Return the status line about an unfinished build that is discarded for one with these options."""
+    before, _ = build.record()
+    changed = _changed(before, options) if before else []
+    names = f" ({', '.join(map(_as_parameter, changed))})" if changed else ""
+    return f"discarding an unfinished build: its inputs or options differ{names}"
+
+
+def _as_parameter(option: str) -> str:
+    """Return the parameter that gives a recorded option, as ``seed=``; the command line shows its flag."""
+    return option if option in _NOT_PARAMETERS else f"{_PARAMETERS.get(option, option)}="
+
+
+def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    # which follows from it
+    return [name for name in changed if name != "quality" or "jpeg_quality" not in changed]

@@ -1,0 +1,385 @@
+"""The folder of one build in a dataset: what makes it one of tfshards, its files, and its unfinished work.
+
+    photos/3f9a2c1b/build.json        the first file: it shows that tfshards made the folder
+    photos/3f9a2c1b/photos-train.tfrecord-00000-of-00064, index/…, rejected.jsonl, labels.txt, …
+    photos/3f9a2c1b/dataset.json      the last file: the build is complete, and never changes any more
+    photos/3f9a2c1b/work/             only while shards are written: of each the plan and, when it is
+                                      finished, a record; and on a disk files that have no name yet
+
+A build that was killed leaves only such files, and resumes from ``work``. Names alone prove nothing, since
+users have folders with names of hex digits as well: a folder belongs to tfshards if its record says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from tfshards.prep.progress.threads import num_jobs
+from tfshards.schemas import FormatError, InputError, Manifest, Shard
+from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.verbs import (
+    Sink,
+    delete,
+    delete_tree,
+    each,
+    exists,
+    files_in,
+    make_folder,
+    mark_of,
+    new_file,
+    new_folder,
+    put,
+    sync,
+    unchanged,
+)
+
+_FORMAT = "tfshards build, version 1"
+_BUILD = re.compile(FOLDER_PATTERN)
+# A folder for what is needed only as long as a process runs.
+_STAGED_PREFIX = ".staged-"
+_STAGED = re.compile(rf"{re.escape(_STAGED_PREFIX)}[0-9a-f]{{8}}")
+# The files of a build, by their paths in its folder.
+_FILES = re.compile(
+    r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}|index/[^/]+\.tfrecord-\d{5,}-of-\d{5,}\.(idx|keys|labels)"
+    r"|rejected\.jsonl|removed\.txt|dataset\.json|dataset_info\.json|features\.json|[^/]*labels\.txt"
+)
+
+# A build first writes every planned example; the final layouts leave out rejects and duplicates.
+Phase = Literal["first", "final"]
+
+
+class ShardId(NamedTuple):
+    """One shard of a dataset."""
+
+    split: str
+    shard_index: int
+
+
+class Reject(NamedTuple):
+    """A rejected input, as in the file ``rejected.jsonl``; the size is that of its ``Row``."""
+
+    key: str
+    reason: str
+    detail: str
+    size: int
+
+
+class PlanDigests(NamedTuple):
+    """Digests of the plan of a shard: of its content, and of all of it."""
+
+    content: str
+    whole: str
+
+
+class ShardPlan(NamedTuple):
+    """What is to be in a shard: the two lines of its plan file, each a JSON value.
+
+    Attributes:
+        content: determines the bytes of the shard, except for changes of the inputs.
+        state: differs if the inputs may have changed, such as their times.
+    """
+
+    content: bytes
+    state: bytes = b"null"
+
+    @property
+    def digests(self) -> PlanDigests:
+        """Digests of the plan."""
+        text = self.content + b"\n" + self.state
+        return PlanDigests(hashlib.sha256(self.content).hexdigest(), hashlib.sha256(text).hexdigest())
+
+
+@dataclass(frozen=True)
+class FinishedShard:
+    """The record of a written shard of a layout.
+
+    Attributes:
+        shard: its entry in the manifest.
+        plan: digest of the plan from which it was written.
+        content: digest of the content that a plan without the rejected rows has.
+        rejected: the planned rows that are not in it, in plan order.
+        conversions: number of images by kind of conversion.
+        converted_keys: by kind of conversion, the key of the first image that was converted.
+        contents: digest of the content of each row, if duplicates are searched (building/rejects.py).
+        marks: what shows whether the shard or a companion was replaced since, by path; see ``mark_of``.
+    """
+
+    shard: Shard
+    plan: str
+    content: str
+    rejected: tuple[Reject, ...] = ()
+    conversions: Mapping[str, int] = field(default_factory=dict)
+    converted_keys: Mapping[str, str] = field(default_factory=dict)
+    contents: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BuildFolder:
+    """The folder ``name`` of a build in the folder ``dataset`` of a dataset."""
+
+    dataset: AnyPath
+    name: str
+
+    @property
+    def root(self) -> AnyPath:
+        """The folder."""
+        return self.dataset / self.name
+
+    @property
+    def work(self) -> AnyPath:
+        """The folder in it for what is needed only while shards are written."""
+        return self.root / WORK_NAME
+
+    def create(self, options: Mapping[str, Json], stamps: str = "") -> None:
+        """Create the folder with its record, or take over one that a killed build has left.
+
+        On a disk the folder appears together with its record. ``stamps`` is a hash of the stamps of all
+        inputs, from which a later build sees whether they may have changed.
+
+        Raises:
+            InputError: there is something of this name that tfshards did not make.
+        """
+        text = _record_text(self.name, options, stamps)
+        if not exists(self.root):
+            with new_folder(self.root, self.dataset / f"{_STAGED_PREFIX}{secrets.token_hex(4)}") as made:
+                put(made / RECORD_NAME, text, made)
+        elif not is_owned(self.root):
+            raise foreign(self.root)
+        elif not self.has_record(text):
+            make_folder(self.work)
+            put(self.root / RECORD_NAME, text, self.work)
+            sync(self.root)
+
+    def has_record(self, text: bytes) -> bool:
+        """Return whether the record of the folder is this one."""
+        with suppress(OSError):
+            return read_whole(self.root / RECORD_NAME, RECORD) == text
+        return False
+
+    def open(self) -> None:
+        """Create the folders for the files of the build and for its work."""
+        for folder in (self.root / "index", self.work, self.work / "first", self.work / "final"):
+            make_folder(folder)
+
+    def record(self) -> tuple[dict[str, Json], str]:
+        """Return the options and the stamps that ``create`` has recorded; empty if they are damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record = load_json(read_whole(self.root / RECORD_NAME, RECORD))
+            return dict(record["options"]), str(record["stamps"])
+        return {}, ""
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest of the build; None if it is not complete, or the manifest is damaged."""
+        with suppress(OSError, FormatError):
+            return read_manifest_file(self.root / MANIFEST_NAME)
+        return None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the build has its last file, which may be damaged."""
+        return (self.root / MANIFEST_NAME).is_file()
+
+    # Plans and records of shards.
+
+    def note_path(self, phase: Phase, shard: ShardId, suffix: str) -> AnyPath:
+        """Return the path of the plan of a shard (``plan``), or of its record when finished (``done``)."""
+        return self.work / phase / f"{shard.split}-{shard.shard_index:05d}.{suffix}"
+
+    def write_plans(
+        self, phase: Phase, plans: Iterable[tuple[ShardId, ShardPlan]]
+    ) -> dict[ShardId, PlanDigests]:
+        """Write the plans of shards, and return their digests."""
+
+        def write(item: tuple[ShardId, ShardPlan]) -> tuple[ShardId, PlanDigests]:
+            shard, plan = item
+            self.note_path(phase, shard, "plan").write_bytes(plan.content + b"\n" + plan.state)
+            return shard, plan.digests
+
+        return dict(each(self.root, write, plans))
+
+    def read_plan(self, phase: Phase, shard: ShardId) -> ShardPlan:
+        """Return the plan of a shard."""
+        content, _, state = read_whole(self.note_path(phase, shard, "plan"), RECORD).partition(b"\n")
+        return ShardPlan(content, state)
+
+    def write_finished(self, phase: Phase, shard: ShardId, done: FinishedShard) -> None:
+        """Record that a shard is finished."""
+        put(self.note_path(phase, shard, "done"), json.dumps(asdict(done)).encode("ascii"), self.work)
+
+    def read_finished(self, phase: Phase, shard: ShardId) -> FinishedShard | None:
+        """Return the record of a shard; None if it is not finished, or the record is damaged."""
+        try:
+            document = load_json(read_whole(self.note_path(phase, shard, "done"), RECORD))
+            rejected = tuple(Reject(*item) for item in document.pop("rejected"))
+            written, contents = Shard(**document.pop("shard")), tuple(document.pop("contents"))
+            return FinishedShard(written, rejected=rejected, contents=contents, **document)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def recorded(self, phase: Phase, shards: Iterable[ShardId]) -> list[ShardId]:
+        """Return the shards that have a record, without reading it."""
+        with suppress(FileNotFoundError):
+            names = {path.name for path in (self.work / phase).iterdir()}
+            return [shard for shard in shards if self.note_path(phase, shard, "done").name in names]
+        return []
+
+    def finished(self, phase: Phase, shards: Iterable[ShardId]) -> dict[ShardId, FinishedShard]:
+        """Return the records of the shards that are finished."""
+        recorded = self.recorded(phase, shards)
+        found = each(self.root, lambda shard: (shard, self.read_finished(phase, shard)), recorded)
+        return {shard: done for shard, done in found if done}
+
+    def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
+        """Remove the records of shards that are to be written again."""
+        each(self.root, lambda shard: self.note_path(phase, shard, "done").unlink(), self.recorded(phase, shards))
+
+    # Files of the dataset.
+
+    def new_file(self, name: str) -> Sink:
+        """Return a file of the build, which gets its name when it is finished."""
+        return new_file(self.root / name, self.work)
+
+    def put_all(self, files: Mapping[str, bytes]) -> None:
+        """Write small files of the build, each atomically."""
+        each(self.root, lambda name: put(self.root / name, files[name], self.work), files)
+
+    def marks_of(self, shard: Shard) -> dict[str, str]:
+        """Return the marks of a written shard and its companions; see ``mark_of``."""
+        return mark_of(self.dataset, shard.files, {shard.path: shard.num_bytes})
+
+    def intact(self, done: Iterable[FinishedShard]) -> list[bool]:
+        """Return of each finished shard whether it and its companions are still as they were written."""
+        # the paths of a manifest, in the folder of the build
+        inside = len(self.name) + 1
+        is_unchanged = unchanged(self.root)
+
+        def check(one: FinishedShard) -> bool:
+            digests = {one.shard.path: one.shard.digest, **one.shard.companion_digests}
+            return is_unchanged(
+                {path[inside:]: digest for path, digest in digests.items()},
+                {path[inside:]: mark for path, mark in one.marks.items()},
+            )
+
+        with ThreadPoolExecutor(num_jobs()) as pool:
+            return [*pool.map(check, done)]
+
+    def names(self) -> list[str]:
+        """Return the paths of the files in the folder that have names as a build gives them."""
+        found = [*files_in(self.root), *(f"index/{name}" for name in files_in(self.root / "index"))]
+        return sorted(name for name in found if _FILES.fullmatch(name))
+
+    def remove_work(self) -> None:
+        """Remove what was needed only while shards were written."""
+        delete_tree(self.work)
+
+    def remove(self, kept: Sequence[str] = ()) -> None:
+        """Remove the files of the build, except those ``kept``, and at last its record.
+
+        Files of other names stay, and so does then the folder.
+        """
+        self.remove_work()
+        names = [name for name in self.names() if name not in kept]
+        delete(self.root, names)
+        # without its record, what a power failure brings back would not be known to be of tfshards
+        sync(*(folder for folder in (self.root / "index", self.root) if folder.is_dir()))
+        if not kept:
+            delete(self.root, [RECORD_NAME])
+        for folder in (self.root / "index", self.root):
+            with suppress(OSError):
+                # only empty folders are removed
+                folder.rmdir()
+
+
+def _record_text(name: str, options: Mapping[str, Json], stamps: str) -> bytes:
+    record = {"format": _FORMAT, "folder": name, "stamps": stamps, "options": dict(options)}
+    return json.dumps(record).encode("ascii")
+
+
+def is_owned(folder: AnyPath) -> bool:
+    """Return whether tfshards made a folder, according to the record in it.
+
+    A folder of staged files may also be empty, or hold only a record that is torn: the power may have failed.
+    It loses nothing when it is removed.
+    """
+    if _BUILD.fullmatch(folder.name):
+        head = json.dumps({"format": _FORMAT, "folder": folder.name}).encode("ascii")[:-1]
+        return _start(folder / RECORD_NAME, len(head)) == head
+    if not _STAGED.fullmatch(folder.name):
+        return False
+    head = json.dumps({"format": _FORMAT}).encode("ascii")[:-1]
+    if _start(folder / RECORD_NAME, len(head)) == head:
+        return True
+    # after a power failure, zeros may be in place of what was not written
+    starts = [_start(path, len(head)) if RECORD_NAME in path.name else None for path in folder.iterdir()]
+    return all(start is not None and head.startswith(start.rstrip(b"\0")) for start in starts)
+
+
+def _start(path: AnyPath, num_bytes: int) -> bytes | None:
+    """Return the first bytes of a record, or None if there is none."""
+    with suppress(OSError):
+        if not path.parent.is_symlink():
+            return read_whole(path, RECORD)[:num_bytes]
+    return None
+
+
+def foreign(path: AnyPath) -> InputError:
+    """Return the error for a file or folder that tfshards would have to replace, but did not write."""
+    return InputError("foreign-file", path=path)
+
+
+def build_folders(dataset: AnyPath) -> list[BuildFolder]:
+    """Return the folders of builds in a dataset, by name; those that tfshards did not make are left out."""
+    return [BuildFolder(dataset, path.name) for path in _owned(dataset, _BUILD)]
+
+
+def _owned(dataset: AnyPath, pattern: re.Pattern[str]) -> list[AnyPath]:
+    if not dataset.is_dir():
+        return []
+    paths: list[AnyPath] = sorted(dataset.iterdir(), key=str)
+    return [path for path in paths if pattern.fullmatch(path.name) and path.is_dir() and is_owned(path)]
+
+
+@contextmanager
+def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
+    """Yield a folder in a dataset for files that are needed only as long as this process runs."""
+    folder = dataset / f"{_STAGED_PREFIX}{secrets.token_hex(4)}"
+    try:
+        make_folder(folder)
+        put(folder / RECORD_NAME, _record_text(folder.name, {}, ""), folder)
+        sync(folder)
+        yield folder
+    finally:
+        delete_tree(folder, RECORD_NAME)
+
+
+def staged_folders(dataset: AnyPath) -> list[AnyPath]:
+    """Return the folders that ``staged_folder`` made, which a killed process may have left."""
+    return _owned(dataset, _STAGED)
+
+
+def remove_staged(dataset: AnyPath, kept: str = "") -> None:
+    """Remove the staged files of killed processes; because of the lock of the dataset, no other one is running.
+
+    In a store, which has no locks, a pipeline that still runs fails without them.
+    """
+    for path in staged_folders(dataset):
+        if path.name != kept:
+            delete_tree(path, RECORD_NAME)
+
+
+def with_folder(shard: Shard, folder: str) -> Shard:
+    """Return a shard that lies in another folder of a build."""
+    return replace(shard, path=f"{folder}/{shard.path.rpartition('/')[2]}")

@@ -1,0 +1,114 @@
+"""The lock of a folder: one process at a time writes a dataset. It ends with the process, even if that is killed.
+
+File systems without locks, such as some of NFS and Lustre, get a file instead, which names host and process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tfshards.schemas.errors import InputError
+from tfshards.schemas.locks import lock
+from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
+
+LOCK_NAME = ".tfshards-lock"
+# the time that a command needs to look at the lock, and more
+_LOOK_SECONDS = 0.05
+_WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+
+
+@contextmanager
+def locked(folder: AnyPath) -> Iterator[str]:
+    """Lock a folder against other processes that lock it, and yield what to tell the user about the lock.
+
+    Object stores have no locks.
+
+    Raises:
+        InputError: another process holds the lock, or the folder is gone.
+    """
+    if isinstance(folder, RemotePath):
+        yield ""
+        return
+    busy = InputError("build-running", folder=folder)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        raise busy from None
+    try:
+        try:
+            is_locked = lock(descriptor)
+            if not is_locked:
+                # a command that looks whether a build runs holds the lock for an instant
+                time.sleep(_LOOK_SECONDS)
+                is_locked = lock(descriptor)
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                raise InputError("output-unlockable", folder=folder, why=error.strerror) from None
+            with _lock_file(folder) as path:
+                yield f"{folder}: the file system has no locks; the file {path} stands in for one"
+            return
+        if not is_locked or not _is_still(folder, descriptor):
+            # or the other one has just ended and removed the folder, which was empty
+            raise busy
+        yield ""
+    finally:
+        os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _lock_file(folder: Path) -> Iterator[Path]:
+    """Hold a file that only one process can create; one that a dead process of this host left is replaced."""
+    path, host = folder / LOCK_NAME, platform.node()
+    for _ in range(2):
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            break
+        except FileExistsError:
+            holder = _holder(path)
+            if holder[0] != host or _is_running(holder[1]):
+                raise InputError(
+                    f"{folder}: the file system has no locks, and {path} says that the process {holder[1]} of "
+                    f"the host {holder[0]!r} is writing this dataset || if that process has ended, remove the "
+                    "file"
+                ) from None
+            path.unlink(missing_ok=True)
+    else:
+        raise InputError("build-running", folder=folder)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{os.getpid()} {host}\n")
+        yield path
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _holder(path: Path) -> tuple[str, int]:
+    """Return the host and the process in a lock file; it may be empty, if that has just begun."""
+    with suppress(OSError, ValueError):
+        number, _, host = path.read_text().strip().partition(" ")
+        return host, int(number)
+    return "", 0
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return process > 0
