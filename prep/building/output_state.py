@@ -22,7 +22,7 @@ from tfshards.schemas import (
     read_manifest,
 )
 from tfshards.schemas.build_area import AREA_NAME, areas, check_owned, foreign, read_record
-from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
+from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
 from tfshards.schemas.files import file_digest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import file_problems, is_manifest, manifest_version
@@ -126,7 +126,8 @@ def compare_contents(state: OutputState) -> OutputState:
         has_changed = _has_changed(folder / shard.path, shard.digest, tick)
         problems = [Problem(shard.path, OTHER_BYTES)] if has_changed else []
         labels = read_labels(folder, shard)[1] if shard.labels_digest else []
-        return [*problems, *read_index(folder, shard)[1], *labels]
+        keys = read_keys(folder, shard)[1] if shard.keys_digest else []
+        return [*problems, *read_index(folder, shard)[1], *labels, *keys]
 
     with Meter("compare", sum(shard.num_bytes for shard in manifest.shards)) as meter:
         damage = [problem for found in in_threads(compare, manifest.shards, meter.add) for problem in found]

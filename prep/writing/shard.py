@@ -47,7 +47,7 @@ class ShardTask:
 
 
 def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
-    """Write one shard with its index and labels, and return what the build area records of it now."""
+    """Write one shard with its companions, and return what the build area records of it now."""
     with stopping(task.area, task.shard_path(shard)):
         return _write(task, shard)
 
@@ -65,10 +65,10 @@ def _write(task: ShardTask, shard: ShardId) -> FinishedShard:
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
     running = Running(task.area)
-    with ShardFile(written, task.schema.label is not None) as file:
+    with ShardFile(written, task.schema.label is not None, task.schema.key is not None) as file:
         for piece in _read_ahead(rows, task.reader, task.schema, _encoder(task)):
             running.check_often()
-            file.append(piece.frames, piece.labels)
+            file.append(piece.frames, piece.labels, piece.keys)
             accepted += piece.accepted
             rejected += piece.rejected
             conversions.update(piece.conversions)
@@ -96,10 +96,11 @@ def _write(task: ShardTask, shard: ShardId) -> FinishedShard:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Consecutive examples, encoded and framed, with their labels if the schema has one."""
+    """Consecutive examples, encoded and framed, with their labels and keys if the schema has these."""
 
     frames: Frames
     labels: list[int]
+    keys: list[bytes]
     accepted: list[Row]
     rejected: list[Reject]
     conversions: list[str]
@@ -110,7 +111,10 @@ class _Piece:
 def _encoder(task: ShardTask) -> Callable[[Sequence[Row], Sequence[Outcome]], _Piece]:
     encode = example_encoder(task.schema)
     content = content_digest(task.schema) if task.finds_duplicates else None
-    label = task.schema.features.index(task.schema.label) if task.schema.label else None
+    label, key = (
+        task.schema.features.index(feature) if feature else None
+        for feature in (task.schema.label, task.schema.key)
+    )
 
     def encoded(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> _Piece:
         accepted: list[Row] = []
@@ -130,7 +134,8 @@ def _encoder(task: ShardTask) -> Callable[[Sequence[Row], Sequence[Outcome]], _P
         frames = frames_of(map(encode, values), task.compression)
         contents = [content(item) for item in values] if content else []
         labels = [] if label is None else [cast("int", item[label]) for item in values]
-        return _Piece(frames, labels, accepted, rejected, conversions, converted_keys, contents)
+        keys = [] if key is None else [cast("bytes", item[key]) for item in values]
+        return _Piece(frames, labels, keys, accepted, rejected, conversions, converted_keys, contents)
 
     return encoded
 
