@@ -185,6 +185,7 @@ def leave_shard(task: ShardTask, shard: ShardId) -> None:
         examples_digest=f"{shard.shard_index:016x}",
         last_bytes="00" * 8,
         labels_digest=f"sha256:{2:064x}",
+        keys_digest=f"sha256:{3:064x}",
     )
     for each in described.files:
         with (area.shards / each).open("wb") as file:
@@ -229,7 +230,7 @@ def make_dataset(folder: Path) -> None:
     """Create a dataset of sparse shards, whose indexes are hard links to one file."""
     from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
     from tfshards.schemas.files import bytes_digest
-    from tfshards.schemas.index import RecordIndex, index_path
+    from tfshards.schemas.index import RecordIndex, index_path, keys_bytes, keys_path
     from tfshards.schemas.manifest_file import write_manifest
 
     rng = np.random.default_rng(0)
@@ -237,12 +238,16 @@ def make_dataset(folder: Path) -> None:
     text = index.to_text().encode("ascii")
     (folder / "index").mkdir(parents=True)
     (folder / "index.idx").write_bytes(text)
+    # the same keys in each shard: planning does not compare them
+    keys = keys_bytes([b"%d" % number for number in range(SHARD_RECORDS)])
+    (folder / "index.keys").write_bytes(keys)
     shards = []
     for number in range(OLD_SHARDS):
         path = f"old-train-0123abcd.tfrecord-{number:05d}-of-{OLD_SHARDS:05d}"
         with (folder / path).open("wb") as file:
             file.truncate(index.num_bytes)
         os.link(folder / "index.idx", folder / index_path(path))
+        os.link(folder / "index.keys", folder / keys_path(path))
         digest = f"sha256:{number:064x}"
         shards.append(
             Shard(
@@ -255,6 +260,7 @@ def make_dataset(folder: Path) -> None:
                 examples_digest=f"{number:016x}",
                 last_bytes="00" * 8,
                 labels_digest="",
+                keys_digest=bytes_digest(keys),
             )
         )
     count = OLD_SHARDS * SHARD_RECORDS

@@ -1,4 +1,4 @@
-"""The format that ``prep`` and ``loader`` share: schema, manifest, index and labels of a shard, and errors.
+"""The format that ``prep`` and ``loader`` share: schema, manifest, companions of a shard, and errors.
 
 This package imports only the standard library and NumPy. Its names are for users; ``prep`` and ``loader``
 import everything else from its modules.

@@ -1,4 +1,4 @@
-"""Read the index and the labels of a shard from their files, and check both against the manifest."""
+"""Read the index, the labels and the keys of a shard from their files; check them against the manifest."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from tfshards.schemas.index import (
     IntArray,
     RecordIndex,
     index_path,
+    keys_path,
     labels_path,
     labels_size,
     parse_index,
+    parse_keys,
     parse_labels,
 )
 from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.split import Shard
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import INDEX, LABELS, Limit, read_whole
+from tfshards.schemas.storage.untrusted import INDEX, KEYS, LABELS, Limit, read_whole
 
 
 def read_index(root: AnyPath, shard: Shard) -> tuple[RecordIndex | None, list[Problem]]:
@@ -54,6 +56,22 @@ def read_labels(root: AnyPath, shard: Shard) -> tuple[IntArray | None, list[Prob
     if bytes_digest(data) != shard.labels_digest:
         return None, [Problem(path, OTHER_BYTES)]
     return labels, []
+
+
+def read_keys(root: AnyPath, shard: Shard) -> tuple[list[bytes] | None, list[Problem]]:
+    """Return the keys of a shard of the dataset in ``root``, or None and what is wrong with them."""
+    path = keys_path(shard.path)
+    try:
+        # each record holds its key, and the frame has room for the separator
+        data = read_whole(root / path, _limit(KEYS, shard, shard.record_bytes))
+        keys = parse_keys(data, shard.num_examples, path)
+    except OSError as error:
+        return None, [Problem(path, f"cannot be read: {error.strerror}")]
+    except FormatError as error:
+        return None, list(error.problems)
+    if bytes_digest(data) != shard.keys_digest:
+        return None, [Problem(path, OTHER_BYTES)]
+    return keys, []
 
 
 def _limit(kind: Limit, shard: Shard, num_bytes: int) -> Limit:

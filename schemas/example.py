@@ -206,6 +206,13 @@ class ParsedExample:
         wire, values = self.typed("key")
         return cast("bytes", values[0]) if wire == "bytes" and len(values) == 1 else None
 
+    def required_key(self) -> bytes:
+        """Return the feature ``key``; ValueError if it is not one byte string without NUL."""
+        key = self.key
+        if key is None or b"\0" in key:
+            raise ValueError("has no key" if key is None else f"has the key {key!r}, which contains NUL")
+        return key
+
     def label(self, name: str) -> int:
         """Return the single value of the feature ``name``; ValueError if it is not one integer."""
         wire, values = self.typed(name)

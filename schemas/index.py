@@ -1,4 +1,4 @@
-"""The companions of a shard: the offsets and lengths of its records, and their labels, as files."""
+"""The companions of a shard: the offsets and lengths of its records, their labels and keys, as files."""
 
 from __future__ import annotations
 
@@ -82,6 +82,9 @@ def parse_index(text: str, subject: str) -> RecordIndex:
 
 _DTYPE = np.dtype("<i8")
 
+# Separates keys; no key contains it.
+NUL = b"\0"
+
 
 def labels_path(shard_path: str) -> str:
     """Return the path of a shard's labels, relative to the dataset: in ``index``, as for the index."""
@@ -106,3 +109,26 @@ def parse_labels(data: bytes, num_examples: int, place: str) -> npt.NDArray[np.i
 def labels_size(num_examples: int) -> int:
     """Return the size in bytes of a file of labels."""
     return num_examples * _DTYPE.itemsize
+
+
+def keys_path(shard_path: str) -> str:
+    """Return the path of a shard's keys, relative to the dataset: in ``index``, as for the index."""
+    path = PurePosixPath(shard_path)
+    return str(path.parent / "index" / f"{path.name}.keys")
+
+
+def keys_bytes(keys: Sequence[bytes]) -> bytes:
+    """Return the content of a file that holds ``keys``, or raise ValueError if one of them contains NUL."""
+    joined = NUL.join(keys)
+    if joined.count(NUL) != max(0, len(keys) - 1):
+        raise ValueError(f"the key {next(key for key in keys if NUL in key)!r} contains NUL")
+    return joined
+
+
+def parse_keys(data: bytes, num_examples: int, place: str) -> list[bytes]:
+    """Return the keys in ``data``, in the order of the records; ``place`` is the path of the file."""
+    # one record may have an empty key
+    num_keys = data.count(NUL) + 1 if data or num_examples else 0
+    if num_keys != num_examples:
+        raise FormatError(place, [Problem(place, f"has {num_keys} keys; there are {num_examples} records")])
+    return data.split(NUL) if num_examples else []

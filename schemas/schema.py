@@ -272,6 +272,11 @@ class Schema(JsonRecord):
         return next((f for f in self.features if f.kind == "label" and f.shape == ()), None)
 
     @property
+    def key(self) -> Feature | None:
+        """The scalar feature ``key`` of kind ``bytes``, or None if there is none."""
+        return next((f for f in self.features if (f.name, f.kind, f.shape) == ("key", "bytes", ())), None)
+
+    @property
     def fingerprint(self) -> str:
         """First 16 hex digits of the SHA-256 of the schema's canonical JSON."""
         canonical = json.dumps(as_json(self), sort_keys=True, separators=(",", ":"))

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
-from tfshards.schemas.index import FRAME_OVERHEAD, index_path, labels_path
+from tfshards.schemas.index import FRAME_OVERHEAD, index_path, keys_path, labels_path
 from tfshards.schemas.json_reader import Fault, Json, JsonRecord, ObjectReader, as_json, matching
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.schema import Schema
@@ -77,6 +78,7 @@ class Shard(JsonRecord):
         last_bytes: the last 8 bytes of the file in hex, or fewer if it is shorter; a quick check before
             reading.
         labels_digest: digest of the file of labels, in the same form; empty if the schema has no label.
+        keys_digest: digest of the file of keys, in the same form; empty if the schema has no key.
     """
 
     path: str
@@ -88,12 +90,14 @@ class Shard(JsonRecord):
     examples_digest: str
     last_bytes: str
     labels_digest: str = ""
+    keys_digest: str = ""
 
     @property
     def companion_digests(self) -> dict[str, str]:
-        """Digests of the other files of the shard, by path: its index, and its labels if it has any."""
+        """Digests of the other files of the shard, by path: its index, its labels and keys if it has any."""
         labels = {labels_path(self.path): self.labels_digest} if self.labels_digest else {}
-        return {index_path(self.path): self.index_digest, **labels}
+        keys = {keys_path(self.path): self.keys_digest} if self.keys_digest else {}
+        return {index_path(self.path): self.index_digest, **labels, **keys}
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -104,8 +108,11 @@ class Shard(JsonRecord):
     def read(cls, reader: ObjectReader, schema: Schema | None) -> Shard:
         """Return the shard in ``reader``, and note its problems; see ``Split.read``."""
         known = len(reader.problems)
-        labels_fault = partial(_labels_digest_fault, schema=schema)
-        shard = cls(**reader.values(cls, {**_SHARD_FAULTS, "labels_digest": labels_fault}))
+        optional = {
+            "labels_digest": partial(_optional_digest_fault, schema=schema, role="label"),
+            "keys_digest": partial(_optional_digest_fault, schema=schema, role="key"),
+        }
+        shard = cls(**reader.values(cls, {**_SHARD_FAULTS, **optional}))
         least = shard.num_examples * FRAME_OVERHEAD
         if len(reader.problems) > known:
             return shard
@@ -213,10 +220,17 @@ def _note_unknown_labels(reader: ObjectReader, schema: Schema) -> None:
                 )
 
 
-def _labels_digest_fault(digest: str, schema: Schema | None) -> str | None:
+_WITHOUT = {
+    "label": "is given, but the schema has no scalar feature of kind 'label'",
+    "key": "is given, but the schema has no scalar feature 'key' of kind 'bytes'",
+}
+
+
+def _optional_digest_fault(digest: str, schema: Schema | None, role: Literal["label", "key"]) -> str | None:
+    """Return what is wrong with the digest of a file that exists only if the schema has such a feature."""
     if schema is None:
-        # it is not known whether there are labels
+        # it is not known whether there is one
         return digest_fault(digest) if digest else None
-    if schema.label is not None:
+    if (schema.label if role == "label" else schema.key) is not None:
         return digest_fault(digest)
-    return "is given, but the schema has no scalar feature of kind 'label'" if digest else None
+    return _WITHOUT[role] if digest else None

@@ -168,7 +168,7 @@ def read_rejects(files, manifest):
 
 
 def companion(path, suffix):
-    """Return the path of the index (``idx``) or the labels (``labels``) of a shard."""
+    """Return the path of the index (``idx``), the ``labels`` or the ``keys`` of a shard."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/index/{name}.{suffix}".removeprefix("/")
 
@@ -202,6 +202,7 @@ def read_shard(files, shard, manifest, are_encoded=False):
     if found != "".join(lines).encode("ascii") or digest_of(found) != shard["index_digest"]:
         raise ValueError(f"{path}: the index is another's")
     check_labels(files, companion(path, "labels"), shard, manifest, examples)
+    check_keys(files, companion(path, "keys"), shard, manifest, examples)
     return examples
 
 
@@ -215,6 +216,20 @@ def check_labels(files, path, shard, manifest, examples):
     if found != b"".join(struct.pack("<q", int(example[scalar])) for example in examples):
         raise ValueError(f"{path}: holds other labels than the records")
     if digest_of(found) != shard["labels_digest"]:
+        raise ValueError(f"{path}: the digest differs")
+
+
+def check_keys(files, path, shard, manifest, examples):
+    if ("key", "bytes", []) not in [
+        (f["name"], f["kind"], f["shape"]) for f in manifest["schema"]["features"]
+    ]:
+        if shard["keys_digest"] or path in files:
+            raise ValueError(f"{path}: the schema has no key")
+        return
+    found, keys = files[path], [example["key"].item() for example in examples]
+    if found != b"\0".join(keys) or any(b"\0" in key for key in keys):
+        raise ValueError(f"{path}: holds other keys than the records")
+    if digest_of(found) != shard["keys_digest"]:
         raise ValueError(f"{path}: the digest differs")
 
 

@@ -27,6 +27,7 @@ def write_the_page_s_example(root):
     (root / "index").mkdir()
     (root / "index" / f"{shard.name}.idx").write_text(code_block("text"), encoding="ascii")
     (root / "index" / f"{shard.name}.labels").write_bytes(bytes.fromhex(code_block("labels")))
+    (root / "index" / f"{shard.name}.keys").write_bytes(bytes.fromhex(code_block("keys")))
     return shard
 
 

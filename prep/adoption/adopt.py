@@ -38,9 +38,9 @@ def adopt(
 ) -> Manifest:
     """Write a manifest for the TFRecord files in the folder ``root``, and return it.
 
-    Reads and checks every record, then writes the manifest, the indexes, the labels of the shards if there is
-    a label, and ``labels.txt`` if classes have names. The TFRecord files are not changed. If all of the other
-    files exist already, nothing is written.
+    Reads and checks every record, then writes the manifest, the indexes, the labels and keys of the shards if
+    the records have these, and ``labels.txt`` if classes have names. The TFRecord files are not
+    changed. If all of the other files exist already, nothing is written.
 
     Args:
         root: the folder of the files, or its URL.
@@ -82,7 +82,7 @@ def adopt(
         companions = {
             path: content
             for one in scanned.values()
-            for path, content in {**one.index, **one.labels(manifest.schema)}.items()
+            for path, content in one.companions(manifest.schema).items()
         }
         try:
             is_new = _write(folder, manifest, companions, current, replaced)

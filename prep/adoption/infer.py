@@ -9,8 +9,11 @@ import numpy as np
 
 from tfshards.prep.adoption.seen import KEY, FeatureRoles, Findings, Seen
 from tfshards.prep.sources.classes import MAX_CLASSES
-from tfshards.prep.sources.keys import hash_array
+from tfshards.prep.sources.keys import hash_array, hash_key
 from tfshards.schemas import Feature, Problem
+
+# How much of a value a message shows.
+_SHOWN_BYTES = 40
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,15 @@ def _fault(name: str, seen: Seen, found: Findings) -> str | None:
     if not seen.wire:
         return f"has no list in any record, so its type is unknown; {leave_out}"
     if name == KEY and seen.wire == "bytes":
-        unique = len(np.unique(hash_array(found.keys)))
+        unique = len(np.unique(hash_array(map(hash_key, found.keys))))
         if unique < len(found.keys):
             return (
                 f"has only {unique:,} different values in {len(found.keys):,} records; a feature of this "
                 f"name must be unique: {leave_out}"
             )
+        is_key = seen.is_scalar and seen.no_image_at
+        if is_key and (key := next((key for key in found.keys if b"\0" in key), None)):
+            return f"has the value {key[:_SHOWN_BYTES]!r}, but a key cannot contain NUL: {leave_out}"
     if seen.deep_color_at and not seen.no_image_at:
         return (
             f"is a PNG in color with 16 bits in {seen.deep_color_at}; 'tfshards build arrays' stores such "

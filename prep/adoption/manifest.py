@@ -22,7 +22,7 @@ from tfshards.prep.sources.classes import check_class_names, read_class_names
 from tfshards.prep.views.tfds import FEATURES_NAME
 from tfshards.schemas import InputError, Manifest, OptionsError, Problem, Schema, Shard, Split, Totals
 from tfshards.schemas.files import bytes_digest
-from tfshards.schemas.index import labels_bytes, labels_path
+from tfshards.schemas.index import keys_bytes, keys_path, labels_bytes, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import id_of, name_fault
 from tfshards.schemas.option import option
@@ -93,27 +93,40 @@ class AdoptOptions:
 class Scanned:
     """The contents of one file.
 
-    ``shard`` is its entry in the manifest without the labels, or None if it is damaged; ``index`` has the
-    content of the index by path, and ``found`` the properties of the features of its records.
+    ``shard`` is its entry in the manifest without labels and keys, or None if it is damaged; ``index`` has
+    the content of the index by path, and ``found`` the properties of the features of its records.
     """
 
     shard: Shard | None
     index: Mapping[str, bytes]
     found: Findings
 
-    def labels(self, schema: Schema) -> dict[str, bytes]:
-        """Return the content of the shard's file of labels, by path; empty if there are no labels."""
-        if schema.label is None or self.shard is None:
-            return {}
+    def labels(self, schema: Schema) -> bytes | None:
+        """Return the content of the shard's file of labels; None if the schema has no label."""
         # an empty file has no features
-        seen = self.found.features.get(schema.label.name)
-        return {labels_path(self.shard.path): labels_bytes((seen and seen.labels) or [])}
+        seen = self.found.features.get(schema.label.name) if schema.label else None
+        return labels_bytes((seen and seen.labels) or []) if schema.label else None
+
+    def keys(self, schema: Schema) -> bytes | None:
+        """Return the content of the shard's file of keys; None if the schema has no key."""
+        return keys_bytes(self.found.keys) if schema.key else None
+
+    def companions(self, schema: Schema) -> dict[str, bytes]:
+        """Return the content of the shard's index, labels and keys by path."""
+        assert self.shard is not None
+        path = self.shard.path
+        optional = {labels_path(path): self.labels(schema), keys_path(path): self.keys(schema)}
+        return {**self.index, **{name: data for name, data in optional.items() if data is not None}}
 
     def described(self, schema: Schema) -> Shard:
         """Return the entry of the shard in the manifest."""
         assert self.shard is not None
-        digests = map(bytes_digest, self.labels(schema).values())
-        return replace(self.shard, labels_digest=next(digests, ""))
+        labels, keys = self.labels(schema), self.keys(schema)
+        return replace(
+            self.shard,
+            labels_digest="" if labels is None else bytes_digest(labels),
+            keys_digest="" if keys is None else bytes_digest(keys),
+        )
 
 
 def adopted_manifest(

@@ -168,7 +168,9 @@ def _objects_below(root: RemotePath) -> Iterator[FoundFile]:
 def _may_be_shard(path: str) -> bool:
     """Return whether a file is not hidden, an index of any tool, or one that tfshards writes."""
     is_hidden = any(part.startswith(".") for part in path.split("/"))
-    is_companion = path.endswith(".idx") or (path.endswith(".labels") and path.split("/")[-2:-1] == ["index"])
+    is_companion = path.endswith(".idx") or (
+        path.endswith((".labels", ".keys")) and path.split("/")[-2:-1] == ["index"]
+    )
     return not (is_hidden or is_companion or path in (MANIFEST_NAME, "labels.txt"))
 
 

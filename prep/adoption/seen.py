@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from tfshards.prep.imaging import formats, jpeg, png
-from tfshards.prep.sources.keys import hash_key
 from tfshards.schemas import OptionsError, Problem, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample, fields
 from tfshards.schemas.option import check_strings, option
@@ -190,7 +189,8 @@ class Seen:
 class Findings:
     """What the records of one or more shards hold: their features by name, and their first problems.
 
-    ``keys`` has a hash of 16 bytes of each key, and ``dropped`` the features in ``roles.drop`` that occur.
+    ``keys`` has the elements of the feature ``key`` if they are bytes, and ``dropped`` the features in
+    ``roles.drop`` that occur.
     """
 
     roles: FeatureRoles
@@ -260,7 +260,7 @@ class Findings:
             if clash := self._seen(name).add(elements, wire, at):
                 fault = f"the feature {name!r} {clash}; leave it out with drop={(name,)!r}"
             if name == KEY:
-                self.keys += [hash_key(key) for key in elements if isinstance(key, bytes)]
+                self.keys += [key for key in elements if isinstance(key, bytes)]
         if len(values) < len(self.features):
             for name in self.features.keys() - values.keys():
                 self._missing(name, at)

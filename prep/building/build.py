@@ -32,7 +32,7 @@ from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
 from tfshards.prep.progress.lines import Log, Written, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
-from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
 from tfshards.schemas import InputError, Manifest, Shard, Split, Totals
 from tfshards.schemas.errors import counted
@@ -170,7 +170,7 @@ class SourceBuild:
     def wanted(self) -> Wanted:
         """The build, as an output shows whether it holds it."""
         plan = self.plan
-        return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest, plan.plan_id)
+        return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
 
     @property
     def stamps(self) -> str:

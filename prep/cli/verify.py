@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="rebuild the damaged files from the inputs of the dataset: the folder of images, each array "
         "argument (repeat --repair), or the table and, if its images are elsewhere, their folder; without "
-        "SOURCE, given last, only indexes and labels are rebuilt, from their shards",
+        "SOURCE, given last, only indexes, labels and keys are rebuilt, from their shards",
     )
 
 
@@ -54,7 +54,7 @@ def _repair(args: argparse.Namespace) -> Result:
 
 VERIFY = Verb(
     "verify",
-    "compare sizes, digests, indexes and labels of a dataset with its manifest",
+    "compare sizes, digests, indexes, labels and keys of a dataset with its manifest",
     _add_arguments,
     _run,
 )

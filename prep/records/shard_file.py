@@ -1,4 +1,4 @@
-"""Write the file of one shard, and derive its entry in the manifest, its index and its labels."""
+"""Write the file of one shard, and derive its entry in the manifest, its index, its labels and its keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfshards.prep.records.frames import RecordError, frame, read_frames
-from tfshards.schemas import Feature, Shard
+from tfshards.schemas import Schema, Shard
 from tfshards.schemas.compression import CODECS, Compression
 from tfshards.schemas.digests import NUM_LAST_BYTES, examples_digest
 from tfshards.schemas.example import ParsedExample
@@ -22,10 +22,13 @@ from tfshards.schemas.index import (
     IntArray,
     RecordIndex,
     index_path,
+    keys_bytes,
+    keys_path,
     labels_bytes,
     labels_path,
 )
-from tfshards.schemas.storage import AnyPath, open_sink
+from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage.writing import Sink
 
 Item = TypeVar("Item")
 
@@ -60,13 +63,16 @@ def compressed(frames: Frames, compression: Compression) -> Frames:
 
 @dataclass
 class ShardFile:
-    """A new file for a shard, whose records may have labels; finished at the end, or removed on errors."""
+    """A new file for a shard; finished at the end, or removed on errors.
 
-    path: AnyPath
+    ``has_labels`` and ``has_keys`` say whether its records have a label and a key.
+    """
+
+    sink: Sink
     has_labels: bool = False
+    has_keys: bool = False
 
     def __post_init__(self) -> None:
-        self._sink = open_sink(self.path)
         self._is_open = True
         self._digest = hashlib.sha256()
         self._num_bytes = 0
@@ -74,6 +80,7 @@ class ShardFile:
         self._lengths: list[int] = []
         self._footers: list[bytes] = []
         self._labels: list[bytes] = []
+        self._keys: list[bytes] = []
 
     def __enter__(self) -> ShardFile:
         return self
@@ -84,23 +91,26 @@ class ShardFile:
         else:
             self.abandon()
 
-    def append(self, frames: Frames, labels: Sequence[int] | IntArray = ()) -> None:
-        """Append consecutive records to the file, with their labels if they have any."""
+    def append(
+        self, frames: Frames, labels: Sequence[int] | IntArray = (), keys: Sequence[bytes] = ()
+    ) -> None:
+        """Append consecutive records to the file, with their labels and keys if they have any."""
         for buffer in frames.buffers:
             self._digest.update(buffer)
-            self._sink.write(buffer)
+            self.sink.write(buffer)
         self._num_bytes += sum(map(len, frames.buffers))
         tail = b"".join(buffer[-NUM_LAST_BYTES:] for buffer in frames.buffers[-NUM_LAST_BYTES:])
         self._last_bytes = (self._last_bytes + tail)[-NUM_LAST_BYTES:]
         self._lengths += frames.lengths
         self._footers.append(frames.footers)
         self._labels.append(labels_bytes(labels))
+        self._keys += keys
 
     def finish(self) -> None:
         """Close the file, which then survives a power failure; a second call does nothing."""
         if self._is_open:
             try:
-                self._sink.finish()
+                self.sink.finish()
             except BaseException:
                 self.abandon()
                 raise
@@ -110,15 +120,16 @@ class ShardFile:
         """Remove the file, unless it is finished."""
         if self._is_open:
             self._is_open = False
-            self._sink.abandon()
+            self.sink.abandon()
 
     def describe(self, path: str) -> tuple[Shard, dict[str, bytes]]:
-        """Return the entry of the shard at ``path`` in the manifest, and its index and labels by path."""
+        """Return the entry of the shard at ``path`` in the manifest, and its companions by path."""
         lengths = np.array(self._lengths, dtype=np.int64) - FRAME_OVERHEAD
         checksums = np.frombuffer(b"".join(self._footers), dtype="<u4")
         labels = b"".join(self._labels) if self.has_labels else None
+        keys = keys_bytes(self._keys) if self.has_keys else None
         file = self._num_bytes, f"sha256:{self._digest.hexdigest()}", self._last_bytes.hex()
-        return _described(path, lengths, checksums, labels, file)
+        return _described(path, lengths, checksums, labels, keys, file)
 
 
 def _described(
@@ -126,6 +137,7 @@ def _described(
     lengths: IntArray,
     checksums: npt.NDArray[np.uint32],
     labels: bytes | None,
+    keys: bytes | None,
     file: tuple[int, str, str],
 ) -> tuple[Shard, dict[str, bytes]]:
     """Return what ``ShardFile.describe`` does; ``file`` is what ``read_once`` returns."""
@@ -142,8 +154,10 @@ def _described(
         examples_digest(lengths, checksums),
         last_bytes,
         "" if labels is None else bytes_digest(labels),
+        "" if keys is None else bytes_digest(keys),
     )
-    return shard, {index_path(path): text, **({} if labels is None else {labels_path(path): labels})}
+    companions = {index_path(path): text, labels_path(path): labels, keys_path(path): keys}
+    return shard, {name: data for name, data in companions.items() if data is not None}
 
 
 def in_groups(
@@ -184,26 +198,31 @@ def scan_shard(
     path: str,
     compression: Compression,
     look: Look | None = None,
-    label: Feature | None = None,
+    schema: Schema | None = None,
 ) -> tuple[Shard, dict[str, bytes]]:
-    """Return the entry of a shard in the manifest, and the content of its index and labels by path.
+    """Return the entry of a shard in the manifest, and the content of its companions by path.
 
-    ``look`` is called with each record; ``label`` is the feature of the labels, if there is one. A record
-    that is damaged, or has not exactly one label, raises RecordError.
+    ``look`` is called with each record; without ``schema`` there are no labels and keys. A record that is
+    damaged, or has not exactly one label or key where the schema has one, raises RecordError.
     """
+    label, key = (schema.label, schema.key) if schema else (None, None)
     lengths: list[int] = []
     checksums: list[int] = []
     labels: list[int] = []
+    keys: list[bytes] = []
     file_path = root / path
     for found in read_frames(file_path, compression):
         data = found.require_data(file_path)
         if look:
             look(found.number, found.offset, data)
-        if label:
-            try:
-                labels.append(ParsedExample(data).label(label.name))
-            except ValueError as error:
-                raise RecordError(file_path, found.number, found.offset, str(error)) from None
+        try:
+            example = ParsedExample(data) if label or key else None
+            if example and label:
+                labels.append(example.label(label.name))
+            if example and key:
+                keys.append(example.required_key())
+        except ValueError as error:
+            raise RecordError(file_path, found.number, found.offset, str(error)) from None
         lengths.append(len(data))
         checksums.append(found.checksum)
     return _described(
@@ -211,5 +230,6 @@ def scan_shard(
         np.array(lengths, dtype=np.int64),
         np.array(checksums, dtype=np.uint32),
         labels_bytes(labels) if label else None,
+        keys_bytes(keys) if key else None,
         read_once(file_path),
     )

@@ -88,7 +88,7 @@ def _guarantees(catalog: Catalog) -> Iterator[tuple[str, str, bool | None]]:
     )
     problems = len(catalog.problems)
     num_files = sum(len(shard.files) for shard in manifest.shards)
-    sound = f"{counted(num_files, 'file')}: sizes of shards, digests of indexes and labels match"
+    sound = f"{counted(num_files, 'file')}: sizes of shards, digests of indexes, labels and keys match"
     found = f"{counted(problems, 'problem')}: listed below" if problems else sound
     yield "Files are complete", found, not problems
 

@@ -87,6 +87,7 @@ def write_plan(plan: Rewrite, shard: ShardId) -> None:
     content = {
         "is_kept": plan.is_kept(shard),
         "has_labels": layout.has_labels,
+        "has_keys": layout.has_keys,
         "shards": [
             [origin, vars(old), [*plan.origins[origin].new_labels.get(old.path, {}).items()]]
             for origin, old in (layout.shards[index] for index in olds.tolist())
@@ -120,6 +121,7 @@ class _Plan:
 
     is_kept: bool
     has_labels: bool
+    has_keys: bool
     olds: Sequence[_Old]
     pieces: IntArray
 
@@ -132,7 +134,7 @@ class _Plan:
             old, origin = Shard(**entry), task.origins[index]
             olds.append(_Old(index, replace(origin, new_labels={old.path: dict(labels)}), old))
         pieces = np.array(content["pieces"], np.int64).reshape(-1, 4)
-        return cls(content["is_kept"], content["has_labels"], olds, pieces)
+        return cls(content["is_kept"], content["has_labels"], content["has_keys"], olds, pieces)
 
 
 def write_group(task: CopyTask, shards: Sequence[ShardId]) -> None:
@@ -178,8 +180,8 @@ def _copy_records(task: CopyTask, plans: Mapping[ShardId, _Plan], opened: ExitSt
     pieces = np.concatenate([plan.pieces for plan in plans.values()])
     target_of = np.repeat(np.arange(len(plans)), [len(plan.pieces) for plan in plans.values()])
     olds = [plan.olds for plan in plans.values()]
-    # by origin, the open old shard, its reader and its labels: each origin is read in order
-    readers: dict[int, tuple[str, FrameReader, IntArray | None]] = {}
+    # by origin, the open old shard, its reader, its labels and its keys: each origin is read in order
+    readers: dict[int, tuple[str, FrameReader, IntArray | None, Sequence[bytes] | None]] = {}
     held = {index: opened.enter_context(ExitStack()) for index in range(len(task.origins))}
     for at in np.argsort(pieces[:, 0], kind="stable").tolist():
         _, number, first, count = pieces[at].tolist()
@@ -188,10 +190,13 @@ def _copy_records(task: CopyTask, plans: Mapping[ShardId, _Plan], opened: ExitSt
         if index not in readers or readers[index][0] != old.shard.path:
             held[index].close()
             reader = held[index].enter_context(closing(old.origin.frames(old.shard)))
-            readers[index] = old.shard.path, reader, old.labels() if target.has_labels else None
-        _, reader, labels = readers[index]
+            labels = old.labels() if target.plan.has_labels else None
+            keys = old.origin.keys(old.shard) if target.plan.has_keys else None
+            readers[index] = old.shard.path, reader, labels, keys
+        _, reader, labels, keys = readers[index]
         for record in range(first, first + count):
-            target.append(*reader.read(record), 0 if labels is None else int(labels[record]))
+            label = 0 if labels is None else int(labels[record])
+            target.append(*reader.read(record), label, keys[record] if keys is not None else b"")
 
 
 class _NewShard:
@@ -200,7 +205,7 @@ class _NewShard:
     def __init__(
         self, task: CopyTask, shard: ShardId, plan: _Plan, running: Running, opened: ExitStack
     ) -> None:
-        self.has_labels = plan.has_labels
+        self.plan = plan
         self._task, self._shard, self._running, self._opened = task, shard, running, opened
         self._path = task.shard_path(shard)
         self._num_missing = int(plan.pieces[:, 3].sum())
@@ -213,13 +218,15 @@ class _NewShard:
         self._frames: list[bytes] = []
         self._footers: list[bytes] = []
         self._labels: list[int] = []
+        self._keys: list[bytes] = []
         self._num_bytes = 0
 
-    def append(self, frame: bytes, footer: bytes, label: int) -> None:
+    def append(self, frame: bytes, footer: bytes, label: int, key: bytes) -> None:
         """Add a record; the last one finishes the shard."""
         self._frames.append(frame)
         self._footers.append(footer)
         self._labels.append(label)
+        self._keys.append(key)
         self._num_bytes += len(frame)
         self._num_missing -= 1
         if not self._num_missing:
@@ -231,13 +238,15 @@ class _NewShard:
     def _write(self) -> ShardFile:
         """Write the collected records. The first call opens the file, because there may be many shards."""
         if self._file is None:
-            self._file = ShardFile(self._task.area.new_path(self._path), self.has_labels)
+            path = self._task.area.new_path(self._path)
+            self._file = ShardFile(path, self.plan.has_labels, self.plan.has_keys)
             # unless it is finished before
             self._opened.callback(self._file.abandon)
         lengths = [len(frame) for frame in self._frames]
         run = Frames(join_small(self._frames), lengths, b"".join(self._footers))
-        labels = self._labels if self.has_labels else ()
-        self._file.append(compressed(run, self._task.compression), labels)
+        labels = self._labels if self.plan.has_labels else ()
+        keys = self._keys if self.plan.has_keys else ()
+        self._file.append(compressed(run, self._task.compression), labels, keys)
         self._task.reporter.report(len(lengths), self._num_bytes)
         self._clear()
         return self._file

@@ -89,6 +89,11 @@ class SplitLayout:
         """Whether the records have labels."""
         return all(shard.labels_digest for _, shard in self.shards)
 
+    @cached_property
+    def has_keys(self) -> bool:
+        """Whether the records have keys."""
+        return all(shard.keys_digest for _, shard in self.shards)
+
     def pieces(self, shard: int) -> IntArray:
         """Return the runs of a new shard, cut where an old one ends.
 

@@ -12,7 +12,7 @@ from tfshards.prep.records.frames import Change, FrameReader
 from tfshards.prep.sources.keys import KEY_FEATURE
 from tfshards.prep.writing.area import Reject
 from tfshards.schemas import Feature, InputError, Manifest, OptionsError, Schema, Shard, read_manifest
-from tfshards.schemas.companions import read_index, read_labels
+from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.example import decode_example
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.index import IntArray, RecordIndex
@@ -86,6 +86,16 @@ class Origin:
         if problems:
             raise self._damaged(str(problems[0]))
         return labels
+
+    def keys(self, shard: Shard) -> list[bytes] | None:
+        """Return the new key of each record of a shard; None if there are no keys."""
+        if not shard.keys_digest:
+            return None
+        keys, problems = read_keys(self.root, shard)
+        if keys is None:
+            raise self._damaged(str(problems[0]))
+        prefix = f"{self.split}/".encode() if self.split else b""
+        return [prefix + key for key in keys] if prefix else keys
 
     def rejects(self) -> list[Reject]:
         """Return the rejected inputs, with their new keys."""

@@ -39,8 +39,8 @@ def repair(
         source: the inputs that the dataset was built from: the image folder, the arrays or the table as they
             were given to ``build``, for which the options are those in the manifest; or a source with the
             same options. If examples were appended since, it may be the grown source, or the inputs of one of
-            the builds. Without it only indexes and labels are repaired, which are derived from their
-            shards.
+            the builds. Without it only indexes, labels and keys are repaired, which are derived from
+            their shards.
         log: receives a line for each file that is rebuilt.
 
     Raises:
@@ -93,7 +93,7 @@ def _rebuilt(
     for shard in manifest.shards:
         if shard.path in damaged or not damaged & set(shard.companion_digests):
             continue
-        _, companions = scan_shard(folder, shard.path, manifest.compression, label=manifest.schema.label)
+        _, companions = scan_shard(folder, shard.path, manifest.compression, schema=manifest.schema)
         for path, data in companions.items():
             if path in damaged and bytes_digest(data) == shard.companion_digests[path]:
                 write_files(folder, {path: data})

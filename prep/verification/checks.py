@@ -18,11 +18,11 @@ from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
-from tfshards.schemas.companions import OTHER_BYTES, read_index, read_labels
+from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import file_digest, read_once
-from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, labels_path
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath
@@ -30,7 +30,7 @@ from tfshards.schemas.storage.untrusted import open_regular, size_of
 
 
 def shard_problems(folder: AnyPath, shard: Shard) -> list[Problem]:
-    """Return the problems of one shard of the dataset in ``folder``, its index or its labels."""
+    """Return the problems of one shard of the dataset in ``folder`` or its companions."""
     return digest_problems(folder, shard) + companions(folder, shard).problems
 
 
@@ -56,18 +56,20 @@ def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) 
 
 @dataclass(frozen=True, eq=False)
 class Companions:
-    """The index and the labels of a shard, or None if there are problems with them, and those of both."""
+    """The index, labels and keys of a shard, None where there are none or problems; and all problems."""
 
     index: RecordIndex | None
     labels: IntArray | None
+    keys: list[bytes] | None
     problems: list[Problem]
 
 
 def companions(folder: AnyPath, shard: Shard) -> Companions:
-    """Return the index and the labels of one shard, and their problems."""
+    """Return the index, labels and keys of one shard, and their problems."""
     index, of_index = read_index(folder, shard)
     labels, of_labels = read_labels(folder, shard) if shard.labels_digest else (None, [])
-    return Companions(index, labels, of_index + of_labels)
+    keys, of_keys = read_keys(folder, shard) if shard.keys_digest else (None, [])
+    return Companions(index, labels, keys, of_index + of_labels + of_keys)
 
 
 def rejects_problems(folder: AnyPath, manifest: Manifest) -> list[Problem]:
@@ -209,8 +211,8 @@ class _ShardCheck:
             self._decode(frame, key, values, self._decoders)
 
     def _follow(self, frame: Frame, length: int, label: int | None, key: str | None) -> None:
-        """Report the first record that is not the one in the index, or in the file of labels."""
-        index, labels = self._companions.index, self._companions.labels
+        """Report the first record that differs from the index, the file of labels or the file of keys."""
+        index, labels, keys = self._companions.index, self._companions.labels, self._companions.keys
         if not self._follows or frame.number >= self._shard.num_examples:
             return
         fault = ""
@@ -219,6 +221,8 @@ class _ShardCheck:
         elif labels is not None and label is not None and label != labels[frame.number]:
             path = labels_path(self._shard.path)
             fault = f"has the label {label}, but {path} lists {labels[frame.number]}"
+        elif keys is not None and key is not None and to_bytes(key) != keys[frame.number]:
+            fault = f"{keys_path(self._shard.path)} lists the key {to_text(keys[frame.number])!r} for it"
         if fault:
             # moved records differ from there on: one report is enough
             self._follows = False

@@ -37,7 +37,7 @@ def verify(
 ) -> VerificationReport:
     """Return a report of every problem of a dataset; it is true if the dataset is sound.
 
-    The size and digest of every file (shards, indexes, labels, rejects, views) are compared with the
+    The size and digest of every file (shards, indexes, labels, keys, rejects, views) are compared with the
     manifest, and the manifest with its own digest.
 
     Args:

@@ -25,7 +25,6 @@ from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, 
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
 from tfshards.schemas import InputError, Schema
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.index import companion_names
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,9 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
     conversions: Counter[str] = Counter()
     converted_keys: dict[str, str] = {}
     contents: list[str] = []
-    with ShardFile(task.folder.new_file(name), task.has_keys, task.has_labels) as file:
+    with ShardFile(task.folder.new_file(name), task.has_labels, task.has_keys) as file:
         for piece in task.source.pieces(plan):
-            file.append(piece.frames, piece.keys, piece.labels)
+            file.append(piece.frames, piece.labels, piece.keys)
             rejected += piece.rejected
             conversions.update(piece.conversions)
             converted_keys = {**piece.converted_keys, **converted_keys}

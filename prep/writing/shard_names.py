@@ -17,9 +17,9 @@ from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import ID_PATTERN, inputs_name, rejects_name
 from tfshards.schemas.storage import AnyPath
 
-# Shards, indexes, labels, rejects files and files of inputs.
+# Shards, indexes, labels, keys, rejects files and files of inputs.
 _OF_BUILD = re.compile(
-    rf"(.+-|rejected-|inputs-)({ID_PATTERN})(\.tfrecord-\d{{5,}}-of-\d{{5,}}(?:\.idx|\.labels)?|\.jsonl|\.npz)"
+    rf"(.+-|rejected-|inputs-)({ID_PATTERN})(\.tfrecord-\d{{5,}}-of-\d{{5,}}(?:\.idx|\.labels|\.keys)?|\.jsonl|\.npz)"
 )
 
 
@@ -42,8 +42,9 @@ def with_build_id(path: str, build_id: str) -> str:
 def data_files(manifest: Manifest) -> list[str]:
     """Return the paths of the files that belong to a dataset in addition to its manifest and views.
 
-    These are the shards with their indexes and labels, the rejects file, and the records of the inputs, which
-    need not exist. The records of an adopted dataset were written by other programs, and are left out.
+    These are the shards with their indexes, labels and keys, the rejects file, and the records of the
+    inputs, which need not exist. The records of an adopted dataset were written by other programs, and are
+    left out.
     """
     is_adopted = manifest.made.source == "adopt"
     found = [

@@ -68,7 +68,8 @@ def names_near_ours(chance: random.Random, out: Path) -> str:
         f"{chance.choice(['data', 'out', 'x'])}-{chance.choice(['train', 'val'])}-{digits}.tfrecord-{number}"
     )
     area = f".build/{chance.choice([digits, 'staged-' + digits, 'staged-x', 'obj'])}"
-    names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{digits}.txt rejected-{digits}.jsonl
+    names = f"""{shard} index/{shard}.idx index/{shard}.labels index/{shard}.keys index/{digits}.txt
+        rejected-{digits}.jsonl
         inputs-{digits}.npz labels.txt label.labels.txt dataset_info.json features.json
         tfds/00000/dataset_info.json tfds/00001/labels.txt generations/{digits}.json generations/notes.txt
         .dataset.json.{digits}{digits}.tmp index/.x.idx.{digits}{digits}.tmp .build/artifact.bin .build/job

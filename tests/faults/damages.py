@@ -38,6 +38,13 @@ FAULTS = [
         NAMED,
     ),
     (
+        "verify compares no key of a record with the file of keys",
+        CHECKS,
+        "elif keys is not None and key is not None and to_bytes(key) != keys[frame.number]:",
+        "elif False:",
+        NAMED,
+    ),
+    (
         "rejected inputs are not compared",
         CHECKS,
         "return [] if sound else [Problem(path, OTHER_BYTES)]",

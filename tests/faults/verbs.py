@@ -172,8 +172,22 @@ FAULTS = [
     (
         "the labels of copied records are those of the records before them",
         "prep/rewriting/copying.py",
-        "int(labels[record]))",
-        "int(labels[max(0, record - 1)]))",
+        "int(labels[record])\n",
+        "int(labels[max(0, record - 1)])\n",
+        VERBS,
+    ),
+    (
+        "the keys of copied records are those of the records before them",
+        "prep/rewriting/copying.py",
+        "keys[record] if",
+        "keys[max(0, record - 1)] if",
+        VERBS,
+    ),
+    (
+        "the keys of a merged dataset lack the name of its split",
+        "prep/rewriting/origin.py",
+        "[prefix + key for key in keys] if prefix else keys",
+        "keys",
         VERBS,
     ),
     (
@@ -186,8 +200,8 @@ FAULTS = [
     (
         "verify accepts any index",
         "prep/verification/checks.py",
-        "of_index + of_labels)",
-        "of_labels)",
+        "of_index + of_labels + of_keys)",
+        "of_labels + of_keys)",
         VERBS,
     ),
     (

@@ -9,7 +9,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from tests.format_reader import LISTS, companion, number_of
+from tests.format_reader import LISTS, companion, number_of, read_features
 from tests.pictures import image_file
 from tfshards.schemas import Feature, Manifest, Schema, Shard, Split, Totals
 
@@ -116,7 +116,7 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _shard(root: Path, path: str, records: Sequence[bytes], labels, compression: str) -> Shard:
+def _shard(root: Path, path: str, records: Sequence[bytes], labels, keys, compression: str) -> Shard:
     frames, lines, offset, numbers = [frame(data) for data in records], [], 0, 0
     for each in frames:
         lines.append(f"{offset} {len(each)}\n")
@@ -130,12 +130,25 @@ def _shard(root: Path, path: str, records: Sequence[bytes], labels, compression:
     files = {path: data, companion(path, "idx"): "".join(lines).encode()}
     if labels is not None:
         files[companion(path, "labels")] = struct.pack(f"<{len(labels)}q", *labels)
+    if keys is not None:
+        files[companion(path, "keys")] = b"\0".join(keys)
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
-    digests = [*map(_digest, files.values())]
+    digests = {name: _digest(content) for name, content in files.items()}
     facts = (f"{numbers % 2**64:016x}", data[-8:].hex())
-    return Shard(path, len(records), len(data), offset, *digests[:2], *facts, *digests[2:])
+    optional = [digests.get(companion(path, name), "") for name in ("labels", "keys")]
+    firsts = digests[path], digests[companion(path, "idx")]
+    return Shard(path, len(records), len(data), offset, *firsts, *facts, *optional)
+
+
+def _key(data: bytes) -> bytes:
+    """Return the key of a record, which need not be one."""
+    try:
+        ((name, (key,)),) = [read_features(data)["key"]]
+    except (KeyError, TypeError, ValueError, IndexError, struct.error):
+        return b""
+    return key if name == "bytes_list" else b""
 
 
 def write_records(
@@ -155,7 +168,9 @@ def write_records(
             path = f"every-{name}-{BUILD_ID}.tfrecord-{index:05d}-of-{len(shards):05d}"
             numbers = labels[name][index] if labels else [0] * len(records)
             labels_of_shard = numbers if schema.label else None
-            written.append(_shard(root, path, records, labels_of_shard, fields.get("compression", "none")))
+            keys = [_key(data) for data in records] if schema.key else None
+            compression = fields.get("compression", "none")
+            written.append(_shard(root, path, records, labels_of_shard, keys, compression))
         made[name] = Split(tuple(written), (label_counts or {}).get(name, {}))
     number = sum(split.num_examples for split in made.values())
     manifest = Manifest("every", BUILD_ID, schema, made, Totals(entries=number, accepted=number), **fields)

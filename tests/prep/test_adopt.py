@@ -25,6 +25,7 @@ from tfshards.prep import (
     merge,
     relabel,
     remove,
+    repair,
     reshard,
     verify,
 )
@@ -212,6 +213,7 @@ UNFIT = [
     ([example(x=picture()), example(x=b"BM")], {"images": ("x",)}, ["'x'", "record 1"]),
     ([example(x=[b"", b""])], {"images": ("x",)}, ["'x'", "record 0"]),
     ([example(key=b"a"), example(key=b"b"), example(key=b"a")], {}, ["'key'", "2", "3"]),
+    ([example(key=b"a"), example(key=b"b\0")], {}, ["'key'", "NUL", "drop=('key',)"]),
     ([example(x=1)], {"drop": ("x",)}, ["drop="]),
     ([example(**{"\n": 1})], {}, [r"'\n'", "drop="]),
     ([example(x=1), b"no protocol buffer"], {}, ["record 1"]),
@@ -319,6 +321,33 @@ def test_adopting_again_is_up_to_date_and_changed_files_are_adopted_on_request(t
     adopt(tmp_path, options, overwrite=True, **QUIET)
     assert os.listdir(tmp_path / "index") == ["x.tfrecord.idx"]
     assert verify(tmp_path, deep=True)
+
+
+# the values of a feature ``key``, and what the file of keys holds
+KEYS = [
+    ([b"b", b"a/\xff"], b"b\0a/\xff"),
+    ([b"only"], b"only"),
+    ([b""], b""),
+    # not one string
+    ([[b"a", b"b"], [b"c", b"\0"]], None),
+    ([1, 2], None),
+    ([picture(), picture("L")], None),
+]
+
+
+@pytest.mark.parametrize(("keys", "content"), KEYS)
+def test_a_file_of_keys_is_written_where_each_record_has_one(keys, content, tmp_path):
+    write(tmp_path / "x.tfrecord", [example(key=key, y=1) for key in keys])
+    adopt(tmp_path, **QUIET)
+    path = tmp_path / "index" / "x.tfrecord.keys"
+    assert (path.read_bytes() if path.exists() else None) == content
+    assert verify(tmp_path, deep=True)
+    if content is not None:
+        path.unlink()
+        assert not verify(tmp_path)
+        assert repair(tmp_path, **QUIET).repaired == ("index/x.tfrecord.keys",)
+        assert path.read_bytes() == content
+        assert verify(tmp_path, deep=True)
 
 
 def test_only_a_manifest_of_tfshards_is_replaced_and_only_on_request(tmp_path):

@@ -24,13 +24,15 @@ LABEL = Feature("label", "label", "int64")
 KEY = Feature("key", "bytes", "bytes")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 LABELS_DIGEST = "sha256:" + "00112233" * 8
+KEYS_DIGEST = "sha256:" + "44556677" * 8
 OTHER_TYPES = [None, True, 7, 2.5, "text", ["item"], {"field": 1}]
 
 
-def shard(path, num_examples=10, num_bytes=None, labels_digest=LABELS_DIGEST):
+def shard(path, num_examples=10, num_bytes=None, labels_digest=LABELS_DIGEST, keys_digest=KEYS_DIGEST):
     num_bytes = 100 * num_examples if num_bytes is None else num_bytes
     digests = (DIGEST, "sha256:" + "fedcba9876543210" * 4, "00ff" * 4)
-    return schemas.Shard(path, num_examples, num_bytes, num_bytes, *digests, "ff" * 8, labels_digest)
+    optional = labels_digest, keys_digest
+    return schemas.Shard(path, num_examples, num_bytes, num_bytes, *digests, "ff" * 8, *optional)
 
 
 def photos() -> Manifest:
@@ -273,7 +275,7 @@ CONTRADICTIONS = [
     (f"{S} num_bytes", 0),
     (f"{S} num_bytes", 299, "splits"),
     *((f"{S} num_examples", number) for number in (2**63, -1)),
-    *((f"{S} {name}", "") for name in ("index_digest", "labels_digest")),
+    *((f"{S} {name}", "") for name in ("index_digest", "labels_digest", "keys_digest")),
     *((f"{S} {name}", text) for name, text in (("examples_digest", "0" * 17), ("last_bytes", "f"))),
     *zip(("compression", "rejects_digest", "inputs_digest"), ("zstd", "", "md5:0"), strict=True),
     ("totals", Totals(23, 23).to_json(), "rejects_digest"),
@@ -327,7 +329,7 @@ def test_contradictory_fields_are_reported(row, problems):
     assert where in [place for place, _ in problems(changed(steps, row[1]))]
 
 
-R = "schema features 2"
+R = "schema features 0"
 # a place, and a value at a limit
 ACCEPTED = [
     *((f"{S} path", path) for path in ("part one/größe.tfrecord", "a/b/c", "index.tfrecord", "a..b")),
@@ -370,12 +372,24 @@ def test_classes_without_names_are_counted_by_number(labels, dtype, wrong, probl
 
 @pytest.mark.parametrize("feature", [KEY, Feature("tags", "label", "int64", (3,))])
 def test_only_the_classes_of_a_scalar_label_are_counted(feature, problems):
-    unlabeled = shard("x", labels_digest="")
+    unlabeled = shard("x", labels_digest="", keys_digest=KEYS_DIGEST if feature is KEY else "")
     assert problems(one_split(Schema((feature,)), Split((unlabeled,)))) == []
     (found,) = problems(one_split(Schema((feature,)), Split((unlabeled,), {"1": 10})))
     assert found[0] == "splits.all.label_counts"
-    (found,) = problems(one_split(Schema((feature,)), Split((shard("x"),))))
+    labeled = dataclasses.replace(unlabeled, labels_digest=LABELS_DIGEST)
+    (found,) = problems(one_split(Schema((feature,)), Split((labeled,))))
     assert found[0] == "splits.all.shards[0].labels_digest"
+
+
+@pytest.mark.parametrize(
+    "feature", [LABEL, Feature("key", "bytes", "bytes", (None,)), Feature("key", "image", "uint8", (1, 1, 3))]
+)
+def test_only_a_dataset_with_keys_has_files_of_them(feature, problems):
+    with_keys = shard("x", labels_digest=LABELS_DIGEST if feature is LABEL else "")
+    without = dataclasses.replace(with_keys, keys_digest="")
+    assert problems(one_split(Schema((feature,)), Split((without,)))) == []
+    (found,) = problems(one_split(Schema((feature,)), Split((with_keys,))))
+    assert found[0] == "splits.all.shards[0].keys_digest"
 
 
 def test_all_problems_are_reported_at_once_and_no_other_follows_from_them(problems):
@@ -390,7 +404,7 @@ def test_all_problems_are_reported_at_once_and_no_other_follows_from_them(proble
     assert found == ["name", "schema.features[0].dtype", *paths, "totals.entries", "options"]
     # the labels of a schema that cannot be read are not judged
     top = changed(("schema", "features", 1), 3)
-    top["splits"]["val"]["shards"][0]["labels_digest"] = ""
+    top["splits"]["val"]["shards"][0].update(labels_digest="", keys_digest="")
     assert [place for place, _ in problems(top)] == ["schema.features[1]"]
 
 

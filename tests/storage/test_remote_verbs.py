@@ -66,7 +66,7 @@ def test_a_page_and_an_export_of_a_dataset_in_a_bucket_are_those_of_a_local_one(
 def test_damage_in_a_bucket_is_reported_as_on_a_disk(both):
     shard = read_manifest(both[0]).shards[1]
     rejects = next(path.name for path in both[0].glob("rejected-*.jsonl"))
-    for path in (shard.path, companion(shard.path, "idx"), companion(shard.path, "labels"), rejects):
+    for path in (shard.path, *(companion(shard.path, name) for name in ("idx", "labels", "keys")), rejects):
         sound = (both[0] / path).read_bytes()
         for data in (sound[:3] + bytes([sound[3] ^ 1]) + sound[4:], sound[:-1], None):
             for root in both:

@@ -27,6 +27,7 @@ class Files(NamedTuple):
     shard: str
     idx: str
     labels: str
+    keys: str
     rejects: str
 
     def change(self, name: str, edit: Callable[[bytes], bytes]) -> None:
@@ -58,6 +59,7 @@ def files_of(root: Path) -> Files:
         shard,
         companion(shard, "idx"),
         companion(shard, "labels"),
+        companion(shard, "keys"),
         f"rejected-{manifest['build_id']}.jsonl",
     )
 
@@ -104,12 +106,16 @@ def relabeled(files: Files) -> None:
     files.change("labels", lambda data: bytes(b ^ 1 if n % 8 == 0 else b for n, b in enumerate(data)))
 
 
+def renamed(files: Files) -> None:
+    files.change("keys", lambda data: b"\0".join(key + b"~" for key in data.split(b"\0")))
+
+
 def restated(damage: Callable[[Files], None], name: str) -> Callable[[Files], None]:
     """Damage a file, and let the manifest know its digest."""
 
     def run(files: Files) -> None:
         damage(files)
-        field = {"idx": "index_digest", "labels": "labels_digest"}[name]
+        field = {"idx": "index_digest", "labels": "labels_digest", "keys": "keys_digest"}[name]
         files.state(**{field: digest_of((files.root / getattr(files, name)).read_bytes())})
 
     return run
@@ -191,6 +197,17 @@ DAMAGES = {
     "no labels": ("none", without("labels"), ["labels"], [], None, None),
     "other labels": ("none", relabeled, ["labels"], [], None, None),
     "other labels, stated": ("none", restated(relabeled, "labels"), [], [0], None, None),
+    "no keys": ("none", without("keys"), ["keys"], [], None, None),
+    "a key less": (
+        "none",
+        lambda f: f.change("keys", lambda d: d.partition(b"\0")[2]),
+        ["keys"],
+        [],
+        None,
+        None,
+    ),
+    "other keys": ("none", renamed, ["keys"], [], None, None),
+    "other keys, stated": ("none", restated(renamed, "keys"), [], [0], None, None),
     "other last bytes": ("none", lambda f: f.state(last_bytes="00" * 8), ["shard"], ["shard"], None, None),
     "other examples": ("none", lambda f: f.state(examples_digest="0" * 16), [], ["shard"], None, None),
     "other counts": ("none", counted_wrongly, [], ["splits.train.label_counts"], None, None),

@@ -514,7 +514,7 @@ class Verbs(RuleBasedStateMachine):
         paths = {shard["path"] for split in self.manifest["splits"].values() for shard in split["shards"]}
         assert {path for path in found if ".tfrecord-" in path.rpartition("/")[2]} - {*FOREIGN} == {
             *paths,
-            *(companion(path, suffix) for path in paths for suffix in ("idx", "labels")),
+            *(companion(path, suffix) for path in paths for suffix in ("idx", "labels", "keys")),
         }
         if self.model.build and self.model.build[3] == len(self.rows):
             # as if nothing else had been
@@ -542,7 +542,7 @@ class Verbs(RuleBasedStateMachine):
     @in_turn(data=st.data(), how=st.sampled_from(DAMAGE), at=st.floats(0, 1), number=st.integers(1, 2))
     def damage_others(self, data, how, at, number):
         """Damage other files, and repair them."""
-        kinds = ["index", "labels", "view", *(["rejects"] if self.model.rejected else [])]
+        kinds = ["index", "labels", "keys", "view", *(["rejects"] if self.model.rejected else [])]
         self.damage_and_repair(data.draw(st.sampled_from(kinds)), data, how, at, number)
 
     def damage_and_repair(self, kind: str, data: st.DataObject, how: str, at: float, number: int) -> None:
@@ -553,6 +553,7 @@ class Verbs(RuleBasedStateMachine):
             "shard": [shard["path"] for shard in shards],
             "index": [companion(shard["path"], "idx") for shard in shards],
             "labels": [companion(shard["path"], "labels") for shard in shards],
+            "keys": [companion(shard["path"], "keys") for shard in shards],
             # to dataset_info.json other programs may add
             "view": sorted({*manifest.get("views", {})} - {"dataset_info.json"}),
             "rejects": [rejects_path(manifest)],
@@ -566,7 +567,7 @@ class Verbs(RuleBasedStateMachine):
                 report = prep.verify(place.path(self.name), deep=deep)
                 assert not report
                 assert {*paths} <= {problem.place for problem in report.problems}
-        if kind in ("shard", "index", "labels"):
+        if kind in ("shard", "index", "labels", "keys"):
             # nothing is made from what is damaged
             for place in self.all_places:
                 with pytest.raises(TfshardsError):
