@@ -1,25 +1,61 @@
-"""Write shards on all cores of this machine: the default engine, and its processes."""
+"""Write shards on all cores of this machine: the default engine, and its processes.
+
+``ProcessPoolExecutor`` would run the user's script again in each process, does not name the process that was
+killed, cannot end calls before Python 3.14, and leaves its processes behind when this one is killed.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
-import queue
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
 
-from tfshards.prep.engines.table import Work, run_on_threads
+from tfshards.prep.engines.table import END_SECONDS, Work, run_on_threads, share
 from tfshards.prep.progress.lines import Written
 from tfshards.prep.progress.threads import is_limited, limited_jobs, num_jobs, num_writers
 from tfshards.schemas import BuildError, OptionsError
+from tfshards.schemas.storage import is_remote
 
 _PROGRAM = "import sys; sys.path[:] = {path}; from tfshards.prep.engines.local import serve; serve({jobs})"
-# for the end of a helper, which stops at the next piece of its shard
-_END_SECONDS = 10
+# A helper takes a third of a second to start, which is also the time to write about this much. Examples count
+# as well as their bytes, for example where they are rows of small arrays.
+_BYTES_PER_HELPER = 32 << 20
+
+
+def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
+    """Return ``run``; raise OptionsError if there are arguments, which only Apache Beam accepts."""
+    if arguments:
+        raise OptionsError("beam-args-useless", arguments=list(arguments))
+    return run
+
+
+def run(work: Work) -> None:
+    """Call the function with every item, in this process and in helpers; raise the first failure."""
+    number, function = num_helpers(work.size, len(work.items)), pickled(work.function)
+    if not number or function is None:
+        run_on_threads(work)
+        return
+    # a helper writes one shard at a time, and so does this process
+    num_threads = num_writers() if is_remote(work.folder) else 1
+    with ExitStack() as stack:
+        helpers = [stack.enter_context(Helper(function)) for _ in range(number)]
+
+        def end() -> None:
+            for helper in helpers:
+                helper.end()
+
+        share(work, [work.function] * num_threads + helpers, end=end)
+
+
+def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
+    """Return the number of processes that help to write this many examples and bytes."""
+    paid = size.work // _BYTES_PER_HELPER
+    return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
 
 
 def pickled(function: Callable[[Any], object]) -> bytes | None:
@@ -55,7 +91,9 @@ class Helper:
         try:
             error = pickle.load(self._process.stdout)
         except (EOFError, pickle.UnpicklingError):
-            raise BuildError("worker-lost") from None
+            status = self._process.wait()
+            end = signal.Signals(-status).name if status < 0 else f"status {status}"
+            raise BuildError("worker-lost", process=self._process.pid, end=end) from None
         if error is not None:
             raise error
 
@@ -66,101 +104,45 @@ class Helper:
             self._process.stdin.write(content)
             self._process.stdin.flush()
 
+    def end(self) -> None:
+        """Make the process give up its call and end."""
+        self._process.terminate()
+
     def __enter__(self) -> Helper:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
         try:
-            self._process.wait(_END_SECONDS)
+            self._process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+            self._process.communicate()
 
 
 def serve(jobs: int | None) -> None:
     """Call the function that standard input brings with each object after it, until the end of the input."""
-    requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(1), "wb")
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # what anything prints must not mix with the answers
     os.dup2(2, 1)
-    with limited_jobs(jobs), suppress(EOFError):
+    # leaves nothing half written, also in a store
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with limited_jobs(jobs), suppress(EOFError, BrokenPipeError):
         function = pickle.load(requests)
         while True:
-            item, error = pickle.load(requests), None
-            try:
-                function(item)
-            except Exception as raised:  # the main process decides what it means
-                error = raised
-            try:
-                answer = pickle.dumps(error)
-                pickle.loads(answer)
-            except Exception:  # a class of errors may break pickle in any way
-                answer = pickle.dumps(BuildError("build-failed", text=str(error)))
-            with suppress(BrokenPipeError):
-                answers.write(answer)
-                answers.flush()
+            answers.write(_answer(function, pickle.load(requests)))
+            answers.flush()
 
 
-# A helper takes a third of a second to start, which is also the time to write about this much. Examples count
-# as well as their bytes, for example where they are rows of small arrays.
-_BYTES_PER_HELPER = 32 << 20
-
-
-def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise OptionsError if there are arguments, which only Apache Beam accepts."""
-    if arguments:
-        raise OptionsError("beam-args-useless", arguments=list(arguments))
-
-
-def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
-    """Return the number of processes that help to write this many examples and bytes."""
-    paid = size.work // _BYTES_PER_HELPER
-    return max(0, min(num_cores or num_jobs(), num_shards, paid) - 1)
-
-
-class Crew(NamedTuple):
-    """Who calls the function of some work on one machine."""
-
-    num_helpers: int
-    num_threads: int
-
-    @staticmethod
-    def of(work: Work) -> Crew:
-        """Return the crew that pays off."""
-        is_remote = work.area is not None and work.area.is_remote
-        # a helper writes one shard at a time, and so does this process if it has some
-        count = num_helpers(work.size, len(work.items))
-        if not count or pickled(work.function) is None:
-            return Crew(0, num_writers(is_remote=is_remote))
-        return Crew(count, num_writers() if is_remote else 1)
-
-    @contextmanager
-    def calling(self, function: Callable[[Any], object]) -> Iterator[Callable[[Any], None]]:
-        """Yield a function that has the given one called in this process or in a helper, when one is free."""
-        with ExitStack() as helpers:
-            calls: queue.SimpleQueue[Callable[[Any], object]] = queue.SimpleQueue()
-            for _ in range(self.num_threads):
-                calls.put(function)
-            for _ in range(self.num_helpers):
-                calls.put(helpers.enter_context(Helper(pickle.dumps(function))))
-
-            def call(item: object) -> None:
-                free = calls.get()
-                try:
-                    free(item)
-                finally:
-                    calls.put(free)
-
-            yield call
-
-
-def run(work: Work, arguments: Sequence[str] = ()) -> None:
-    """Call the function with every item, in this process and in helpers; raise the first failure."""
-    crew = Crew.of(work)
-    with crew.calling(work.function) as call:
-        run_on_threads(replace(work, function=call), sum(crew))
+def _answer(function: Callable[[object], object], item: object) -> bytes:
+    """Return the error of a call, or None, as a pickle."""
+    error = None
+    try:
+        function(item)
+    except Exception as raised:  # the main process decides what it means
+        error = raised
+    try:
+        answer = pickle.dumps(error)
+        pickle.loads(answer)
+    except Exception:  # a class of errors may break pickle in any way
+        answer = pickle.dumps(BuildError("build-failed", text=f"{type(error).__name__}: {error}"))
+    return answer

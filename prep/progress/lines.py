@@ -16,6 +16,7 @@ from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 from tfshards.prep.progress.bars import Display
 from tfshards.prep.progress.console import WARNING, console
+from tfshards.prep.progress.threads import StoppedError
 from tfshards.schemas.sizes import size
 
 _HOST = "127.0.0.1"
@@ -32,6 +33,10 @@ Sink: TypeAlias = Callable[[str, bool], None]
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
 
+# Tokens of the work of this process that failed or was interrupted. A reporter that was pickled, as in the
+# threads of Beam's local runner, finds its token here as well.
+_stopped: set[str] = set()
+
 
 @dataclass(frozen=True)
 class Reporter:
@@ -40,8 +45,18 @@ class Reporter:
     port: int = 0
     token: str = ""
 
+    def check(self) -> None:
+        """Raise StoppedError in a thread of the main process if the work failed or was interrupted."""
+        if self.token in _stopped:
+            raise StoppedError
+
+    def stop(self) -> None:
+        """Make ``check`` raise from now on in this process, where results are no longer needed."""
+        _stopped.add(self.token)
+
     def report(self, num_examples: int, num_bytes: int) -> None:
-        """Report examples and bytes written since the last report."""
+        """Report examples and bytes written since the last report; raise as ``check`` does."""
+        self.check()
         if self.port:
             # without a loopback device the report is lost, which does no harm
             with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -88,7 +103,7 @@ class WorkProgress:
         """Make ``follow`` return, from any thread."""
         self._ended.set()
         # ends its wait for the next report
-        self.reporter.report(0, 0)
+        Reporter(self.reporter.port).report(0, 0)
 
     @property
     def has_ended(self) -> bool:

@@ -102,7 +102,7 @@ def limited_jobs(number: int | None) -> Iterator[None]:
             arrow.set_cpu_count(of_arrow)
 
 
-class _StopError(Exception):
+class StoppedError(Exception):
     """Raised to end threads after an error, when their results are no longer needed."""
 
 
@@ -116,7 +116,7 @@ def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick
 
     def tick_on(num_bytes: int) -> None:
         if stop.is_set():
-            raise _StopError
+            raise StoppedError
         tick(num_bytes)
 
     with ThreadPoolExecutor(num_jobs()) as pool:
