@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from tfshards.prep.adoption.manifest import AdoptOptions
     from tfshards.prep.adoption.seen import FeatureRoles
     from tfshards.prep.auditing.audit import audit
-    from tfshards.prep.building.build import build
-    from tfshards.prep.building.preview import plan
-    from tfshards.prep.building.prune import Pruned, prune, restore
+    from tfshards.prep.building.build import build, plan
+    from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
     from tfshards.prep.comparison.diff import Diff, diff
     from tfshards.prep.engines.read_shards import ReadShards
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from tfshards.prep.progress.threads import limited_jobs
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
-    from tfshards.prep.rewriting.append import append
-    from tfshards.prep.rewriting.layout import ShardOptions
-    from tfshards.prep.rewriting.merge import merge
-    from tfshards.prep.rewriting.relabel import relabel
-    from tfshards.prep.rewriting.remove import remove
-    from tfshards.prep.rewriting.repair import repair
-    from tfshards.prep.rewriting.reshard import reshard
+    from tfshards.prep.deriving.append import append
+    from tfshards.prep.deriving.options import ShardOptions
+    from tfshards.prep.deriving.merge import merge
+    from tfshards.prep.deriving.relabel import relabel
+    from tfshards.prep.deriving.remove import remove
+    from tfshards.prep.verification.repair import repair
+    from tfshards.prep.deriving.reshard import reshard
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.examples import Examples
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
-    from tfshards.schemas.generations import Generation, generations
 
 __all__ = [
     "AdoptOptions",
@@ -129,9 +127,8 @@ _NAMES = {
     "prep.adoption.manifest": "AdoptOptions",
     "prep.adoption.seen": "FeatureRoles",
     "prep.auditing.audit": "audit",
-    "prep.building.build": "build",
-    "prep.building.preview": "plan",
-    "prep.building.prune": "Pruned prune restore",
+    "prep.building.build": "build plan",
+    "prep.building.generations": "Generation Pruned generations prune restore",
     "prep.building.write_shards": "WriteShards WriteShardsResult",
     "prep.comparison.diff": "Diff diff",
     "prep.engines.read_shards": "ReadShards",
@@ -141,13 +138,13 @@ _NAMES = {
     "prep.progress.threads": "limited_jobs",
     "prep.reporting.options": "ReportOptions",
     "prep.reporting.report": "report",
-    "prep.rewriting.append": "append",
-    "prep.rewriting.layout": "ShardOptions",
-    "prep.rewriting.merge": "merge",
-    "prep.rewriting.relabel": "relabel",
-    "prep.rewriting.remove": "remove",
-    "prep.rewriting.repair": "repair",
-    "prep.rewriting.reshard": "reshard",
+    "prep.deriving.append": "append",
+    "prep.deriving.options": "ShardOptions",
+    "prep.deriving.merge": "merge",
+    "prep.deriving.relabel": "relabel",
+    "prep.deriving.remove": "remove",
+    "prep.verification.repair": "repair",
+    "prep.deriving.reshard": "reshard",
     "prep.sources.arrays": "Arrays",
     "prep.sources.coco": "Coco",
     "prep.sources.examples": "Examples",
@@ -157,7 +154,6 @@ _NAMES = {
     "prep.verification.report": "RecordProblem RepairReport VerificationReport",
     "prep.verification.verify": "verify",
     "schemas": "info",
-    "schemas.generations": "Generation generations",
 }
 # names under which a module has them, if they are others
 _ELSEWHERE = {"info": "read_manifest"}

@@ -46,9 +46,14 @@ class Made:
         return cast("str | None", self.options.get("group_by"))
 
     @property
-    def removed(self) -> list[str]:
-        """Hashes of the removed keys, in hex and sorted."""
-        return cast("list[str]", self.options.get("removed", []))
+    def num_removed(self) -> int:
+        """The number of removed keys, over all edits."""
+        return cast("int", self.options.get("removed", 0))
+
+    @property
+    def made_by(self) -> str:
+        """What made this generation: the kind of source of a build, or the verb that derived it."""
+        return str(self.options.get("made_by", self.source or ""))
 
     @property
     def num_relabeled(self) -> int:

@@ -32,9 +32,11 @@ from tfshards.prep.planning.plan import Layouts, Plan, label_counts_of
 from tfshards.prep.progress.lines import Log, Written, report_line, report_warning, takes_log, to_stderr
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.base import Listing, Reader, Source
+from tfshards.prep.sources.keys import RowKeys, to_bytes, to_text
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId, ShardPlan
 from tfshards.prep.writing.shard import EncodedInputs, inputs_plan
 from tfshards.schemas import InputError, Manifest, Shard, Split, Totals
+from tfshards.schemas.companions import read_keys
 from tfshards.schemas.errors import counted
 from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.names import REJECTS_NAME
@@ -169,8 +171,7 @@ class SourceBuild:
     @property
     def wanted(self) -> Wanted:
         """The build, as an output shows whether it holds it."""
-        plan = self.plan
-        return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
+        return wanted_of(self.plan)
 
     @property
     def stamps(self) -> str:
@@ -297,17 +298,34 @@ class SourceBuild:
         return True
 
 
+def wanted_of(plan: Plan) -> Wanted:
+    """Return the build of a plan."""
+    return Wanted(plan.name, plan.listing.schema, plan.options, plan.inputs_digest)
+
+
 def all_shards(layouts: Layouts) -> list[ShardId]:
     """Return the shards of layouts."""
     return [ShardId(split, index) for split, layout in layouts.items() for index in range(len(layout))]
 
 
 def changed_keys(state: OutputState, now: Listing) -> str:
-    """Return how the keys of inputs differ from those of the dataset in an output, if it has keys."""
+    """Return how the keys of inputs differ from those of the dataset in an output, if it has keys.
+
+    The text is such as ``2 added, such as 'a.jpg'``, and empty if nothing is known.
+    """
     manifest = state.manifest
     if manifest is None or manifest.schema.key is None:
         return ""
-    raise NotImplementedError
+    held: set[bytes] = {to_bytes(reject.key) for reject in read_rejects(state.folder, manifest)}
+    for shard in manifest.shards:
+        held |= {*(read_keys(state.folder, shard)[0] or [])}
+    if isinstance(now.keys, RowKeys):
+        return f"{len(now.keys):,} rows instead of {len(held):,}" if len(held) != len(now.keys) else ""
+    current = {*now.keys}
+    found = {"added": sorted(current - held), "missing": sorted(held - current)}
+    return ", ".join(
+        f"{len(keys):,} {how}, such as {to_text(keys[0])!r}" for how, keys in found.items() if keys
+    )
 
 
 def _totals(listing: Listing, rejects: Sequence[Reject], conversions: Mapping[str, int]) -> Totals:

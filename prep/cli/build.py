@@ -57,8 +57,8 @@ BUILD = Verb(
 
 
 def _run_plan(args: argparse.Namespace) -> Result:
-    from tfshards.prep.building.output_state import inspect_output, outlook, wanted_of
-    from tfshards.prep.building.preview import plan
+    from tfshards.prep.building.build import plan, wanted_of
+    from tfshards.prep.building.state import inspect_output, outlook
 
     source = source_of(args)
     shards, options = settings_of(args)

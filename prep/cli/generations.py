@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from tfshards.prep.building.generations import Generation, generations
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
 from tfshards.schemas.errors import one_line
-from tfshards.schemas.generations import Generation, generations
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.sizes import size
 from tfshards.schemas.summary import table
 
-_HEAD = ("build", "committed (UTC)", "examples", "made by", "")
+_HEAD = ("folder", "build", "committed (UTC)", "examples", "made by", "")
 
 
 def _run_generations(args: argparse.Namespace) -> Result:
@@ -25,7 +25,8 @@ def _run_generations(args: argparse.Namespace) -> Result:
 def _row(generation: Generation) -> tuple[str, ...]:
     state = f"{generation.num_damaged:,} damaged" if generation.num_damaged else ""
     return (
-        generation.build_id,
+        generation.folder,
+        generation.build_id or "",
         f"{generation.committed_at:%Y-%m-%d %H:%M:%S}",
         f"{generation.num_examples:,}",
         generation.made_by,
@@ -35,13 +36,13 @@ def _row(generation: Generation) -> tuple[str, ...]:
 
 def _add_restore(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
-    parser.add_argument("build_id", metavar="BUILDID", help="build id of the generation, as in 'generations'")
+    parser.add_argument("folder", metavar="FOLDER", help="folder of the generation, as in 'generations'")
 
 
 def _run_restore(args: argparse.Namespace) -> Result:
-    from tfshards.prep.building.prune import restore
+    from tfshards.prep.building.generations import restore
 
-    return Result.of_manifest(restore(args.dataset, args.build_id))
+    return Result.of_manifest(restore(args.dataset, args.folder))
 
 
 GENERATIONS = Verb(
@@ -66,7 +67,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> Result:
-    from tfshards.prep.building.prune import prune
+    from tfshards.prep.building.generations import prune
 
     found = prune(args.dataset, dry_run=args.dry_run)
     done = "would remove" if args.dry_run else "removed"

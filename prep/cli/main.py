@@ -32,8 +32,6 @@ from tfshards.prep.progress.console import Console, console, reporting
 from tfshards.prep.progress.lines import lines_to, to_stderr
 from tfshards.prep.progress.threads import limited_jobs
 from tfshards.schemas import OptionsError
-from tfshards.schemas.build_area import AREA_NAME
-from tfshards.schemas.storage import is_remote
 
 
 def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VERBS) -> int:
@@ -65,7 +63,6 @@ def main(arguments: Sequence[str] | None = None, verbs: Mapping[str, Verb] = VER
             args.beam_args = beam_args
             stack.enter_context(lines_to(lambda text, warns: to_stderr(with_flags(text, parser), warns)))
             args.verbs = verbs
-            _complete_left(args)
             result: Result = args.verb.run(args)
             _print_result(result, as_json=as_json)
             console().detail(f"exit status {result.status}")
@@ -139,15 +136,6 @@ def _check_not_empty(args: argparse.Namespace) -> None:
         given = getattr(args, name, None)
         if given == "" or (isinstance(given, list) and "" in given):
             raise OptionsError("path-empty", name=name)
-
-
-def _complete_left(args: argparse.Namespace) -> None:
-    """Complete what an earlier command on the dataset has committed, but could not complete."""
-    dataset = getattr(args, "dataset", None)
-    if dataset and (is_remote(dataset) or os.path.isdir(os.path.join(dataset, AREA_NAME))):
-        from tfshards.prep.building.commit import complete_left
-
-        complete_left(dataset)
 
 
 def _check_beam_args(args: argparse.Namespace, beam_args: Sequence[str], verbs: Mapping[str, Verb]) -> None:

@@ -23,9 +23,9 @@ from tfshards.schemas import Feature, FormatError, InputError, Manifest, Shard, 
 from tfshards.schemas.columns import Columns, UnparsedError
 from tfshards.schemas.companions import read_index
 from tfshards.schemas.compression import Compression
-from tfshards.schemas.generations import generation_path
 from tfshards.schemas.index import RecordIndex
 from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 
 Element: TypeAlias = "tuple[str, dict[str, Any]]"
@@ -71,7 +71,7 @@ class ReadShards(beam.PTransform):  # type: ignore[misc]
         stored = self._stored
         return {
             "dataset": str(stored.root),
-            "build_id": stored.build_id,
+            "folder": stored.folder,
             "split": stored.split,
             "features": ", ".join(feature.name for feature in stored.features),
         }
@@ -139,13 +139,13 @@ class StoredElements:
 
     Attributes:
         root: folder of the dataset, or its URL.
-        build_id: the build that is read, also if another one has replaced it.
+        folder: the build that is read, also if another one has replaced it.
         features: the features that are read, without the key.
         has_keys: whether examples have keys; otherwise their numbers in the split are the keys.
     """
 
     root: AnyPath
-    build_id: str
+    folder: str
     split: str
     compression: Compression
     features: tuple[Feature, ...]
@@ -164,7 +164,7 @@ class StoredElements:
         Columns(features)
         has_keys = KEY_FEATURE in manifest.schema.features
         # workers may run in other folders
-        return cls(root.absolute(), manifest.build_id, split, manifest.compression, features, has_keys)
+        return cls(root.absolute(), manifest.folder, split, manifest.compression, features, has_keys)
 
     def runs(self, size_of: Callable[[int], int]) -> Iterator[Run]:
         """Yield runs that together are all records; a compressed shard is one run.
@@ -182,15 +182,15 @@ class StoredElements:
             first += shard.num_examples
 
     def _manifest(self) -> Manifest:
-        manifest = read_manifest(self.root)
-        if manifest.build_id == self.build_id:
-            return manifest
+        # of the generation for which the pipeline was made; its files stay until prune
         try:
-            # it was replaced after the pipeline was made; its files stay until prune
-            return read_manifest_file(self.root / generation_path(self.build_id))
+            return read_manifest_file(self.root / self.folder / MANIFEST_NAME)
         except FileNotFoundError:
             raise InputError(
-                "records-other-build", root=self.root, found=manifest.build_id, wanted=self.build_id
+                "records-other-build",
+                root=self.root,
+                found=read_manifest(self.root).folder,
+                wanted=self.folder,
             ) from None
 
     def read(self, run: Run, start: int, stop: int) -> Iterator[tuple[int, Element]]:

@@ -39,7 +39,7 @@ from tfshards.prep.exporting.request import (
     text_of,
 )
 from tfshards.prep.records.example import Values
-from tfshards.prep.views.table import labels_text
+from tfshards.prep.views.files import labels_text
 from tfshards.schemas import Feature, Problem
 
 

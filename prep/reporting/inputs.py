@@ -10,17 +10,16 @@ from pathlib import Path
 from tfshards.prep.auditing.audit import Audit, audit
 from tfshards.prep.auditing.findings import FoundExample, class_findings
 from tfshards.prep.auditing.similar import DEFAULT_DISTANCE, require_imagehash
-from tfshards.prep.building.commit import read_rejects
+from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.reporting.cards import Values, card, card_of
 from tfshards.prep.reporting.catalog import Catalog
 from tfshards.prep.reporting.drawing import encoded_small, thumbnail
 from tfshards.prep.reporting.glimpse import Glimpse
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.writing.area import Reject
+from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import InputError, Manifest, TfshardsError
 from tfshards.schemas.files import local_path
-from tfshards.schemas.names import rejects_name
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import Limit, read_whole
@@ -109,7 +108,7 @@ def rejected(root: AnyPath, manifest: Manifest, source: bytes | None) -> tuple[l
     if not manifest.totals.rejected:
         return [], ""
     try:
-        rejects = read_rejects(root / rejects_name(manifest.build_id))
+        rejects = read_rejects(root, manifest)
     except InputError as error:
         return [], str(error)
     by_reason: dict[str, list[Reject]] = defaultdict(list)

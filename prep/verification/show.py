@@ -11,16 +11,15 @@ from itertools import islice
 
 import numpy as np
 
-from tfshards.prep.building.commit import read_rejects
+from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
 from tfshards.prep.records.frames import RecordError, read_records
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
-from tfshards.prep.writing.area import Reject
+from tfshards.prep.writing.build_folder import Reject
 from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
 from tfshards.schemas.example import Decoded
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import rejects_name
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.sizes import size
 from tfshards.schemas.storage import AnyPath, any_path
@@ -116,7 +115,7 @@ def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
     if manifest.totals.rejected:
         # the file only adds a reason to the message: without it, the key is reported as unknown
         with suppress(InputError):
-            rejects = read_rejects(root / rejects_name(manifest.build_id))
+            rejects = read_rejects(root, manifest)
     wanted = os.fsencode(key)
     for reject in rejects:
         if to_bytes(reject.key) == wanted:

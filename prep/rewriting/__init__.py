@@ -1,1 +1,0 @@
-"""Derive datasets from datasets: reshard, merge and append copy records without decoding them."""
