@@ -21,10 +21,9 @@ from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded, decode_example
-from tfshards.schemas.files import file_digest, read_once
+from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.names import rejects_name
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
@@ -70,18 +69,6 @@ def companions(folder: AnyPath, shard: Shard) -> Companions:
     labels, of_labels = read_labels(folder, shard) if shard.labels_digest else (None, [])
     keys, of_keys = read_keys(folder, shard) if shard.keys_digest else (None, [])
     return Companions(index, labels, keys, of_index + of_labels + of_keys)
-
-
-def rejects_problems(folder: AnyPath, manifest: Manifest) -> list[Problem]:
-    """Return the problems of the rejects file; empty if nothing was rejected."""
-    if not manifest.rejects_digest:
-        return []
-    path = rejects_name(manifest.build_id)
-    try:
-        sound = file_digest(folder / path) == manifest.rejects_digest
-    except OSError as error:
-        return [Problem(path, f"cannot be read: {error.strerror}")]
-    return [] if sound else [Problem(path, OTHER_BYTES)]
 
 
 # How many images of one shard are queued or being decoded; all of them are in memory.

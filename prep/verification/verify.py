@@ -19,14 +19,11 @@ from tfshards.prep.verification.checks import (
     companions,
     digest_problems,
     locate_records,
-    rejects_problems,
 )
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
-from tfshards.prep.views.table import view_problems
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.generations import kept_manifests
-from tfshards.schemas.locks import is_locked
+from tfshards.schemas.manifest_file import digest_problems as digest_problems_of
 from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5
@@ -75,11 +72,7 @@ def verify(
     with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(num_jobs()) as decoders:
         found = in_threads(look, manifest.shards, meter.add)
     problems = [problem for shard, _ in found for problem in shard]
-    problems += rejects_problems(folder, manifest)
-    of_views = view_problems(manifest, folder, kept_manifests(folder))
-    # views may be about to be written after a commit
-    if of_views and not is_locked(folder) and read_manifest(folder) == manifest:
-        problems += of_views
+    problems += digest_problems_of(folder, manifest.other_digests)
     records = [record for _, record in found if record]
     if len(records) == len(manifest.shards):
         problems += _repeated_keys(folder, manifest, records)
