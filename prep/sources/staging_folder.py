@@ -52,7 +52,8 @@ def staged_name(run: str) -> str:
 
 
 def make_staged(folder: AnyPath) -> None:
-    """Create a folder of staged files with its record, unless it exists."""
+    """Create a folder of staged files with its record, unless it exists; also the dataset that holds it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     make_folder(folder)
     if not exists(folder / RECORD_NAME):
         put(folder / RECORD_NAME, record_text(folder.name, {}), folder)
