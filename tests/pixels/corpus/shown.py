@@ -71,12 +71,19 @@ def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
 
 def _seek_picture(image: Image.Image) -> None:
     """Go to the first page of a TIFF that is not marked as a preview, by NewSubfileType or SubfileType."""
-    for number in range(getattr(image, "n_frames", 1)):
-        image.seek(number)
-        new, old = (image.tag_v2.get(tag, 0) for tag in (254, 255))
-        if not (new & 1 or (old[0] if isinstance(old, tuple) else old) == 2):
+    number = 0
+    while _is_preview(image):
+        number += 1
+        try:
+            image.seek(number)
+        except (EOFError, SyntaxError):
+            image.seek(0)
             return
-    image.seek(0)
+
+
+def _is_preview(image: Image.Image) -> bool:
+    new, old = (image.tag_v2.get(tag, 0) for tag in (254, 255))
+    return bool(new & 1) or (old[0] if isinstance(old, tuple) else old) == 2
 
 
 def difference(pixels: np.ndarray, wanted: np.ndarray) -> str:
