@@ -64,7 +64,7 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
         InputError: the folder cannot be written, is a file, holds files that are not a dataset, or is locked.
         BuildError: an operation of the file system failed, for example because the disk is full.
     """
-    with _existing(folder), locked(folder) as note:
+    with existing_folder(folder), locked(folder) as note:
         if note:
             report_warning(note)
         pointer = folder / MANIFEST_NAME
@@ -83,7 +83,7 @@ def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
 
 
 @contextmanager
-def _existing(folder: AnyPath) -> Iterator[None]:
+def existing_folder(folder: AnyPath) -> Iterator[None]:
     """Create a folder with those that hold it; at the end remove those of them that are empty."""
     if isinstance(folder, RemotePath):
         yield
