@@ -114,6 +114,7 @@ def marking_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        content: list[object]
         if isinstance(error, TfshardsError):
             content = [type(error).__name__, error.code, [*map(str, error.lines)], error.values]
         elif isinstance(error, OSError):
