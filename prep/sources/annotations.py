@@ -16,7 +16,6 @@ from tfshards.prep.sources.table_rows import RowSource, TableRows
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
-from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
 
 # The column that is not stored: why an image is rejected, or null.
 FAULT = "fault"
@@ -160,11 +159,3 @@ class Annotations(RowSource):
 def is_text(value: object) -> bool:
     """Return whether a value in an annotation file is a name: text that is not empty, in Unicode."""
     return isinstance(value, str) and _TEXT.fullmatch(value) is not None
-
-
-def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
-    """Return the content of an annotation file."""
-    try:
-        return read_whole(path, limit)
-    except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None

@@ -19,11 +19,11 @@ from tfshards.prep.sources.annotations import (
     Annotations,
     Row,
     is_text,
-    read_annotation,
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import TableRows
+from tfshards.prep.sources.text_files import read_file
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
@@ -152,7 +152,7 @@ class _Document:
     def __init__(self, file: Path) -> None:
         self.file = file
         try:
-            self._content = load_json(read_annotation(file))
+            self._content = load_json(read_file(file))
         except ValueError as error:
             raise InputError(f"{file} is not JSON: {error}") from None
         self.annotations = self._list("annotations")

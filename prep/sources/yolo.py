@@ -17,7 +17,6 @@ from tfshards.prep.sources.annotations import (
     Annotations,
     Row,
     is_text,
-    read_annotation,
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
@@ -25,6 +24,7 @@ from tfshards.prep.sources.keys import in_any_form
 from tfshards.prep.sources.remote_tree import tree_of
 from tfshards.prep.sources.splits import usual_split
 from tfshards.prep.sources.table_rows import TableRows
+from tfshards.prep.sources.text_files import decoded, read_file, read_text
 from tfshards.prep.sources.tree import is_hidden
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.declared import NORMALIZED
@@ -114,11 +114,7 @@ class Yolo(Annotations):
                 keys = tree_of(place, follow_links=self.follow_links).files().keys
                 yield from ((split, os.path.join(place, os.fsdecode(key))) for key in keys)
                 continue
-            try:
-                lines = _lines(place)
-            except ValueError as error:
-                raise InputError(f"{place}: {error}") from None
-            for line in filter(None, map(str.strip, lines)):
+            for line in filter(None, map(str.strip, read_text(place).splitlines())):
                 # Windows writes paths with backslashes
                 file = os.path.normpath(os.path.join(place.parent, line.replace("\\", "/")))
                 inside.check(file, line)
@@ -197,7 +193,7 @@ def _yaml(config: Path) -> dict[str, Any]:
     All values are text: ``no`` is a name of a class, and a long number takes no time.
     """
     try:
-        described = yaml.BaseLoader(read_annotation(config, OPTIONS)).get_single_data()
+        described = yaml.BaseLoader(read_file(config, OPTIONS)).get_single_data()
     except RecursionError:
         raise InputError(f"{config}: it is nested too deeply || write plain values") from None
     except (yaml.YAMLError, ValueError) as error:
@@ -239,14 +235,6 @@ def _found(folder: Path, inside: Boundary) -> _Layout:
     return _Layout(folder, places or [("", images)], class_names)
 
 
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a text file, or raise ValueError if it is not UTF-8."""
-    try:
-        return read_annotation(path).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError("the file is not UTF-8, but perhaps UTF-16; save it as UTF-8") from None
-
-
 def _text_of(image: bytes, folder: Path) -> Path | None:
     """Return the text file of an image: in ``labels/`` instead of the last ``images/``, or next to it.
 
@@ -275,10 +263,11 @@ def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
 def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
     """Add the objects in a text file to its image, or reject all images that have this file."""
     where = name = os.path.relpath(text, layout.root)
+    content = read_file(text)
     try:
         if len(rows) > 1:
             raise ValueError("several images have the same text file")
-        for number, line in enumerate(_lines(text), 1):
+        for number, line in enumerate(decoded(content).splitlines(), 1):
             where = f"{name}:{number}"
             if words := line.split():
                 rows[0]["objects"].append(_object(words, layout, has_polygons=has_polygons))
