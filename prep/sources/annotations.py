@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tfshards.prep.sources.table_rows import RowSource, TableRows
+from tfshards.prep.sources.row_columns import Batches, TableRows
+from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath, RemotePath, any_path
@@ -98,7 +99,7 @@ class AnnotatedImages:
         # as text, also names that are not UTF-8, because columns of bytes are encoded images
         paths = table["file_name"].chunk(0).view(pa.large_string())
         return TableRows(
-            table.set_column(0, "file_name", paths),
+            Batches.of(table.set_column(0, "file_name", paths)),
             of_columns,
             os.path.realpath(os.fsencode(self.root)),
             str(where),

@@ -21,8 +21,8 @@ from tfshards.prep.sources.annotations import (
     is_text,
 )
 from tfshards.prep.sources.boundary import Boundary
+from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.table_rows import TableRows
 from tfshards.prep.sources.text_files import read_file
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed

@@ -28,8 +28,8 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.fetching import local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
+from tfshards.prep.sources.row_columns import Batches, TableRows
 from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.table_rows import Batches, TableRows
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
     arrow_values,
@@ -197,7 +197,7 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
         table = table.append_column(name, column)
     unread = [name for name in names if name in dropped]
     return TableRows(
-        table.drop_columns(unread),
+        Batches.of(table.drop_columns(unread)),
         where=where,
         warnings=(*_missing_parts(files.paths), *warnings, *lines),
         unread=tuple(unread),

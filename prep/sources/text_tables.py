@@ -85,12 +85,15 @@ def read_text(
             lengths[number] += num_rows
     if not sum(lengths):
         raise InputError("table-no-rows", path=paths[0])
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    columns: dict[str, pa.Array] = {}
     warnings: list[str] = []
     for name, of_column in parts.items():
-        columns[name] = _joined(name, of_column, paths)
-        if not is_json and columns[name].type == pa.large_string():
-            columns[name], lines = typed(name, columns[name].combine_chunks())
+        columns[name] = _joined(name, of_column, paths).combine_chunks()
+        if columns[name].type == TEXT:
+            # paths are text, even if they are not UTF-8: columns of bytes are encoded images
+            columns[name] = columns[name].view(pa.large_string())
+        elif not is_json and columns[name].type == pa.large_string():
+            columns[name], lines = typed(name, columns[name])
             warnings += lines
     try:
         table = flattened(pa.table(columns).combine_chunks())
@@ -284,11 +287,11 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     lines = filter(None, (line.strip(_JSON_SPACES) for line in _lines(path, newline="\n")))
     while batch := [*islice(lines, _BATCH_ROWS)]:
         try:
-            found = [_decoded(line, 0) for line in batch]
+            found = [*map(_decoded, batch)]
             rows = [row for row, _ in found]
             has_fault = [end for _, end in found] != [*map(len, batch)] or {*map(type, rows)} != {dict}
             has_fault = has_fault or any(map(_is_deep, batch, rows))
-        except (StopIteration, ValueError, RecursionError):
+        except (ValueError, RecursionError):
             has_fault = True
         if has_fault:
             # read again, line by line, to raise the error of the first one
@@ -354,8 +357,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# the function in C, which returns a value and its end
-_decoded = json.JSONDecoder(object_pairs_hook=_unique).scan_once
+_decoded = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
 # also raises ValueError for each number that is not in int64 or float64, which takes longer
 _EXACT = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=partial(_exact, int), parse_float=partial(_exact, float)

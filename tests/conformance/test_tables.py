@@ -765,6 +765,7 @@ def valued(*folders, suffix="parquet"):
 
 LIKE = [("label", name) for name in ("Label", "LABEL", " label", "label ")]
 LIKE += [("split", name) for name in ("Split", "SPLIT", " split")]
+USUAL_ROLE = {"file_name": "image"}
 LIKE += [("file_name", "File_Name"), ("key", "Key"), ("image", " image")]
 NO_NUMBERS = ("713752e1", "1234e567", "+49170", "00007", "1.10", "12E4", "0e1", "1e05", "nan", "-0")
 NO_BOOLS = (["0", "1", "true"], ["true", "1", "false"], ["True", "False", "True"], ["true", "0.5", "1"])
@@ -820,7 +821,7 @@ OTHERS = [
         "'x'")),
     row("a folder without a value", valued("n=1", "m"), table("in"), refused(InputError, None, "n=")),
     *(row(f"{name!r} is nearly {usual}", {"in.csv": f"n,{name}\n1,train\n"}, table(), refused(InputError,
-        None, f"={'image' if usual == 'file_name' else usual}", "=value")) for usual, name in LIKE),
+        None, f"{name!r}: {USUAL_ROLE.get(usual, usual)!r}", f"{name!r}: 'value'")) for usual, name in LIKE),
     *(row(f"{name!r} is declared", {"in.csv": f"n,{name}\n1,train\n"}, table(roles={name: "label"}),
         stored(by_row(n=np.array([1]), **{name: ["train"]}), "train")) for name in ("Label", "LABEL",
         " label")),
