@@ -48,6 +48,7 @@ _PLAIN = (
 _TRUTH = pa.array(["false", "true"], pa.large_string())
 _SHOWN = 60
 _JSON_SPACES = " \t\r\n"
+_read_csv = partial(csv.reader, strict=True)
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
 # The number of some rows, and their values by column.
@@ -192,7 +193,7 @@ def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a CSV or TSV file, some at a time."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     csv.field_size_limit(_LONGEST)
-    reader = csv.reader(_lines(path, newline=""), delimiter=delimiter, strict=True)
+    reader = _read_csv(_lines(path, newline=""), delimiter=delimiter)
     rows = filter(None, reader)
     try:
         names = next(rows, [])
@@ -208,7 +209,7 @@ def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
 
 def _raise_for_length(path: AnyPath, delimiter: str, count: int) -> NoReturn:
     """Raise InputError for the first row that has not ``count`` values; only this reading counts lines."""
-    reader = csv.reader(_lines(path, newline=""), delimiter=delimiter, strict=True)
+    reader = _read_csv(_lines(path, newline=""), delimiter=delimiter)
     for row in filter(None, reader):
         if len(row) != count:
             where = f"{path}:{reader.line_num}"
