@@ -180,7 +180,9 @@ def unchanged(folder: AnyPath) -> Callable[[Mapping[str, str], Mapping[str, str]
             for inside in (folder, folder / "index")
             for path, status in inside.files()
         }
-        return lambda digests, marks: all(name in found and found[name] == marks.get(name) for name in digests)
+        return lambda digests, marks: all(
+            name in found and found[name] == marks.get(name) for name in digests
+        )
 
     def has_digests(digests: Mapping[str, str], _marks: Mapping[str, str]) -> bool:
         return all(_digest(folder / name) == digest for name, digest in digests.items())
