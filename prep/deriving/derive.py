@@ -75,7 +75,6 @@ class Derived:
         rejects: rejected inputs.
         removed: removed keys.
         is_next: whether it is the next generation of its only origin, and names its shards if they stay.
-        check: is called before anything is written.
         report: is called after the commit.
     """
 
@@ -88,7 +87,6 @@ class Derived:
     rejects: Sequence[Reject]
     removed: Removed
     is_next: bool = False
-    check: Callable[[], None] = lambda: None
     report: Callable[[Manifest], None] = lambda _: None
     # what changes in an origin is part of the hash of the inputs
     stamps: str = field(default="", init=False)
@@ -102,7 +100,6 @@ class Derived:
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write the shards that are not those of the origin."""
-        self.check()
         shards = [shard for shard in self._shards if not (self.is_next and self._kept(shard))]
         self._require_space(folder, shards)
         finished = self._writer(folder).write("first", self._plans(shards), self._sizes(shards))
@@ -215,7 +212,6 @@ def derived_from_all(
     run: Callable[[Work], None],
     *,
     is_next: bool = False,
-    check: Callable[[], None] = lambda: None,
 ) -> Derived:
     """Return the dataset that holds all examples of the origins."""
     expected = {name: examples_of(name, [origin.manifest for origin in origins]) for name in layouts}
@@ -233,7 +229,6 @@ def derived_from_all(
         rejects=[reject for origin in origins for reject in origin.rejects()],
         removed=frozenset[RemovedKey]().union(*(origin.removed() for origin in origins)),
         is_next=is_next,
-        check=check,
     )
 
 

@@ -98,13 +98,11 @@ def merge(
         olds = {name: shards_of(origins, name) for name in splits}
         layouts = {name: whole_layout([each.shard.num_examples for each in olds[name]]) for name in splits}
 
-    def check() -> None:
+    if not has_keys:
+        report_warning("the examples have no keys, so repeated examples cannot be found")
+    elif not as_splits:
         # with the splits before them, keys of different datasets differ
-        if has_keys and not as_splits:
-            check_keys_differ(origins)
-        if not has_keys:
-            report_warning("the examples have no keys, so repeated examples cannot be found")
-
+        check_keys_differ(origins)
     manifests = [origin.manifest for origin in origins]
     # different cuts do not determine the split of a key, nor do cuts of a single split
     cuts = {} if as_splits else manifests[0].split_cuts
@@ -119,9 +117,7 @@ def merge(
         split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
         compression=compression,
     )
-    return commit_new(
-        derived_from_all(outline, origins, layouts, run, check=check), folder, overwrite=overwrite
-    )
+    return commit_new(derived_from_all(outline, origins, layouts, run), folder, overwrite=overwrite)
 
 
 def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
