@@ -61,7 +61,7 @@ class OutputState:
         """Return the folder for a build of a plan: an unfinished one, or else the next one."""
         builds = self.builds_of(plan_id)
         for build in builds:
-            if not build.is_complete:
+            if not build.is_committed:
                 return build
         used = {build.name for build in builds}
         names = (plan_id if number == 1 else f"{plan_id}-{number}" for number in range(1, len(used) + 2))
@@ -159,10 +159,12 @@ def check_replaceable(
 
 
 def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list[Problem]:
-    """Return the files of a dataset that are missing or have another size; or, if compared, other bytes."""
-    problems = file_problems(manifest, folder)
-    if problems or not is_compared:
-        return problems
+    """Return the files of a dataset that are missing or have other bytes.
+
+    They are all compared if ``is_compared``, or if a shard is missing or has another size.
+    """
+    if not (is_compared or file_problems(manifest, folder)):
+        return []
 
     def compare(item: tuple[Mapping[str, str], int], tick: Tick) -> list[Problem]:
         digests, num_bytes = item
