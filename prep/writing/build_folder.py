@@ -23,18 +23,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from tfshards.prep.progress.threads import num_jobs
-<<<<<<< HEAD
-from tfshards.prep.sources.staging_folder import has_record_of, record_text, staged_name
-from tfshards.schemas import BuildError, FormatError, InputError, Manifest, Shard
-=======
 from tfshards.prep.sources.staging_folder import (
     has_record_of,
     record_text,
     staged_name,
     unfinished_in,
 )
-from tfshards.schemas import FormatError, InputError, Manifest, Shard
->>>>>>> core
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import digest_problems, read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
@@ -46,11 +41,8 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
-<<<<<<< HEAD
-    link,
-=======
     holds_only,
->>>>>>> core
+    link,
     make_folder,
     mark_of,
     moved,
