@@ -23,6 +23,7 @@ from tfshards.prep.building.state import (
     damage_of,
     discard_message,
     inspect_output,
+    plain_folder,
 )
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
@@ -153,7 +154,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
 
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
-    builds = [build for build in state.builds_of(wanted.plan_id) if build.is_committed]
+    builds = [build for build in state.builds_of(wanted.plan_id) if state.is_generation(build)]
     found = [(build, build.manifest()) for build in builds]
     complete = [(build, manifest) for build, manifest in found if manifest is not None]
     return sorted(complete, key=lambda each: each[1] != state.manifest)
@@ -191,11 +192,6 @@ def _mended(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[P
         is_mended = not damaged or job.mend(build, manifest, damaged)
         sync(build.root, build.root / "index")
     return is_mended and not damage_of(build.dataset, manifest, is_compared=False)
-
-
-def plain_folder(path: str) -> str:
-    """Return the folder of a build in the path of a file of a dataset."""
-    return path.partition("/")[0]
 
 
 def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
@@ -282,16 +278,9 @@ def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -
         return
     for build in state.folders:
         is_own = keeps_own and build in state.builds_of(wanted.plan_id)
-        if not build.is_committed and not is_own:
+        if state.is_unfinished(build) and not is_own:
             report_line(discard_message(build, wanted.options))
-            build.remove(_referenced(state, build))
-
-
-def _referenced(state: OutputState, build: BuildFolder) -> list[str]:
-    """Return the names of the files of a build that the dataset needs."""
-    inside = f"{build.name}/"
-    paths = state.manifest.data_paths if state.manifest else ()
-    return [path.removeprefix(inside) for path in paths if path.startswith(inside)]
+            build.remove()
 
 
 def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:

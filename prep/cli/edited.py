@@ -41,7 +41,7 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_append(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.append import append
+    from tfshards.prep.deriving.append import append
 
     manifest = append(
         args.source,
@@ -83,7 +83,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_remove(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.remove import remove
+    from tfshards.prep.deriving.remove import remove
 
     return Result.of_manifest(remove(args.dataset, args.keys, engine=args.engine, beam_args=args.beam_args))
 
@@ -111,7 +111,7 @@ def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_relabel(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.relabel import relabel
+    from tfshards.prep.deriving.relabel import relabel
 
     manifest = relabel(
         args.dataset,
