@@ -76,7 +76,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_remove(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.remove import remove
+    from tfshards.prep.deriving.remove import remove
 
     return Result.of_manifest(remove(args.dataset, args.keys, engine=args.engine, beam_args=args.beam_args))
 
@@ -104,7 +104,7 @@ def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_relabel(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.relabel import relabel
+    from tfshards.prep.deriving.relabel import relabel
 
     manifest = relabel(
         args.dataset,

@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 
 from tfshards.prep.progress.threads import num_jobs
 from tfshards.prep.sources.staging_folder import has_record_of, record_text, staged_name
-from tfshards.schemas import FormatError, InputError, Manifest, Shard
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest_file import digest_problems, read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
@@ -36,6 +36,7 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
+    link,
     make_folder,
     mark_of,
     new_file,
@@ -256,6 +257,24 @@ class BuildFolder:
     def put_all(self, files: Mapping[str, bytes]) -> None:
         """Write small files of the build, each atomically."""
         each(self.root, lambda name: put(self.root / name, files[name], self.work), files)
+
+    def copy_shard(self, root: AnyPath, shard: Shard, name: str) -> Shard:
+        """Copy a shard of another dataset with its companions, by links if possible, and return its entry.
+
+        Raises:
+            BuildError: a file has another digest than the entry states.
+        """
+        copy = replace(shard, path=f"{self.name}/{name}")
+        for source, target in zip(shard.files, copy.files, strict=True):
+            link(root / source, self.dataset / target, self.work)
+        problems = digest_problems(self.dataset, {**copy.companion_digests, copy.path: copy.digest})
+        if problems:
+            path = dict(zip(copy.files, shard.files, strict=True))[problems[0].place]
+            raise BuildError(
+                f"{root} is damaged: {path}: {problems[0].message} || run tfshards verify on it, which lists "
+                "all damage"
+            )
+        return copy
 
     def marks_of(self, shard: Shard) -> dict[str, str]:
         """Return the marks of a written shard and its companions; see ``mark_of``."""

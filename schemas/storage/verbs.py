@@ -19,7 +19,7 @@ from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
 from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.writing import Sink, abort_uploads, local_sink, open_sink
+from tfshards.schemas.storage.writing import Sink, abort_uploads, link_file, local_sink, open_sink
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,6 +49,19 @@ def put(path: AnyPath, data: bytes, unfinished: AnyPath) -> None:
     except BaseException:
         sink.abandon()
         raise
+
+
+def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
+    """Give a file that never changes a second name, in place of another file, or copy it.
+
+    On a disk it is a hard link if the file system allows one; a store copies inside of a bucket itself.
+    """
+    if isinstance(path, RemotePath):
+        link_file(source, path)
+        return
+    temporary = Path(str(unfinished)) / f"{path.name}.{secrets.token_hex(8)}"
+    link_file(source, temporary)
+    temporary.replace(path)
 
 
 def version(path: AnyPath) -> RemoteStatus | None:
