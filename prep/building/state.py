@@ -26,7 +26,7 @@ _INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
 _PARAMETERS = {"dropped": "drop", "columns": "roles"}
 # What is recorded with the options, but that no parameter gives.
-_NOT_PARAMETERS = (*VERSIONS, "quality", "source")
+_NOT_PARAMETERS = (*VERSIONS, "appended", "quality", "source")
 
 
 @dataclass(frozen=True)
@@ -256,5 +256,6 @@ def _as_parameter(option: str) -> str:
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    # which follows from it
-    return [name for name in changed if name != "quality" or "jpeg_quality" not in changed]
+    # the verb is not an option, and the usual quality follows from the other
+    implied = {"made_by", "quality"} if "jpeg_quality" in changed else {"made_by"}
+    return [name for name in changed if name not in implied]

@@ -32,12 +32,6 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
     add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
     _add_new_classes(parser)
-    add(
-        "--checksum",
-        action="store_true",
-        help="compare the contents of all known inputs with their records, not only of those whose size or "
-        "modification time has changed",
-    )
 
 
 def _run_append(args: argparse.Namespace) -> Result:
@@ -50,7 +44,6 @@ def _run_append(args: argparse.Namespace) -> Result:
         max_rejected=args.max_rejected,
         follow_links=args.follow_links,
         new_classes=args.new_classes,
-        checksum=args.checksum,
         engine=args.engine,
         beam_args=args.beam_args,
     )

@@ -48,9 +48,7 @@ def class_map(found: Iterable[str], given: Sequence[str] | None) -> tuple[str, .
     if given is None:
         return tuple(sorted({*found}))
     if new := sorted({*found} - {*given}):
-        raise InputError(
-            f"the given class names lack {quoted(new)} || add new classes at their end, and build again"
-        )
+        raise InputError("classes-new", classes=quoted(new))
     return tuple(given)
 
 

@@ -149,14 +149,13 @@ class ImageFolder:
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
-        """Return the source of a build, as a manifest records it; the folder may have moved."""
+        """Return a source of another folder, or of one that has grown, with the options of a build."""
         check_num_inputs(inputs, 1, "one folder of images")
         values = recorded_values(cls, recorded.options)
-        values.setdefault("follow_links", recorded.is_grown and recorded.follow_links)
+        values.setdefault("follow_links", recorded.follow_links)
         return cls(
             inputs[0],
             recorded.images,
-            class_names=recorded.class_names,
             as_is=True,
             # new images need not be of every class or split
             _may_lack=True,

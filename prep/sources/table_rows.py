@@ -143,14 +143,13 @@ class RowSource(ABC):
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
-        """Return the source of a build from its record, and the paths of its inputs."""
+        """Return a source with the options of a build from the paths of its inputs."""
         check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
         return cls(
             inputs[0],
             dict(recorded.options.get("columns", {})),
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
-            class_names=recorded.class_names,
             follow_links=recorded.follow_links,
             **recorded_values(cls, recorded.options),
             _only=frozenset(recorded.schema.names),
