@@ -66,7 +66,7 @@ class Manifest:
         rejects_digest: digest of the rejects file, as for shards; empty if nothing was rejected.
         inputs_digest: digest of the keys, sizes, labels and splits of the inputs, or of the datasets that
             this one was derived from; empty for a dataset that tfshards did not write.
-        removed_digest: digest of the file of the hashes of removed keys, as for shards; empty if there are none.
+        removed_digest: digest of the file of the hashes of removed keys; empty if there are none.
         views: digest of each file that follows from the manifest, such as ``labels.txt``, by path.
     """
 
@@ -149,7 +149,9 @@ class Manifest:
         values = as_json(self) | {"splits": {name: split.to_json() for name, split in self.splits.items()}}
         if not self.views:
             del values["views"]
-        ordered = {name: values[name] for name in ("name", "build_id", "folder", "schema", "compression", *values)}
+        ordered = {
+            name: values[name] for name in ("name", "build_id", "folder", "schema", "compression", *values)
+        }
         return {"format_version": FORMAT_VERSION, "requires": REQUIRES, **ordered}
 
     @classmethod

@@ -73,7 +73,7 @@ def file_problems(manifest: Manifest, root: str | os.PathLike[str] | AnyPath) ->
 def digest_problems(
     root: AnyPath, digests: Mapping[str, str], tick: Callable[[int], object] | None = None
 ) -> list[Problem]:
-    """Return a problem for each file, given by path, whose bytes differ from its digest, or cannot be read."""
+    """Return a problem for each file whose bytes differ from its digest, or that cannot be read."""
     problems = []
     for path, digest in digests.items():
         try:

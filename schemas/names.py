@@ -20,7 +20,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(-[A-Za-z0-9_.]+)*")
 # must stay below the 255 bytes that file systems allow.
 _MAX_NAME = 80
 # What a dataset holds in addition to its shards, where adopted shards may lie.
-_RESERVED = re.compile(rf"{re.escape(MANIFEST_NAME)}|{re.escape(RECORD_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt")
+_RESERVED = re.compile(
+    rf"{re.escape(MANIFEST_NAME)}|{re.escape(RECORD_NAME)}|dataset_info\.json|features\.json|(.+\.)?labels\.txt"
+)
 
 
 def is_reserved(name: str) -> bool:
@@ -71,8 +73,8 @@ def view_path_fault(path: str) -> str | None:
 # Ids of plans and builds are the first digits of a hash.
 ID_DIGITS = 8
 ID_PATTERN = f"[0-9a-f]{{{ID_DIGITS}}}"
-# The folder of a build is named by its plan. A further build of this plan, whose inputs had other content, has
-# a number as well.
+# The folder of a build is named by its plan. A further build of this plan, whose inputs had other content,
+# has a number as well.
 FOLDER_PATTERN = rf"{ID_PATTERN}(-[1-9][0-9]*)?"
 
 

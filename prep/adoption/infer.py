@@ -9,8 +9,8 @@ import numpy as np
 
 from tfshards.prep.adoption.seen import KEY, FeatureRoles, Findings, Seen
 from tfshards.prep.sources.classes import MAX_CLASSES
-from tfshards.prep.sources.keys import hash_array, hash_key
 from tfshards.schemas import Feature, Problem
+from tfshards.schemas.keys import hash_array, hash_key
 
 # How much of a value a message shows.
 _SHOWN_BYTES = 40

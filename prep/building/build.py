@@ -232,7 +232,7 @@ class SourceBuild:
     def balanced(
         self, folder: BuildFolder, first: Mapping[ShardId, FinishedShard]
     ) -> tuple[Layouts, list[Reject]]:
-        """Return the final layouts, and the inputs that are in none because the first shards rejected them."""
+        """Return the final layouts, and the inputs that are in none, since the first shards rejected them."""
         rejects = [reject for shard in first.values() for reject in shard.rejected]
         check_rejects(rejects, self.plan, self.options, folder)
         rejects += repeated_inputs(self.plan, first, self.options)
@@ -257,7 +257,8 @@ class SourceBuild:
             schema=listing.schema,
             splits={
                 split: Split(
-                    tuple(finished[ShardId(split, index)].shard for index in range(len(layout))), counts[split]
+                    tuple(finished[ShardId(split, index)].shard for index in range(len(layout))),
+                    counts[split],
                 )
                 for split, layout in layouts.items()
             },

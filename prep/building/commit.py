@@ -6,7 +6,8 @@
     4. dataset.json                               the same bytes: the build is the dataset
     5. 3f9a2c1b/work/ is removed
 
-A crash leaves the old dataset before step 4, and the new one afterwards. The same command does what is missing.
+A crash leaves the old dataset before step 4, and the new one afterwards. The same command does what is
+missing.
 """
 
 from __future__ import annotations
@@ -56,11 +57,17 @@ class Draft:
 class Job(Protocol):
     """What is to be made the dataset: a build from a source, or one whose source is a dataset."""
 
-    wanted: Wanted
-    # a hash of the stamps of all inputs; another one means that contents may have changed
-    stamps: str
-    # whether the times of inputs show that they have not changed
-    trusts_times: bool
+    @property
+    def wanted(self) -> Wanted:
+        """The build, as an output shows whether it holds it."""
+
+    @property
+    def stamps(self) -> str:
+        """A hash of the stamps of all inputs; another one means that contents may have changed."""
+
+    @property
+    def trusts_times(self) -> bool:
+        """Whether the stamps of inputs show that they have not changed."""
 
     def write(self, folder: BuildFolder) -> Draft:
         """Write all shards, except those that are finished."""
@@ -83,17 +90,28 @@ def produce(
             false.
         BuildError: another build was committed meanwhile; or the job failed.
     """
+    target = prepare(job, state, overwrite=overwrite, changes=changes)
+    if isinstance(target, Manifest):
+        return target
+    try:
+        return conclude(job, target, job.write(target), state, overwrite=overwrite)
+    except (BuildError, OSError) as failure:
+        now = overtaken(state, failure)
+        if now.manifest is None or now.manifest.folder != target.name:
+            raise build_overtaken(now) from failure
+    report_line(f"{state.folder}: another run of the same build has committed it meanwhile")
+    return produce(job, now, overwrite=overwrite, changes=changes)
+
+
+def prepare(
+    job: Job, state: OutputState, *, overwrite: bool, changes: Callable[[], str] = str
+) -> Manifest | BuildFolder:
+    """Return the manifest of a job that is the dataset now, or the folder into which it is to be written."""
     wanted, folder = job.wanted, state.folder
     check_replaceable(state, wanted, overwrite=overwrite, changes=changes)
-    complete = [
-        (build, manifest)
-        for build in state.builds_of(wanted.plan_id)
-        if (manifest := build.manifest()) is not None
-    ]
-    # first the one that is the dataset
-    complete.sort(key=lambda each: each[1] != state.manifest)
-    same = [each for each in complete if job.trusts_times and each[0].record()[1] == job.stamps]
     discard_unfinished(state, wanted)
+    complete = _complete_builds(state, wanted)
+    same = [each for each in complete if job.trusts_times and each[0].record()[1] == job.stamps]
     if same:
         build, manifest = same[0]
         # of a build that is the dataset, a command looks at all bytes only if it is told to
@@ -104,26 +122,17 @@ def produce(
     if complete and not same:
         report_line(f"inputs may have changed since {folder} was built: writing it again")
     target.create(wanted.options, job.stamps)
-    try:
-        return _written(job, target, state, complete, overwrite=overwrite)
-    except (BuildError, OSError) as failure:
-        now = overtaken(state, failure)
-        if now.manifest is None or now.manifest.folder != target.name:
-            raise build_overtaken(now) from failure
-    report_line(f"{folder}: another run of the same build has committed it meanwhile")
-    return produce(job, now, overwrite=overwrite, changes=changes)
+    return target
 
 
-def _written(
-    job: Job,
-    target: BuildFolder,
-    state: OutputState,
-    complete: Sequence[tuple[BuildFolder, Manifest]],
-    *,
-    overwrite: bool,
-) -> Manifest:
-    draft = job.write(target)
+def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *, overwrite: bool) -> Manifest:
+    """Make what was written the dataset, and return its manifest.
+
+    If an earlier build of the same plan has the same content, that is the dataset, and what was written is
+    removed.
+    """
     manifest = replace(draft.manifest, build_id=draft.manifest.content_id())
+    complete = _complete_builds(state, job.wanted)
     for build, twin in complete:
         if twin.build_id == manifest.build_id and not damage_of(state.folder, twin, is_compared=overwrite):
             report_line(f"the content is the same as before (build {twin.build_id})")
@@ -134,15 +143,25 @@ def _written(
         raise InputError("dataset-of-other-inputs", folder=state.folder, line=_changes(manifest, complete))
     manifest = finish(target, manifest, draft, job)
     manifest = commit(target, manifest, state)
+    report_warning(*view_notes(manifest, target.root))
     draft.report(manifest)
     return manifest
+
+
+def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
+    """Return the complete builds of a plan with their manifests, that of the dataset first."""
+    found = [(build, build.manifest()) for build in state.builds_of(wanted.plan_id)]
+    complete = [(build, manifest) for build, manifest in found if manifest is not None]
+    return sorted(complete, key=lambda each: each[1] != state.manifest)
 
 
 def _changes(manifest: Manifest, complete: Sequence[tuple[BuildFolder, Manifest]]) -> str:
     """Return how many shards differ from those of the last build of the same plan."""
     before = {shard.digest for shard in complete[0][1].shards}
     differing = [shard for shard in manifest.shards if shard.digest not in before]
-    return f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
+    return (
+        f"the content of {counted(len(differing), 'shard')} has changed" if differing else "rejected inputs"
+    )
 
 
 def _mended(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[Problem]) -> bool:
@@ -157,11 +176,13 @@ def _mended(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[P
         # a file of another build
         return False
     build.open()
-    build.put_all({
-        name: content
-        for name, content in view_files(manifest).items()
-        if bytes_digest(content) == manifest.views.get(f"{build.name}/{name}")
-    })
+    build.put_all(
+        {
+            name: content
+            for name, content in view_files(manifest).items()
+            if bytes_digest(content) == manifest.views.get(f"{build.name}/{name}")
+        }
+    )
     is_mended = not damaged or job.mend(build, manifest, damaged)
     sync(build.root, build.root / "index")
     return is_mended and not damage_of(build.dataset, manifest, is_compared=False)
@@ -227,8 +248,8 @@ def commit(
         sync(folder)
         if old is not None and old.folder:
             report_line(
-                f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes it "
-                f"the dataset again, 'tfshards prune {folder}' removes it"
+                f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
+                f"it the dataset again, 'tfshards prune {folder}' removes it"
             )
     elif is_compared is not None:
         report_line(up_to_date(folder, is_compared=is_compared))
@@ -236,7 +257,6 @@ def commit(
     # Changes after the last sync may be in any state. That these are removals of no importance does not help
     # where e2fsck (1.47.0) replays fast commits of ext4: it then lost the dataset.
     sync(build.root, folder)
-    report_warning(*view_notes(manifest, build.root))
     return manifest
 
 
@@ -269,10 +289,10 @@ def _referenced(state: OutputState, build: BuildFolder) -> list[str]:
 
 
 def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:
-    """Return the state of an output in which another run has committed a build meanwhile, or raise the failure.
+    """Return the state of an output in which another run has committed meanwhile, or raise the failure.
 
-    Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same keys,
-    others have other folders, and the pointer is replaced only by the first of them that ends.
+    Two builds in a store may run at the same time. Builds of one plan write the same bytes under the same
+    keys, others have other folders, and the pointer is replaced only by the first of them that ends.
     """
     if isinstance(state.folder, RemotePath):
         now = inspect_output(state.folder)

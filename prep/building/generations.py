@@ -1,4 +1,4 @@
-"""The generations of a dataset: list them, make an earlier one the dataset again, remove those it does not need."""
+"""The generations of a dataset: list them, restore one, and remove what the dataset does not need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tfshards.prep.building.commit import commit
 from tfshards.prep.building.output import claimed, output_folder
 from tfshards.prep.building.state import inspect_output
 from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
-from tfshards.prep.writing.build_folder import BuildFolder, build_folders, staged_folders
+from tfshards.prep.sources.staging_folder import staged_folders
+from tfshards.prep.writing.build_folder import BuildFolder, build_folders
 from tfshards.schemas import InputError, Manifest, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_sizes
@@ -110,7 +111,9 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError("generation-unknown", folder=output, build_id=folder, has=has)
         manifest = complete[folder].manifest()
-        problems = [f"{MANIFEST_NAME} cannot be read"] if manifest is None else file_problems(manifest, output)
+        problems = (
+            [f"{MANIFEST_NAME} cannot be read"] if manifest is None else file_problems(manifest, output)
+        )
         if problems or manifest is None:
             raise InputError("generation-damaged", build_id=folder, folder=output, problems=problems[0])
         if manifest == state.manifest:

@@ -13,7 +13,7 @@ from tfshards.prep.building.state import OutputState, check_usable, inspect_outp
 from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.base import MovableReader, Reader, Source
-from tfshards.prep.writing.build_folder import remove_staged, staged_folder
+from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.files import system_fault
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
@@ -54,9 +54,9 @@ def dataset_name(folder: AnyPath, options: Options) -> str:
 
 @contextmanager
 def claimed(folder: AnyPath) -> Iterator[OutputState]:
-    """Create and lock the folder of a dataset, and yield its state; remove the folder at the end if it is empty.
+    """Create and lock the folder of a dataset, and yield its state; at the end remove it if it is empty.
 
-    Object stores have no locks: see ``commit.unless_overtaken`` for two builds at the same time.
+    Object stores have no locks: see ``commit.overtaken`` for two builds at the same time.
 
     Raises:
         InputError: the folder cannot be written, is a file, holds files that are not a dataset, or is locked.

@@ -101,9 +101,7 @@ _SHOWN = 5
 _SHOWN_DETAIL = 200
 
 
-def check_rejects(
-    rejects: Sequence[Reject], plan: Plan, options: Options, folder: BuildFolder
-) -> None:
+def check_rejects(rejects: Sequence[Reject], plan: Plan, options: Options, folder: BuildFolder) -> None:
     """Raise BuildError if more inputs are rejected than ``max_rejected`` allows; list them in a file."""
     inputs = plan.listing.num_examples
     if len(rejects) <= options.rejected_share * inputs:

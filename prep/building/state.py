@@ -1,4 +1,4 @@
-"""What a folder holds that is, or will be, a dataset: inspected once, as a value, from which a build decides."""
+"""What the folder of a dataset holds: inspected once, as a value, from which a build decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tfshards.prep.imaging.options import VERSIONS
 from tfshards.prep.planning.plan import plan_id_of
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign, staged_folders
+from tfshards.prep.sources.staging_folder import staged_folders
+from tfshards.prep.writing.build_folder import BuildFolder, build_folders, foreign
 from tfshards.schemas import FormatError, InputError, Manifest, Problem, Schema, TfshardsError, read_manifest
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.manifest_file import digest_problems, file_problems, is_manifest
@@ -57,7 +58,7 @@ class OutputState:
         return [each for each in self.folders if plan_of(each.name) == plan_id]
 
     def new_folder(self, plan_id: str) -> BuildFolder:
-        """Return the folder for a build of a plan: an unfinished one, or else the next that does not exist."""
+        """Return the folder for a build of a plan: an unfinished one, or else the next one."""
         builds = self.builds_of(plan_id)
         for build in builds:
             if not build.is_complete:

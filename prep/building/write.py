@@ -1,4 +1,4 @@
-"""Write the shards of a phase that are not finished yet: the plans, the work of an engine, and its records."""
+"""Write the shards of a phase that are not finished: their plans, the work of an engine, its records."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ class Writer:
         self.folder.forget(phase, missing)
         return missing
 
-    def task(
-        self, phase: Phase, reporter: Reporter, expected: Mapping[str, str] | None = None
-    ) -> ShardTask:
+    def task(self, phase: Phase, reporter: Reporter, expected: Mapping[str, str] | None = None) -> ShardTask:
         """Return what a worker needs to write any shard."""
         return ShardTask(
             folder=self.folder,

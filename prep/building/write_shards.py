@@ -10,32 +10,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from tfshards.prep.building.build import balanced, changes_of_inputs, commit_build, prepare, written_shards
-from tfshards.prep.building.commit import complete, confirmed, read_rejects, unless_committed
-from tfshards.prep.building.output import (
-    claimed,
-    dataset_name,
-    discard_others,
-    output_folder,
-    read_damage,
-    remove_staged,
-)
-from tfshards.prep.building.output_state import (
-    OutputState,
-    check_usable,
-    inspect_output,
-    is_up_to_date,
-    wanted_of,
-)
-from tfshards.prep.building.planned_build import PlannedBuild
+from tfshards.prep.building.build import SourceBuild, changed_keys
+from tfshards.prep.building.commit import build_overtaken, commit, conclude, prepare
+from tfshards.prep.building.output import claimed, dataset_name, output_folder
+from tfshards.prep.building.rejects import read_rejects
+from tfshards.prep.building.state import OutputState, check_usable, inspect_output, plan_of
+from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.transform import Collection, Transform, run_steps
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions
 from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
-from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
-from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.spill import (
     TABLE_NAME,
@@ -45,14 +31,13 @@ from tfshards.prep.sources.spill import (
     described,
     stage_elements,
 )
-from tfshards.prep.writing.area import BuildArea, Phase, ShardId
-from tfshards.prep.writing.shard import ShardTask, write_shard
+from tfshards.prep.sources.staging_folder import remove_staged, staged_name
+from tfshards.prep.writing.build_folder import BuildFolder, ShardId
+from tfshards.prep.writing.shard import EncodedInputs, ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
-from tfshards.schemas.build_area import AREA_NAME
-from tfshards.schemas.files import write_atomically
-from tfshards.schemas.names import rejects_name
+from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
-from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.verbs import delete_tree
 
 _LOGGER = logging.getLogger("tfshards")
 
@@ -179,8 +164,9 @@ class _Task(NamedTuple):
 class WriteSteps:
     """The steps of one run on its workers, each of which may be repeated.
 
-    Between the steps, everything is in files: the staged elements and the build area. When a build is
-    committed, or was found complete, there are no files any more, and the following steps do nothing.
+    Between the steps, everything is in files: the staged elements and the folder of the build. A ``build``
+    that goes from step to step is the name of that folder, and of the build that it replaces. When it is
+    committed, or was found complete, the staged files are gone, and the following steps do nothing.
     """
 
     folder: AnyPath
@@ -195,7 +181,7 @@ class WriteSteps:
     @property
     def _staging(self) -> AnyPath:
         # the next build of the dataset removes files with this name, if this one is killed
-        return self.folder / AREA_NAME / f"staged-{self.run_id}"
+        return self.folder / staged_name(self.run_id)
 
     def bundle(self) -> Spill:
         """Return a bundle, whose values are stored in the folder of this run."""
@@ -203,7 +189,7 @@ class WriteSteps:
 
     @lines_to(_to_logger)
     def plan(self, descriptions: Iterable[Sequence[Any]]) -> tuple[str, list[_Task]]:
-        """Plan the build; return the plan id and the shards to write, none if the dataset is up to date."""
+        """Plan the build; return it and the shards to write, none if the dataset is up to date."""
         table = described(descriptions)
         if not table.num_rows:
             raise InputError(
@@ -212,108 +198,119 @@ class WriteSteps:
             )
         with claimed(self.folder) as state:
             # of pipelines that failed or were killed
-            remove_staged(self.folder, but=self._staging.name)
+            remove_staged(self.folder, kept=self._staging.name)
             form = common_form(table, self._staging)
             stage_elements(self.elements, form, table, self._staging)
-            build = self._planned()
-            plan = build.plan
-            report_warning(*plan.warnings)
-            wanted = wanted_of(plan)
-            if self.overwrite:
-                state = read_damage(state, wanted)
-            changes = partial(changes_of_inputs, state, plan.listing)
-            if is_up_to_date(state, wanted, overwrite=self.overwrite, changes=changes):
-                confirmed(state, wanted, is_compared=self.overwrite)
-                return plan.plan_id, []
-            if self.options.duplicates != "keep":
-                check_comparable(plan.listing.schema)
-            if not (self._staging / _REPLACED).is_file():
-                write_atomically(self._staging / _REPLACED, _build_id(state).encode("ascii"))
-            discard_others(state, plan.plan_id, plan.options)
-            prepare(build)
-            return plan.plan_id, _tasks(build, "first", plan.layouts)
+            job = self._job()
+            report_warning(*job.plan.warnings)
+            changes = partial(changed_keys, state, job.plan.listing)
+            target = prepare(job, state, overwrite=self.overwrite, changes=changes)
+            if isinstance(target, Manifest):
+                self._remove_staging()
+                return f"{target.folder} {target.folder}", []
+            job.check()
+            layouts = job.plan.layouts
+            writer = job.first_writer(target)
+            missing = writer.begin("first", job.plans(layouts), job.sizes(layouts))
+            return f"{target.name} {_folder_of(state)}", _tasks(writer.task("first", Reporter()), missing)
 
     def write(self, task: _Task) -> int:
-        """Write one shard, and return its bytes; attempts do not stop each other: one may be repeated."""
-        with task.task.area.attempt_at_shard() as area:
-            reader = ElementsReader(self.elements, self._staging)
-            return write_shard(replace(task.task, area=area, reader=reader), task.shard).shard.num_bytes
+        """Write one shard, and return its bytes."""
+        source = task.task.source
+        assert isinstance(source, EncodedInputs)
+        reader = ElementsReader(self.elements, self._staging)
+        try:
+            return write_shard(
+                replace(task.task, source=replace(source, reader=reader)), task.shard
+            ).shard.num_bytes
+        except FileNotFoundError:
+            if task.task.folder.is_complete:
+                # a task that a runner repeats after the commit
+                return 0
+            raise BuildError("staging-gone", root=self._staging) from None
 
     @lines_to(_to_logger)
-    def balance(self, plan_id: str) -> list[_Task]:
+    def balance(self, build: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
         with claimed(self.folder) as state:
-            if self._committed(state, plan_id):
+            target, replaced = self._target(build)
+            if self._committed(state, target, replaced):
                 return []
-            build = self._planned()
-            first = build.finished("first", build.plan.layouts)
-            layouts, rejects = balanced(build, first)
-            return _tasks(build, "final", layouts) if rejects else []
+            job = self._job()
+            first = job.first_writer(target).finished("first", job.sizes(job.plan.layouts))
+            layouts, rejects = job.balanced(target, first)
+            if not rejects:
+                return []
+            writer = self._final_writer(job, target)
+            missing = writer.begin("final", job.plans(layouts), job.sizes(layouts))
+            return _tasks(writer.task("final", Reporter()), missing)
 
     @lines_to(_to_logger)
-    def commit(self, plan_id: str) -> Manifest:
+    def commit(self, build: str) -> Manifest:
         """Commit the build, and return its manifest."""
         with claimed(self.folder) as state:
-            if committed := self._committed(state, plan_id):
-                return committed
-            build = self._planned()
-            wanted = wanted_of(build.plan)
-            replaced = read_whole(self._staging / _REPLACED, RECORD).decode("ascii")
-            if _build_id(state) not in ("", replaced) and not wanted.is_in(state.manifest):
-                raise BuildError("build-overtaken", folder=self.folder, build_id=_build_id(state))
-            # takes back the shards that this step placed if it was killed
-            build.area.open()
-            first = build.finished("first", build.plan.layouts)
-            # the step above has logged the same
-            with lines_to(nowhere):
-                layouts, rejects = balanced(build, first)
-            shards = build.finished("final", layouts) if rejects else first
-            written = written_shards(build, layouts, shards, rejects)
-            return unless_committed(lambda: commit_build(build, written, state), state, build.area, wanted)
+            target, replaced = self._target(build)
+            manifest = self._committed(state, target, replaced)
+            if manifest is None:
+                job = self._job()
+                finished = job.first_writer(target).finished("first", job.sizes(job.plan.layouts))
+                # the step above has logged the same
+                with lines_to(nowhere):
+                    layouts, rejects = job.balanced(target, finished)
+                if rejects:
+                    finished = self._final_writer(job, target).finished("final", job.sizes(layouts))
+                draft = job.draft(target, layouts, finished, rejects)
+                manifest = conclude(job, target, draft, state, overwrite=self.overwrite)
+            self._remove_staging()
+            return manifest
 
     def rejects(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
         """Yield key, reason and detail of each input that the committed build rejected."""
-        if manifest.rejects_digest:
-            for reject in read_rejects(self.folder / rejects_name(manifest.build_id)):
-                yield reject[:3]
+        for reject in read_rejects(self.folder, manifest):
+            yield reject[:3]
 
-    def _planned(self) -> PlannedBuild:
+    def _job(self) -> SourceBuild:
         """Return the build of the staged elements; it is the same in each step."""
         # tasks hold this reader: runners pickle them by other means than functions
         reader = ElementsReader(self.elements, self._staging, self.options.group_by)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
-        return PlannedBuild(
-            reader=reader,
-            plan=plan,
-            area=BuildArea(self.folder, plan.plan_id, plan.options, attempt=self.run_id),
-            options=self.options,
-        )
+        return SourceBuild(plan=plan, reader=reader, options=self.options)
 
-    def _committed(self, state: OutputState, plan_id: str) -> Manifest | None:
-        """Return the manifest if the build was committed, or was found complete."""
-        found = state.manifest
-        area = BuildArea(self.folder, plan_id)
-        placed = area.placed()
-        # in a store the shards stay in the area, and a commit that was killed is made again
-        is_placed = placed and not any(area.shards.glob("*.tfrecord-*"))
-        is_committed = found and placed and is_placed and placed.build_id == found.build_id
-        if not is_committed and (self._staging / TABLE_NAME).is_file():
-            return None
-        if found and plan_id == plan_id_of(found.name, found.schema, found.options, found.inputs_digest):
-            # a step may have been killed after the commit
-            complete(found, self.folder, warns=False)
-            return found
-        raise InputError("staging-gone", root=self._staging)
+    def _final_writer(self, job: SourceBuild, target: BuildFolder) -> Writer:
+        return job.writer(target, job.plan.layouts, finds_duplicates=False)
+
+    def _target(self, build: str) -> tuple[BuildFolder, str]:
+        name, _, replaced = build.partition(" ")
+        return BuildFolder(self.folder, name), replaced
+
+    def _committed(self, state: OutputState, target: BuildFolder, replaced: str) -> Manifest | None:
+        """Return the manifest if the build is complete, after its commit if that is missing.
+
+        Raises:
+            BuildError: another build was committed since this one has begun.
+        """
+        now = state.manifest
+        if now and plan_of(now.folder) == plan_of(target.name) and now.folder != replaced:
+            return now
+        if _folder_of(state) not in ("", replaced):
+            raise build_overtaken(state)
+        manifest = target.manifest()
+        if manifest is not None:
+            return commit(target, manifest, state)
+        if not (self._staging / TABLE_NAME).is_file():
+            if now and plan_of(now.folder) == plan_of(target.name):
+                # it was found complete, or has the same content as an earlier one
+                return now
+            raise InputError("staging-gone", root=self._staging)
+        return None
+
+    def _remove_staging(self) -> None:
+        delete_tree(self._staging, RECORD_NAME)
 
 
-# the file that holds the build id of the dataset to replace
-_REPLACED = "replaced"
+def _folder_of(state: OutputState) -> str:
+    return state.manifest.folder if state.manifest else ""
 
 
-def _build_id(state: OutputState) -> str:
-    return state.manifest.build_id if state.manifest else ""
-
-
-def _tasks(build: PlannedBuild, phase: Phase, layouts: Layouts) -> list[_Task]:
-    task = build.task(phase, layouts, Reporter())
-    return [_Task(task, shard) for shard in build.begin(phase, layouts)]
+def _tasks(task: ShardTask, shards: Iterable[ShardId]) -> list[_Task]:
+    return [_Task(task, shard) for shard in shards]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import accumulate, count, pairwise, repeat
 from typing import BinaryIO, NamedTuple, TypeAlias
@@ -22,7 +22,7 @@ from tfshards.schemas.index import (
     IntArray,
     RecordIndex,
 )
-from tfshards.schemas.storage import AnyPath
+from tfshards.schemas.storage import AnyPath, RemotePath
 from tfshards.schemas.storage.untrusted import open_unpacked, read_gradually
 from tfshards.schemas.storage.verbs import ranges_of
 
@@ -246,6 +246,53 @@ class FrameReader:
         self._file.close()
 
 
+# Bytes between two footers up to which both are read together; a request to a bucket costs far more.
+_GAP_ON_DISK, _GAP_IN_BUCKET = 1 << 12, 1 << 16
+
+
+def read_footers(
+    path: AnyPath,
+    compression: Compression,
+    index: RecordIndex,
+    records: IntArray,
+    tick: Callable[[int], object] = lambda _: None,
+) -> npt.NDArray[np.uint32]:
+    """Return the checksums at the ends of some frames, which are not compared with their records.
+
+    Args:
+        path: the shard.
+        compression: its compression; a compressed shard is inflated up to the last of the records.
+        index: its index.
+        records: numbers of the records, ascending, shape ``(n,)``.
+        tick: called with the number of bytes of some frames after their footers were read.
+
+    Raises:
+        RecordError: the file ends before a footer, or its compressed data are damaged.
+        OSError: the file cannot be read.
+    """
+    ends = (index.offsets + index.lengths)[records]
+    found = np.zeros(len(records), "<u4")
+    gap = _GAP_IN_BUCKET if isinstance(path, RemotePath) else _GAP_ON_DISK
+    is_far = np.diff(ends, prepend=-gap) >= gap
+    # also cut into parts, which fit into memory
+    is_far |= np.diff(ends // _PART_BYTES, prepend=-1) > 0
+    starts = np.flatnonzero(is_far)
+    parts = np.stack([starts, np.append(starts[1:], len(ends))], 1).tolist() if len(ends) else []
+    # from the start of the first footer of each part to the end of its last one
+    ranges = [(int(ends[first]) - FOOTER_BYTES, int(ends[last - 1])) for first, last in parts]
+    lengths = index.lengths[records]
+    for (first, last), data in zip(parts, _bytes_of(path, compression, ranges), strict=True):
+        at = ends[first:last] - (ends[first] - FOOTER_BYTES)
+        if len(data) < at[-1]:
+            record = first + int(np.searchsorted(at, len(data), side="right"))
+            offset = int(index.offsets[records[record]])
+            raise RecordError(path, int(records[record]), offset, "its last checksum cannot be read")
+        octets = np.frombuffer(data, np.uint8)
+        found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
+        tick(int(lengths[first:last].sum()))
+    return found
+
+
 def read_record(path: AnyPath, compression: Compression, index: RecordIndex, record: int) -> bytes:
     """Return a record; raise RecordError if it is damaged."""
     ((data,),) = read_together(path, compression, index, record, record + 1)
@@ -283,20 +330,26 @@ class _Part(NamedTuple):
 def _contents(
     path: AnyPath, compression: Compression, index: RecordIndex, start: int, stop: int
 ) -> Iterator[tuple[_Part, bytes]]:
-    """Yield the bytes of frames, part by part, as far as the file has them; none where they are damaged."""
+    """Yield some frames together and their bytes, which are fewer where the file ends or is damaged."""
     parts = [*_parts(index, start, stop)]
     ranges = [(part.offset, part.offset + sum(part.lengths)) for part in parts]
+    return zip(parts, _bytes_of(path, compression, ranges), strict=True)
+
+
+def _bytes_of(path: AnyPath, compression: Compression, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the uncompressed bytes of ascending ranges, or fewer where the file ends or is damaged."""
     if compression == "none":
-        yield from zip(parts, ranges_of(path, ranges), strict=True)
+        yield from ranges_of(path, ranges)
         return
     file, _ = open_unpacked(path, compression, _BUFFER_BYTES)
     with file:
-        for part, (begin, end) in zip(parts, ranges, strict=True):
+        for start, end in ranges:
             try:
-                file.seek(begin)
-                yield part, read_gradually(file, end - begin)
+                file.seek(start)
+                data = read_gradually(file, end - start)
             except CODEC_ERRORS:
-                yield part, b""
+                data = b""
+            yield data
 
 
 def _parts(index: RecordIndex, start: int, stop: int) -> Iterator[_Part]:

@@ -31,8 +31,8 @@ from tfshards.prep.sources.keys import KEY_FEATURE, groups_of_keys, number_key, 
 from tfshards.prep.sources.labels import label_column, splits_of
 from tfshards.prep.sources.pictures import EncodedImage, content_of, convert_images, decoders_of
 from tfshards.prep.sources.staged_reader import ArrowKeys, mapped_table
+from tfshards.prep.sources.staging_folder import is_staged, make_staged
 from tfshards.schemas import BuildError, Feature, InputError, Schema
-from tfshards.schemas.build_area import create, is_owned
 from tfshards.schemas.errors import listed
 from tfshards.schemas.example import decode_example
 from tfshards.schemas.files import write_blocks_atomically
@@ -145,7 +145,7 @@ class Spill:
         self._encode = _encoder(tuple(feature for feature in form.features if feature.kind != "label"))
         if self._folder is not None:
             if self._is_bundle:
-                create(self._folder)
+                make_staged(self._folder)
             self._sink = open_sink(_path(self._folder, self._name))
         header = json.dumps(form.to_json(), sort_keys=True).encode("ascii") + b"\n"
         self._form_digest = hashlib.sha256(header).digest()[:_FORM_BYTES]
@@ -164,7 +164,7 @@ class Spill:
         if self.form is None or self._folder is None:
             return
         self._sink.finish()
-        if isinstance(self._folder, RemotePath) and not is_owned(self._folder):
+        if isinstance(self._folder, RemotePath) and not is_staged(self._folder):
             # nothing would remove it: a later run has removed the folder while this was uploaded
             _path(self._folder, self._name).unlink()
             raise BuildError("staging-gone", root=self._folder)

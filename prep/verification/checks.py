@@ -14,7 +14,7 @@ from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.frames import Frame, read_frames
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
+from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
@@ -23,6 +23,7 @@ from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 

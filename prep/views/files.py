@@ -27,9 +27,7 @@ def labels_text(class_names: tuple[str, ...]) -> str:
 
 
 def view_notes(manifest: Manifest, folder: AnyPath) -> list[str]:
-    """Return why TensorFlow Datasets cannot read a build, unless that is because other builds wrote shards."""
+    """Return why TensorFlow Datasets cannot read a build; nothing if other builds wrote some shards."""
     if any(not shard.path.startswith(f"{manifest.folder}/") for shard in manifest.shards):
         return []
-    return [
-        f"TensorFlow Datasets cannot read {folder}: {problem}" for problem in tfds_problems(manifest)
-    ]
+    return [f"TensorFlow Datasets cannot read {folder}: {problem}" for problem in tfds_problems(manifest)]

@@ -42,8 +42,8 @@ def tfds_problems(manifest: Manifest) -> list[Problem]:
             problems.append(Problem(f"splits.{name}", text))
         if split.num_examples and _template(split, manifest.folder) is None:
             text = (
-                "TFDS requires that one build wrote all shards, and allows no '{', '}' and '%' in their names and "
-                "'.tfrecord' only once; 'tfshards reshard' writes all again"
+                "TFDS requires that one build wrote all shards ('tfshards reshard' does), and allows no '{', "
+                "'}' and '%' in their names and '.tfrecord' only once"
             )
             problems.append(Problem(f"splits.{name}.shards", text))
     if manifest.compression != "none":

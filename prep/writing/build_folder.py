@@ -16,13 +16,14 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from tfshards.prep.progress.threads import num_jobs
+from tfshards.prep.sources.staging_folder import has_record_of, record_text, staged_name
 from tfshards.schemas import FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
 from tfshards.schemas.manifest_file import read_manifest_file
@@ -30,7 +31,6 @@ from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, W
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
 from tfshards.schemas.storage.verbs import (
-    Sink,
     delete,
     delete_tree,
     each,
@@ -44,12 +44,9 @@ from tfshards.schemas.storage.verbs import (
     sync,
     unchanged,
 )
+from tfshards.schemas.storage.writing import Sink
 
-_FORMAT = "tfshards build, version 1"
 _BUILD = re.compile(FOLDER_PATTERN)
-# A folder for what is needed only as long as a process runs.
-_STAGED_PREFIX = ".staged-"
-_STAGED = re.compile(rf"{re.escape(_STAGED_PREFIX)}[0-9a-f]{{8}}")
 # The files of a build, by their paths in its folder.
 _FILES = re.compile(
     r"[^/]+\.tfrecord-\d{5,}-of-\d{5,}|index/[^/]+\.tfrecord-\d{5,}-of-\d{5,}\.(idx|keys|labels)"
@@ -152,9 +149,9 @@ class BuildFolder:
         Raises:
             InputError: there is something of this name that tfshards did not make.
         """
-        text = _record_text(self.name, options, stamps)
+        text = record_text(self.name, options, stamps)
         if not exists(self.root):
-            with new_folder(self.root, self.dataset / f"{_STAGED_PREFIX}{secrets.token_hex(4)}") as made:
+            with new_folder(self.root, self.dataset / staged_name(secrets.token_hex(4))) as made:
                 put(made / RECORD_NAME, text, made)
         elif not is_owned(self.root):
             raise foreign(self.root)
@@ -244,7 +241,11 @@ class BuildFolder:
 
     def forget(self, phase: Phase, shards: Iterable[ShardId]) -> None:
         """Remove the records of shards that are to be written again."""
-        each(self.root, lambda shard: self.note_path(phase, shard, "done").unlink(), self.recorded(phase, shards))
+        each(
+            self.root,
+            lambda shard: self.note_path(phase, shard, "done").unlink(),
+            self.recorded(phase, shards),
+        )
 
     # Files of the dataset.
 
@@ -303,36 +304,9 @@ class BuildFolder:
                 folder.rmdir()
 
 
-def _record_text(name: str, options: Mapping[str, Json], stamps: str) -> bytes:
-    record = {"format": _FORMAT, "folder": name, "stamps": stamps, "options": dict(options)}
-    return json.dumps(record).encode("ascii")
-
-
 def is_owned(folder: AnyPath) -> bool:
-    """Return whether tfshards made a folder, according to the record in it.
-
-    A folder of staged files may also be empty, or hold only a record that is torn: the power may have failed.
-    It loses nothing when it is removed.
-    """
-    if _BUILD.fullmatch(folder.name):
-        head = json.dumps({"format": _FORMAT, "folder": folder.name}).encode("ascii")[:-1]
-        return _start(folder / RECORD_NAME, len(head)) == head
-    if not _STAGED.fullmatch(folder.name):
-        return False
-    head = json.dumps({"format": _FORMAT}).encode("ascii")[:-1]
-    if _start(folder / RECORD_NAME, len(head)) == head:
-        return True
-    # after a power failure, zeros may be in place of what was not written
-    starts = [_start(path, len(head)) if RECORD_NAME in path.name else None for path in folder.iterdir()]
-    return all(start is not None and head.startswith(start.rstrip(b"\0")) for start in starts)
-
-
-def _start(path: AnyPath, num_bytes: int) -> bytes | None:
-    """Return the first bytes of a record, or None if there is none."""
-    with suppress(OSError):
-        if not path.parent.is_symlink():
-            return read_whole(path, RECORD)[:num_bytes]
-    return None
+    """Return whether tfshards made the folder of a build, according to the record in it."""
+    return _BUILD.fullmatch(folder.name) is not None and has_record_of(folder, folder.name)
 
 
 def foreign(path: AnyPath) -> InputError:
@@ -342,42 +316,10 @@ def foreign(path: AnyPath) -> InputError:
 
 def build_folders(dataset: AnyPath) -> list[BuildFolder]:
     """Return the folders of builds in a dataset, by name; those that tfshards did not make are left out."""
-    return [BuildFolder(dataset, path.name) for path in _owned(dataset, _BUILD)]
-
-
-def _owned(dataset: AnyPath, pattern: re.Pattern[str]) -> list[AnyPath]:
     if not dataset.is_dir():
         return []
-    paths: list[AnyPath] = sorted(dataset.iterdir(), key=str)
-    return [path for path in paths if pattern.fullmatch(path.name) and path.is_dir() and is_owned(path)]
-
-
-@contextmanager
-def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
-    """Yield a folder in a dataset for files that are needed only as long as this process runs."""
-    folder = dataset / f"{_STAGED_PREFIX}{secrets.token_hex(4)}"
-    try:
-        make_folder(folder)
-        put(folder / RECORD_NAME, _record_text(folder.name, {}, ""), folder)
-        sync(folder)
-        yield folder
-    finally:
-        delete_tree(folder, RECORD_NAME)
-
-
-def staged_folders(dataset: AnyPath) -> list[AnyPath]:
-    """Return the folders that ``staged_folder`` made, which a killed process may have left."""
-    return _owned(dataset, _STAGED)
-
-
-def remove_staged(dataset: AnyPath, kept: str = "") -> None:
-    """Remove the staged files of killed processes; because of the lock of the dataset, no other one is running.
-
-    In a store, which has no locks, a pipeline that still runs fails without them.
-    """
-    for path in staged_folders(dataset):
-        if path.name != kept:
-            delete_tree(path, RECORD_NAME)
+    names = sorted(path.name for path in dataset.iterdir() if _BUILD.fullmatch(path.name))
+    return [BuildFolder(dataset, name) for name in names if is_owned(dataset / name)]
 
 
 def with_folder(shard: Shard, folder: str) -> Shard:

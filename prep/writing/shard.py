@@ -112,8 +112,8 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
             raise InputError("input-changed", key=rejected[0].key, reason=rejected[0].reason)
         if task.expected.get(path, described.digest) != described.digest:
             raise InputError(
-                f"{task.folder.dataset / path} is damaged, and the inputs now give other bytes || restore the "
-                "inputs that the dataset was built from, or build again with overwrite=True"
+                f"{task.folder.dataset / path} is damaged, and the inputs now give other bytes || restore "
+                "the inputs that the dataset was built from"
             )
     inside = len(task.folder.name) + 1
     task.folder.put_all({each[inside:]: content for each, content in companions.items()})

@@ -1,4 +1,4 @@
-"""The lock of a folder: one process at a time writes a dataset. It ends with the process, even if that is killed.
+"""The lock of a folder, so that one process at a time writes a dataset; it ends with the process.
 
 File systems without locks, such as some of NFS and Lustre, get a file instead, which names host and process.
 """
@@ -80,9 +80,8 @@ def _lock_file(folder: Path) -> Iterator[Path]:
             holder = _holder(path)
             if holder[0] != host or _is_running(holder[1]):
                 raise InputError(
-                    f"{folder}: the file system has no locks, and {path} says that the process {holder[1]} of "
-                    f"the host {holder[0]!r} is writing this dataset || if that process has ended, remove the "
-                    "file"
+                    f"{folder}: the file system has no locks, and {path} says that the process {holder[1]} "
+                    f"of the host {holder[0]!r} is writing there || if it has ended, remove the file"
                 ) from None
             path.unlink(missing_ok=True)
     else:
