@@ -37,14 +37,8 @@ from tfshards.prep.planning.plan import Layouts, plan_id_of
 from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
 from tfshards.prep.records.values import check_comparable
 from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.spill import (
-    TABLE_NAME,
-    ElementsReader,
-    Spill,
-    common_form,
-    described,
-    stage_elements,
-)
+from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
+from tfshards.prep.sources.staged_reader import ROWS_NAME
 from tfshards.prep.writing.area import BuildArea, Phase, ShardId
 from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
@@ -213,8 +207,7 @@ class WriteSteps:
         with claimed(self.folder) as state:
             # of pipelines that failed or were killed
             remove_staged(self.folder, but=self._staging.name)
-            form = common_form(table, self._staging)
-            stage_elements(self.elements, form, table, self._staging)
+            keep_described(table, self._staging)
             build = self._planned()
             plan = build.plan
             report_warning(*plan.warnings)
@@ -236,8 +229,7 @@ class WriteSteps:
     def write(self, task: _Task) -> int:
         """Write one shard, and return its bytes; attempts do not stop each other: one may be repeated."""
         with task.task.area.attempt_at_shard() as area:
-            reader = ElementsReader(self.elements, self._staging)
-            return write_shard(replace(task.task, area=area, reader=reader), task.shard).shard.num_bytes
+            return write_shard(replace(task.task, area=area), task.shard).shard.num_bytes
 
     @lines_to(_to_logger)
     def balance(self, plan_id: str) -> list[_Task]:
@@ -279,8 +271,7 @@ class WriteSteps:
 
     def _planned(self) -> PlannedBuild:
         """Return the build of the staged elements; it is the same in each step."""
-        # tasks hold this reader: runners pickle them by other means than functions
-        reader = ElementsReader(self.elements, self._staging, self.options.group_by)
+        reader = kept_elements(self.elements, self._staging, self.options.group_by)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return PlannedBuild(
             reader=reader,
@@ -297,7 +288,7 @@ class WriteSteps:
         # in a store the shards stay in the area, and a commit that was killed is made again
         is_placed = placed and not any(area.shards.glob("*.tfrecord-*"))
         is_committed = found and placed and is_placed and placed.build_id == found.build_id
-        if not is_committed and (self._staging / TABLE_NAME).is_file():
+        if not is_committed and (self._staging / ROWS_NAME).is_file():
             return None
         if found and plan_id == plan_id_of(found.name, found.schema, found.options, found.inputs_digest):
             # a step may have been killed after the commit

@@ -55,6 +55,11 @@ class Form(NamedTuple):
     roles: tuple[tuple[str, str], ...]
     features: tuple[Feature, ...]
 
+    @property
+    def wide(self) -> tuple[Feature, ...]:
+        """The features whose values are written to files, see ``wide.py``."""
+        return tuple(feature for feature in self.features if feature.kind != "label")
+
     def has_role(self, *roles: str) -> bool:
         """Return whether a value has one of these roles."""
         return any(role in roles for _, role in self.roles)

@@ -49,8 +49,9 @@ from tfshards.prep.sources.roles import (
     unknown_column,
 )
 from tfshards.prep.sources.splits import all_usual, usual_split
-from tfshards.prep.sources.staged import Rows, Wide, WideWriter, stage
+from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
+from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.json_reader import Json
