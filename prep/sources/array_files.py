@@ -9,6 +9,7 @@ import hashlib
 import io
 import math
 import os
+import shlex
 import shutil
 import threading
 import zipfile
@@ -184,7 +185,12 @@ def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
 def members(path: str) -> list[str]:
     """Return the names of the arrays in an .npz file."""
     with _archive(path) as archive:
-        names = sorted(name.removesuffix(".npy") for name in archive.namelist())
+        found = sorted(archive.namelist())
+    for name in found:
+        if not name.endswith(".npy"):
+            remove = shlex.join(["zip", "-d", path, name])
+            raise InputError(f"{path}: the member {name!r} is not an .npy file || remove it: {remove}")
+    names = [name.removesuffix(".npy") for name in found]
     if repeated := [name for name, after in pairwise(names) if name == after]:
         raise InputError(f"{path}: has several members {repeated[0]!r}")
     return names

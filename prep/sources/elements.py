@@ -203,6 +203,7 @@ class Elements:
         if self.class_names is not None and not form.has_role("label"):
             raise InputError(f"class_names= has no effect: none of {form} is a label || declare it in roles=")
         check_mask_depth(self.images, has_masks=form.has_role("mask"))
+        self.rules(form)
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""
