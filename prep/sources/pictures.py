@@ -73,7 +73,7 @@ class ImageRules:
 
     def __post_init__(self) -> None:
         if self.options.check == "none" and (self.masks or self.coordinates):
-            names = listed(sorted({*self.masks, *self.coordinates}), _SHOWN_NAMES)
+            names = listed([*map(repr, sorted({*self.masks, *self.coordinates}))], _SHOWN_NAMES)
             raise OptionsError(
                 f"check='none' neither measures nor turns images, which {names} must fit || leave out "
                 "check='none'; the role drop leaves out masks, boxes and keypoints"

@@ -182,7 +182,7 @@ def stage_elements(
         rules=elements.rules(form),
         recorded={"source": elements.source, "columns": dict(form.roles), **to_json(elements)},
         values={label: found.values} if label and found else {},
-        wide=Wide(tuple(feature.name for feature in form.wide), table.select([*WIDE_COLUMNS])),
+        wide=Wide(tuple(feature.name for feature in form.wide), table.select([*WIDE_COLUMNS]), {}),
         keys=table["key"],
         splits=table["split"] if table["split"][0].as_py() else None,
         groups=None if group_by is None else groups_of_keys(group_by, ArrowKeys(table["key"]), by),

@@ -34,8 +34,6 @@ from tfshards.schemas.storage.untrusted import open_regular
 _NAME_BYTES = 8
 # offset, length and masked CRC-32C; origins in a file sort by offset
 _NUMBERS = struct.Struct(">QQI")
-
-
 # What ``WideFile.add`` returns of a row: the number of bytes of its values, their digest, and their origin.
 WIDE_COLUMNS = {"size": pa.int64(), "digest": pa.binary(16), "origin": pa.large_binary()}
 
@@ -51,7 +49,7 @@ class Wide(NamedTuple):
 
     names: tuple[str, ...]
     rows: pa.Table
-    sizes: Mapping[str, IntArray] = {}
+    sizes: Mapping[str, IntArray]
 
     @property
     def digests(self) -> npt.NDArray[np.uint64]:
@@ -117,14 +115,11 @@ class WideWriter:
     def write(self, columns: Mapping[str, pa.Array]) -> None:
         """Write the next rows; a row without an image has null. Every call has the same features."""
         if self._file is None:
-            # a list of one image or none
-            self._file = WideFile(
-                self._folder, [Feature(name, "bytes", "bytes", (None,)) for name in columns]
-            )
-        lists = [
-            [[] if image is None else [image] for image in each.to_pylist()] for each in columns.values()
-        ]
-        written = [self._file.add(images) for images in zip(*lists, strict=True)]
+            features = [Feature(name, "bytes", "bytes", (None,)) for name in columns]
+            self._file = WideFile(self._folder, features)
+        images = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        # lists of one image or none
+        written = [self._file.add([[] if each is None else [each] for each in row]) for row in images]
         parts = {name: [row[at] for row in written] for at, name in enumerate(WIDE_COLUMNS)}
         self._rows.append(pa.table(parts, pa.schema(WIDE_COLUMNS)))
         for name, column in columns.items():
