@@ -36,7 +36,7 @@ from tfshards.prep.sources.roles import (
     unknown_column,
 )
 from tfshards.prep.sources.splits import all_usual, usual_split
-from tfshards.prep.sources.staged import Wide, WideWriter
+from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
 
 IMAGE_ROLES = ("image", "mask")
