@@ -201,8 +201,8 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     classes = first.classes()[in_first], second.classes()[in_second]
     splits = first.splits()[in_first], second.splits()[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
-    added = np.setdiff1d(np.arange(second.num_examples), in_second)
-    removed = np.setdiff1d(np.arange(first.num_examples), in_first)
+    added = second.others(in_second)
+    removed = first.others(in_first)
 
     def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
         found = np.flatnonzero(is_one)
@@ -267,6 +267,12 @@ class _Examples:
     def num_examples(self) -> int:
         """Number of examples."""
         return self.origin.manifest.num_examples
+
+    def others(self, numbers: IntArray) -> IntArray:
+        """Return the numbers of all other examples, ascending."""
+        is_other = np.ones(self.num_examples, np.bool_)
+        is_other[numbers] = False
+        return np.flatnonzero(is_other)
 
     def splits(self) -> _Names:
         """Return the name of the split of each example."""
@@ -381,9 +387,7 @@ def _matched(one: _Examples, other: _Examples) -> tuple[IntArray, IntArray, Bool
         for (shard, _), (twin, _) in pairs
     ]
     in_one, in_other = np.concatenate(numbers[0]), np.concatenate(numbers[1])
-    rests = [
-        np.setdiff1d(np.arange(each.num_examples), seen) for each, seen in ((one, in_one), (other, in_other))
-    ]
+    rests = [each.others(seen) for each, seen in ((one, in_one), (other, in_other))]
     matched = {id(shard) for pair in pairs for shard, _ in pair}
     hashes = [
         each.hashes([shard for shard in each.shards if shard.num_examples and id(shard) not in matched])
