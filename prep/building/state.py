@@ -67,7 +67,7 @@ class OutputState:
         """The folders with files that generations name."""
         manifests = [
             self.manifest,
-            *(build.manifest() for build in self.folders if self.is_generation(build)),
+            *(build.manifest() for build in self.folders if build.is_committed),
         ]
         return frozenset(plain_folder(path) for each in manifests if each for path in each.data_paths)
 
