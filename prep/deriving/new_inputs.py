@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from tfshards.prep.building.rejects import original_of
+from tfshards.prep.deriving.edit import labels_of
 from tfshards.prep.deriving.joining import class_difference, feature_difference
 from tfshards.prep.deriving.removed import are_removed
 from tfshards.prep.deriving.stored import Origin
@@ -68,7 +69,7 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     # the number in the source of each example of the dataset, or -1
     numbers = np.full(manifest.num_examples, -1)
     numbers[examples[~is_new]] = np.flatnonzero(~is_new)
-    labels = _labels_of(origin) if listing.labels is not None else None
+    labels = labels_of(origin) if listing.labels is not None else None
     changed = _changed(listing, origin, numbers, labels)
     if _are_numbered(listing):
         _check_rows(listing, reader, origin, numbers, changed, labels)
@@ -119,12 +120,6 @@ def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *,
         raise InputError("append-classes-differ", difference=difference)
     if _are_numbered(listing) and manifest.made.has("as_splits"):
         raise InputError("rows-renumbered", root=root)
-
-
-def _labels_of(origin: Origin) -> IntArray | None:
-    """Return the label of each example, counted through all shards; None without labels."""
-    found = [labels for shard in origin.manifest.shards if (labels := origin.labels(shard)) is not None]
-    return np.concatenate(found) if found else None
 
 
 def _changed(listing: Listing, origin: Origin, numbers: IntArray, labels: IntArray | None) -> IntArray:
@@ -183,7 +178,7 @@ def _check_rows(
 
 
 def _check_rows_of(shard: Shard, pieces: Iterator[Piece], origin: Origin) -> None:
-    """Raise InputError about the first row that differs from its record in a shard; ``pieces`` are the rows."""
+    """Raise InputError about the first row of a shard, given as pieces, that differs from its record."""
     keys: list[bytes] = []
     records: list[tuple[int, int]] = []
     for piece in pieces:
