@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tfshards.schemas.companions import read_keys
 from tfshards.schemas.errors import FormatError
 from tfshards.schemas.index import IntArray
-from tfshards.schemas.split import Shard
+from tfshards.schemas.split import Shard, rows_by_shard
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.reader import in_flight
 
@@ -94,15 +94,10 @@ def keys_at(root: AnyPath, shards: Sequence[Shard], numbers: IntArray) -> list[b
     Raises:
         FormatError: a file of keys is missing or damaged.
     """
-    ends = np.cumsum([shard.num_examples for shard in shards], dtype=np.int64)
-    order = np.argsort(numbers, kind="stable")
-    shard_of = np.searchsorted(ends, numbers[order], side="right")
-    bounds = np.searchsorted(shard_of, np.arange(len(shards) + 1)).tolist()
-    chosen = [index for index in range(len(shards)) if bounds[index] < bounds[index + 1]]
+    held = [*rows_by_shard(shards, numbers)]
     found = [b""] * len(numbers)
-    for index, (shard, keys) in zip(chosen, each_shard(root, [shards[i] for i in chosen]), strict=True):
-        rows = order[bounds[index] : bounds[index + 1]]
-        records = numbers[rows] - (ends[index] - shard.num_examples)
+    chosen = each_shard(root, [shard for _, shard, _, _ in held])
+    for (_, _, rows, records), (_, keys) in zip(held, chosen, strict=True):
         for row, record in zip(rows.tolist(), records.tolist(), strict=True):
             found[row] = keys[record]
     return found

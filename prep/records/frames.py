@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tfshards.schemas import InputError, TfshardsError
 from tfshards.schemas.compression import CODEC_ERRORS, Compression
@@ -186,6 +187,70 @@ class FrameReader:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+# Bytes between two footers up to which both are read together; a request to a bucket costs far more.
+_GAP_ON_DISK, _GAP_IN_BUCKET = 1 << 12, 1 << 16
+
+
+def read_footers(
+    path: AnyPath,
+    compression: Compression,
+    index: RecordIndex,
+    records: IntArray,
+    tick: Callable[[int], object] = lambda _: None,
+) -> npt.NDArray[np.uint32]:
+    """Return the checksums at the ends of some frames, which are not compared with their records.
+
+    Args:
+        path: the shard.
+        compression: its compression; a compressed shard is inflated up to the last of the records.
+        index: its index.
+        records: numbers of the records, ascending, shape ``(n,)``.
+        tick: called with the number of bytes of some frames after their footers were read.
+
+    Raises:
+        RecordError: the file ends before a footer, or its compressed data are damaged.
+        OSError: the file cannot be read.
+    """
+    ends = (index.offsets + index.lengths)[records]
+    found = np.zeros(len(records), "<u4")
+    gap = _GAP_IN_BUCKET if isinstance(path, RemotePath) else _GAP_ON_DISK
+    is_far = np.diff(ends, prepend=-gap) >= gap
+    # also cut into parts, which fit into memory
+    is_far |= np.diff(ends // _PART_BYTES, prepend=-1) > 0
+    starts = np.flatnonzero(is_far)
+    parts = np.stack([starts, np.append(starts[1:], len(ends))], 1).tolist() if len(ends) else []
+    lengths = index.lengths[records]
+    for (first, last), data in zip(parts, _footer_parts(path, compression, ends, parts), strict=True):
+        at = ends[first:last] - (ends[first] - FOOTER_BYTES)
+        if len(data) < at[-1]:
+            record = first + int(np.searchsorted(at, len(data), side="right"))
+            offset = int(index.offsets[records[record]])
+            raise RecordError(path, int(records[record]), offset, "the file ends before its last checksum")
+        octets = np.frombuffer(data, np.uint8)
+        found[first:last] = octets[at[:, None] - np.arange(FOOTER_BYTES, 0, -1)].copy().view("<u4")[:, 0]
+        tick(int(lengths[first:last].sum()))
+    return found
+
+
+def _footer_parts(
+    path: AnyPath, compression: Compression, ends: IntArray, parts: Sequence[Sequence[int]]
+) -> Iterator[bytes]:
+    """Yield the bytes from the start of the first footer of each part to the end of its last one."""
+    ranges = [(int(ends[first]) - FOOTER_BYTES, int(ends[last - 1])) for first, last in parts]
+    if isinstance(path, RemotePath) and compression == "none":
+        yield from in_flight(lambda each: read_range(path, *each), ranges, _PARTS_AHEAD)
+        return
+    try:
+        # without a buffer, a footer of a large record is 4 bytes to read
+        file, _ = open_unpacked(path, compression, 0 if compression == "none" else _BUFFER_BYTES)
+        with file:
+            for start, end in ranges:
+                file.seek(start)
+                yield file.read(end - start)
+    except CODEC_ERRORS as error:
+        raise RecordError(path, 0, 0, f"the compressed data are damaged: {error}") from None
 
 
 def read_together(

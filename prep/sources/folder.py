@@ -276,7 +276,7 @@ class ImageFolder:
             )
         if not is_inside.any():
             raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(is_inside))
-        files, folder_of = files.keep(np.flatnonzero(is_inside), "beside the folders"), folder_of[is_inside]
+        files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
         names = [place[0] if place else "" for place in places]
         splits = {
             split: np.flatnonzero(np.array([name == split for name in names])[folder_of])

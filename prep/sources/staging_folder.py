@@ -16,7 +16,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
+from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, names_files_at_end, put, sync
 
 _FORMAT = "tfshards build, version 1"
 _PREFIX = ".staged-"
@@ -69,6 +69,16 @@ def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
         yield folder
     finally:
         delete_tree(folder, RECORD_NAME)
+
+
+@contextmanager
+def unfinished_in(dataset: AnyPath) -> Iterator[AnyPath]:
+    """Yield a folder for a file that is about to get its name in a dataset; stores need none."""
+    if not names_files_at_end(dataset):
+        yield dataset
+        return
+    with staged_folder(dataset) as folder:
+        yield folder
 
 
 def is_staged(folder: AnyPath) -> bool:

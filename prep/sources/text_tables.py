@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import json
@@ -15,16 +14,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.features import TEXT, flattened, unlisted
-from tfshards.prep.sources.fetching import unreadable
+from tfshards.prep.sources.features import TEXT, flattened, is_list_type, unlisted
+from tfshards.prep.sources.fetching import changed, unreadable
 from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.text_files import without_mark
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
@@ -34,18 +34,23 @@ JSON_SUFFIXES = (".jsonl", ".ndjson")
 # Length of the longest line, and of the longest value.
 _LONGEST = 64 << 20
 _BLOCK_BYTES = 1 << 20
-# Rows that are turned into columns at a time: the objects of Python in them stay in the caches.
-_BATCH_ROWS = 512
+# Rows that are turned into columns at a time: so few that Python looks for no garbage among their objects.
+_BATCH_ROWS = 256
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
 _INTEGERS = range(-(1 << 63), 1 << 63)
+# Numbers of at most 15 digits, which float64 holds, as Python writes them; it writes 0.00001 as 1e-05.
+_PLAIN = (
+    r"^(?:-?(?:0\.0|0\.0{0,3}[1-9](?:[0-9]{0,9}[1-9])?|[1-9][0-9]{0,6}\.(?:[0-9]{0,6}[1-9]|0))"
+    r"|-?[1-9][0-9]{0,14}|0)$"
+)
 _TRUTH = pa.array(["false", "true"], pa.large_string())
-_LOOKED_AT, _SHOWN = 64, 60
+_SHOWN = 60
 _JSON_SPACES = " \t\r\n"
+_read_csv = partial(csv.reader, strict=True)
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
-_Decode: TypeAlias = Callable[[str], tuple[Any, int]]
 # The number of some rows, and their values by column.
 _Batch: TypeAlias = tuple[int, dict[str, Sequence[Any]]]
 
@@ -81,12 +86,15 @@ def read_text(
             lengths[number] += num_rows
     if not sum(lengths):
         raise InputError("table-no-rows", path=paths[0])
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    columns: dict[str, pa.Array] = {}
     warnings: list[str] = []
     for name, of_column in parts.items():
-        columns[name] = _joined(name, of_column, paths)
-        if not is_json and columns[name].type == pa.large_string():
-            columns[name], lines = typed(name, columns[name].combine_chunks())
+        columns[name] = _joined(name, of_column, paths).combine_chunks()
+        if columns[name].type == TEXT:
+            # paths are text, even if they are not UTF-8: columns of bytes are encoded images
+            columns[name] = columns[name].view(pa.large_string())
+        elif not is_json and columns[name].type == pa.large_string():
+            columns[name], lines = typed(name, columns[name])
             warnings += lines
     try:
         table = flattened(pa.table(columns).combine_chunks())
@@ -95,7 +103,8 @@ def read_text(
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
-            _check_numbers(paths)
+            # a number beyond float64 is infinite, too
+            deque(chain.from_iterable(map(_json_rows, paths)), maxlen=0)
     return table, lengths, warnings
 
 
@@ -125,27 +134,37 @@ def arrow_values(
         if kind is not None:
             # of JSON; whoever needs paths refuses the type that the column has
             return arrow_values(name, values, None, paths)
-        _check_numbers(paths)
         raise _mixed(name, paths, str(error).splitlines()[0]) from None
 
 
 def _exact_values(values: Sequence[Any]) -> pa.Array:
     """Return values of JSON, whose types agree, as Arrow has them."""
     found = pa.array(values)
-    # Arrow takes true for 1.0 if a fraction comes first
-    if pa.types.is_floating(found.type) and bool in {*map(type, values)}:
+    if _has_truth(values, found.type):
         raise TypeError("truth values and numbers")
     return found
 
 
+def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """Return whether truth values are among fractions: Arrow takes ``true`` for 1.0."""
+    if pa.types.is_floating(kind):
+        return bool in {*map(type, values)}
+    if is_list_type(kind):
+        return _has_truth([*chain.from_iterable(filter(None, values))], kind.value_type)
+    if pa.types.is_struct(kind):
+        given = [*filter(None, values)]
+        return any(_has_truth([each.get(field.name) for each in given], field.type) for field in kind)
+    return False
+
+
 def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
-    """Return the error for a column of JSON Lines whose types differ, with the first line that differs."""
-    lines: list[str] = []
-    values: list[Any] = []
-    for path in paths:
-        numbers = [n for n, line in enumerate(_lines(path, newline="\n"), 1) if line.strip(_JSON_SPACES)]
-        lines += [f"{path}:{number}" for number in numbers]
-        values += [row.get(name) for row in _json_rows(path, _decode)]
+    """Return the error for a column of JSON Lines whose types differ, with the first line that differs.
+
+    Raises:
+        InputError: the fault is a number that is not in int64 or float64.
+    """
+    rows = [(f"{path}:{number}", row.get(name)) for path in paths for number, row in _json_rows(path)]
+    values = [value for _, value in rows]
 
     def differs(count: int) -> bool:
         try:
@@ -154,7 +173,7 @@ def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
             return True
         return False
 
-    where = lines[bisect_left(range(1, len(values)), True, key=differs)]
+    where, _ = rows[bisect_left(range(1, len(rows)), True, key=differs)]
     return InputError(
         f"{where}: column {name!r} is of another type than in the lines before: {fault} || write values of "
         "one type"
@@ -172,30 +191,30 @@ def _joined(name: str, parts: Sequence[pa.Array], paths: Sequence[AnyPath]) -> p
 
 def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a CSV or TSV file, some at a time."""
-    rows = _csv_rows(path)
-    names = next(rows, [])
-    while batch := [*islice(rows, _BATCH_ROWS)]:
-        yield len(batch), dict(zip(names, zip(*batch, strict=True), strict=True))
-
-
-def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
-    """Yield the header of a CSV or TSV file, and its rows, which have as many values."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     csv.field_size_limit(_LONGEST)
-    reader = csv.reader(_lines(path, newline=""), delimiter=delimiter, strict=True)
-    names: list[str] = []
+    reader = _read_csv(_lines(path, newline=""), delimiter=delimiter)
+    rows = filter(None, reader)
     try:
-        for row in filter(None, reader):
-            if not names:
-                names = row
-                _check_header(path, names, delimiter)
-            if len(row) != len(names):
-                where = f"{path}:{reader.line_num}"
-                raise InputError(f"{where}: {len(row)} values, but the header has {len(names)} columns")
-            yield row
+        names = next(rows, [])
+        _check_header(path, names, delimiter)
+        while batch := [*islice(rows, _BATCH_ROWS)]:
+            if {*map(len, batch)} != {len(names)}:
+                _raise_for_length(path, delimiter, len(names))
+            yield len(batch), dict(zip(names, zip(*batch, strict=True), strict=True))
     except csv.Error as error:
         hint = "; a quote is not closed" if "unexpected end" in str(error) else ""
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
+
+
+def _raise_for_length(path: AnyPath, delimiter: str, count: int) -> NoReturn:
+    """Raise InputError for the first row that has not ``count`` values; only this reading counts lines."""
+    reader = _read_csv(_lines(path, newline=""), delimiter=delimiter)
+    for row in filter(None, reader):
+        if len(row) != count:
+            where = f"{path}:{reader.line_num}"
+            raise InputError(f"{where}: {len(row)} values, but the header has {count} columns")
+    raise changed(path)
 
 
 def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
@@ -205,7 +224,7 @@ def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
             raise InputError("table-no-header", name=name)
     # names may hold these marks, too
-    mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
+    mark = next((mark for mark in ";|\t," if mark != delimiter and mark in "".join(names[:1])), None)
     if mark and len(names) == 1:
         raise InputError("table-separators", path=str(path), header=names[0][:_SHOWN], mark=mark)
 
@@ -242,49 +261,64 @@ def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
     try:
         # most columns of text begin with a text
         float(first)
-        encoded = found.dictionary_encode()
-        distinct = encoded.dictionary.to_pylist()
-        numbers = [*map(float, distinct)]
+        if pc.all(pc.match_substring_regex(given, _PLAIN)).as_py():
+            return found.cast(pa.float64()), []
+        written = given.to_pylist()
+        numbers = [*map(float, written)]
     except ValueError:
         return texts, []
-    odd = [
-        text
-        for text, number in zip(distinct, numbers, strict=True)
-        if (repr(number) != text or not math.isfinite(number))
-        # an integer among fractions may be rounded
-        and not (_INTEGER.fullmatch(text) and int(text) in _INTEGERS and int(text) == number)
-    ]
-    if odd:
-        line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
-        return texts, [line]
-    return pa.array(numbers, pa.float64()).take(encoded.indices), []
+    # one comparison, because most columns have no integers among fractions
+    if written != [*map(repr, numbers)] or not all(map(math.isfinite, numbers)):
+        odd = [text for text, number in zip(written, numbers, strict=True) if not _is_exact(text, number)]
+        if odd:
+            line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
+            return texts, [line]
+    return pc.replace_with_mask(pa.nulls(len(texts), pa.float64()), is_given, pa.array(numbers)), []
+
+
+def _is_exact(text: str, number: float) -> bool:
+    """Return whether a text is a finite number as Python writes it, or an integer that is not rounded."""
+    if _INTEGER.fullmatch(text):
+        return int(text) in _INTEGERS and int(text) == number
+    return repr(number) == text and math.isfinite(number)
 
 
 def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
-    rows = _json_rows(path, _decode)
-    while batch := [*islice(rows, _BATCH_ROWS)]:
-        names = {*map(tuple, batch)}
+    lines = filter(None, (line.strip(_JSON_SPACES) for line in _lines(path, newline="\n")))
+    while batch := [*islice(lines, _BATCH_ROWS)]:
+        try:
+            found = [*map(_decoded, batch)]
+            rows = [row for row, _ in found]
+            has_fault = [end for _, end in found] != [*map(len, batch)] or {*map(type, rows)} != {dict}
+            has_fault = has_fault or any(map(_is_deep, batch, rows))
+        except (ValueError, RecursionError):
+            has_fault = True
+        if has_fault:
+            # read again, line by line, to raise the error of the first one
+            deque(_json_rows(path), maxlen=0)
+            raise changed(path)
+        names = {*map(tuple, rows)}
         if len(names) == 1:
             # mostly, and much faster
-            yield len(batch), dict(zip(names.pop(), zip(*map(dict.values, batch), strict=True), strict=True))
+            yield len(rows), dict(zip(names.pop(), zip(*map(dict.values, rows), strict=True), strict=True))
         else:
-            every = dict.fromkeys(chain.from_iterable(batch))
-            yield len(batch), {name: [row.get(name) for row in batch] for name in every}
+            every = dict.fromkeys(chain.from_iterable(rows))
+            yield len(rows), {name: [row.get(name) for row in rows] for name in every}
 
 
-def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
-    """Yield the object in each line of a file."""
+def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each line and the object in it, or raise InputError for the first faulty line."""
     for number, line in enumerate(_lines(path, newline="\n"), 1):
         line = line.strip(_JSON_SPACES)
         if not line:
             continue
         fault = ""
         try:
-            row, end = decode(line)
+            row, end = _EXACT.raw_decode(line)
             if end < len(line) or not isinstance(row, dict):
                 fault = f": more than one object, or none || {_LINES_OF_JSON}"
-            elif line.count("[") + line.count("{") > _DEEPEST and _depth(row) > _DEEPEST:
+            elif _is_deep(line, row):
                 raise RecursionError
         except json.JSONDecodeError as error:
             fault = f", character {error.pos + 1}: {error.msg} || {_LINES_OF_JSON}"
@@ -294,7 +328,14 @@ def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
             fault = f": {error}"
         if fault:
             raise InputError(f"{path}:{number}{fault}")
-        yield row
+        yield number, row
+
+
+def _is_deep(line: str, row: dict[str, Any]) -> bool:
+    """Return whether there are more levels than allowed in a line, each of which has two brackets."""
+    if len(line) <= 2 * _DEEPEST or line.count("[") + line.count("{") <= _DEEPEST:
+        return False
+    return _depth(row) > _DEEPEST
 
 
 def _depth(value: Any) -> int:  # noqa: ANN401 -- what JSON holds
@@ -317,17 +358,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
+_decoded = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
 # also raises ValueError for each number that is not in int64 or float64, which takes longer
-_decode_exactly = json.JSONDecoder(
+_EXACT = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=partial(_exact, int), parse_float=partial(_exact, float)
-).raw_decode
-
-
-def _check_numbers(paths: Sequence[AnyPath]) -> None:
-    """Raise InputError if a number in files of JSON is not in int64 or float64."""
-    for path in paths:
-        deque(_json_rows(path, _decode_exactly), maxlen=0)
+)
 
 
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:
@@ -338,10 +373,7 @@ def _blocks(path: AnyPath) -> Iterator[str]:
     """Yield the text of a file in UTF-8 in blocks of whole lines; other bytes become surrogates."""
     try:
         with open_regular(path) as file:
-            block = file.read(_BLOCK_BYTES)
-            if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in block[:_LOOKED_AT]:
-                raise InputError(f"{path} is UTF-16, UTF-32 or binary; save it as UTF-8")
-            block, rest, number = block.removeprefix(codecs.BOM_UTF8), b"", 1
+            block, rest, number = without_mark(file.read(_BLOCK_BYTES)), b"", 1
             while block:
                 lines, newline, rest = (rest + block).rpartition(b"\n")
                 yield (lines + newline).decode("utf-8", "surrogateescape")
@@ -352,3 +384,5 @@ def _blocks(path: AnyPath) -> Iterator[str]:
             yield rest.decode("utf-8", "surrogateescape")
     except OSError as error:
         raise unreadable(path, error) from None
+    except ValueError as error:
+        raise InputError(f"{path} {error}") from None

@@ -64,6 +64,11 @@ def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
     temporary.replace(path)
 
 
+def names_files_at_end(folder: AnyPath) -> bool:
+    """Return whether files are written under other names and renamed, as on disks."""
+    return isinstance(folder, Path)
+
+
 def version(path: AnyPath) -> RemoteStatus | None:
     """Return the version of an object for ``replace_if``; None on a disk, and if there is no object.
 
@@ -122,6 +127,20 @@ def new_folder(folder: AnyPath, unfinished: AnyPath) -> Iterator[AnyPath]:
     sync(unfinished)
     os.rename(str(unfinished), str(folder))
     sync(folder.parent)
+
+
+def moved(folder: AnyPath, target: AnyPath) -> AnyPath:
+    """Return where a folder is after giving it another name at once; in a store it keeps its name."""
+    if isinstance(folder, RemotePath):
+        return folder
+    os.rename(str(folder), str(target))
+    sync(target.parent)
+    return target
+
+
+def holds_only(folder: AnyPath, name: str) -> bool:
+    """Return whether there is one file, or one folder, in a folder, which has this name."""
+    return [path.name for path in folder.iterdir()] == [name]
 
 
 def files_in(folder: AnyPath) -> list[str]:

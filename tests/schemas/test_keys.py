@@ -1,5 +1,7 @@
 """Keys in files: what is written is read and found again, and damaged files are named."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,7 +31,7 @@ def test_examples_are_found_by_their_keys_and_keys_by_their_numbers(
 ):
     bounds = [0, *sorted(min(cut, len(keys)) for cut in cuts), len(keys)]
     root = tmp_path_factory.mktemp("keys")
-    shards = written(root, [keys[start:end] for start, end in zip(bounds, bounds[1:], strict=False)])
+    shards = written(root, [keys[start:end] for start, end in pairwise(bounds)])
     assert [key for _, held in each_shard(root, shards) for key in held] == keys
     number_of = {key: number for number, key in enumerate(keys)}
     wanted = data.draw(st.permutations([*keys, *others, *keys[:2]]))
