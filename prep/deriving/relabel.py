@@ -76,10 +76,9 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
         return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
     # imported late, because Arrow takes a second
     from tfshards.prep.sources.table_files import find_files, read_files
-    from tfshards.prep.sources.table_rows import in_memory
 
     files = find_files(labels, follow_links=True)
-    path, table = files.where, in_memory(read_files(files, (), COLUMNS.__contains__).table)
+    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.joined()
     for name in COLUMNS:
         if name not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))

@@ -232,8 +232,8 @@ def _write(
 ) -> None:
     """Write the parts and other files that are missing."""
     folder = chosen.directory
+    make_folder(chosen.work)
     if parts:
-        make_folder(chosen.work)
         progress = WorkProgress("export", _written(parts).num_examples)
         # of the manifest, workers need nothing that grows with the dataset
         task = replace(chosen, manifest=replace(chosen.manifest, splits={}), reporter=progress.reporter)
@@ -248,11 +248,10 @@ def _write(
         )
         run_work(run, work, folder)
         sync(*{(folder / chosen.path(part)).parent for part in parts})
-    make_folder(chosen.work)
     for path, content in others.items():
         put(folder / path, content, chosen.work)
-    sync(folder)
     delete_tree(chosen.work)
+    sync(folder)
 
 
 def _parts(manifest: Manifest) -> list[Part]:

@@ -138,20 +138,20 @@ class Format:
                 "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
             )
 
-    def array(self, feature: Feature, value: Content) -> np.ndarray:
-        """Return the value of a numeric feature as an array; a ragged one is ``(n,)`` or ``(n, k)``."""
-        if feature.kind == "raw":
-            array = np.frombuffer(cast("bytes", value), np.dtype(feature.dtype).newbyteorder("<"))
-            array = array.astype(feature.dtype, copy=False)
-        else:
-            array = np.array(value, feature.dtype)
-        shape = cast("Sequence[int]", feature.shape[1:] if feature.is_ragged else feature.shape)
-        return array.reshape((-1, *shape) if feature.is_ragged else tuple(shape))
-
     def dtype_problems(self, dtypes: Sequence[str], fault: str) -> list[Problem]:
         """Return a problem for each numeric feature of a dtype that the format does not have."""
         numbers = [each for each in self.schema.features if each.dtype in dtypes and not each.is_encoded]
         return [Problem(each.name, f"is {each.dtype}{fault}") for each in numbers]
+
+
+def array_of(feature: Feature, value: Content) -> np.ndarray:
+    """Return the value of a numeric feature as an array; a ragged one is ``(n,)`` or ``(n, k)``."""
+    if feature.kind == "raw":
+        array = np.frombuffer(cast("bytes", value), np.dtype(feature.dtype).newbyteorder("<"))
+        array = array.astype(feature.dtype, copy=False)
+    else:
+        array = np.array(value, feature.dtype)
+    return array.reshape([-1 if dim is None else dim for dim in feature.shape])
 
 
 def text_of(value: Content) -> str | list[str]:

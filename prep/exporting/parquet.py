@@ -3,14 +3,6 @@
 Format: https://parquet.apache.org/docs/file-format, written by pyarrow. The features are in the schema's
 metadata under ``huggingface``, as ``datasets`` writes it (``Features.to_dict``), and ``README.md`` lists the
 splits (https://huggingface.co/docs/hub/datasets-manual-configuration): ``datasets.load_dataset(DIR)``.
-
-| feature | column | type of ``datasets`` |
-|---|---|---|
-| image, mask | struct of ``bytes`` and ``path``, which is null | ``Image`` |
-| scalar label with class names | int64; -1 means no class | ``ClassLabel`` |
-| byte string | string, or binary if some are not UTF-8 | ``Value`` |
-| number | its dtype | ``Value`` |
-| numbers | lists, of fixed size where the shape is fixed | ``List`` of ``List`` … |
 """
 
 from __future__ import annotations
@@ -26,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Content, Example, Format, Part
+from tfshards.prep.exporting.format import Content, Example, Format, Part, array_of
 from tfshards.prep.records.shard_file import in_groups
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.json_reader import Json
@@ -70,16 +62,16 @@ class Parquet(Format):
         import pyarrow.parquet as pq
 
         features = self.schema.features
-        types = {feature.name: self._type(feature) for feature in features}
-        described = {feature.name: self._described(feature) for feature in features}
+        types = {feature.name: self._types(feature) for feature in features}
+        described = {name: description for name, (_, description) in types.items()}
         metadata = {"huggingface": json.dumps({"info": {"features": described}})}
-        schema = pa.schema([*types.items()], metadata)
+        schema = pa.schema([(name, arrow) for name, (arrow, _) in types.items()], metadata)
         # nearly every encoded image is different
         plain = [feature.name for feature in features if not feature.is_encoded]
         with pq.ParquetWriter(path, schema, use_dictionary=plain, write_statistics=plain) as writer:
             for rows in in_groups(examples, lambda each: each.num_bytes, _GROUP_BYTES, _GROUP_ROWS):
                 columns = [
-                    self._column(feature, types[feature.name], [each.values[feature.name] for each in rows])
+                    _column(feature, types[feature.name][0], [each.values[feature.name] for each in rows])
                     for feature in features
                 ]
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -100,60 +92,50 @@ class Parquet(Format):
         ]
         return {"README.md": "\n".join([*lines, ""]).encode("utf-8")}
 
-    def _is_class(self, feature: Feature) -> bool:
-        return feature.kind == "label" and feature.shape == () and bool(self.schema.class_names)
-
-    def _described(self, feature: Feature) -> Json:
-        """Return the type of a feature as ``Features.to_dict`` of ``datasets`` has it."""
-        if feature.is_encoded:
-            return {"_type": "Image"}
-        if self._is_class(feature):
-            return {"names": list(self.schema.class_names), "_type": "ClassLabel"}
-        dtype = str(self._item_type(feature)).replace("halffloat", "float16")
-        described: Json = {"dtype": dtype, "_type": "Value"}
-        for dim in reversed(feature.shape):
-            described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
-        return described
-
-    def _item_type(self, feature: Feature) -> Type:
+    def _types(self, feature: Feature) -> tuple[Type, Json]:
+        """Return the Arrow type of a feature, and its description as ``Features.to_dict`` returns it."""
         import pyarrow as pa
 
+        if feature.is_encoded:
+            return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+        if feature.kind == "label" and feature.shape == () and self.schema.class_names:
+            # -1 means no class
+            return pa.int64(), {"names": list(self.schema.class_names), "_type": "ClassLabel"}
         if feature.kind == "bytes":
-            return pa.binary() if feature.name in self.binary else pa.string()
-        return pa.int64() if self._is_class(feature) else pa.from_numpy_dtype(np.dtype(feature.dtype))
-
-    def _type(self, feature: Feature) -> Type:
-        import pyarrow as pa
-
-        if feature.is_encoded:
-            return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-        found = self._item_type(feature)
-        for dim in reversed(feature.shape):
-            found = pa.list_(found, dim or -1)
-        return found
-
-    def _column(self, feature: Feature, type_: Type, values: Sequence[Content]) -> Array:
-        import pyarrow as pa
-
-        if feature.is_encoded:
-            parts = [pa.array(values, pa.binary()), pa.nulls(len(values), pa.string())]
-            return pa.StructArray.from_arrays(parts, fields=[*type_])
-        item = self._item_type(feature)
-        if feature.kind == "bytes":
-            lists = [[value] if feature.shape == () else value for value in cast("list[list[str]]", values)]
-            flat, sizes = pa.array([*chain.from_iterable(lists)], item), [*map(len, lists)]
+            arrow = pa.binary() if feature.name in self.binary else pa.string()
         else:
-            arrays = [np.ravel(self.array(feature, value)) for value in values]
-            flat, sizes = pa.array(np.concatenate(arrays)).cast(item), [array.size for array in arrays]
-        if not feature.is_ragged:
-            return _nested(flat, cast("tuple[int, ...]", feature.shape), len(values))
-        lengths = np.array(sizes) // feature.row_elements
-        rows = _nested(flat, cast("tuple[int, ...]", feature.shape[1:]), int(lengths.sum()))
-        return pa.ListArray.from_arrays(_offsets(lengths), rows)
+            arrow = pa.from_numpy_dtype(np.dtype(feature.dtype))
+        described: Json = {"dtype": str(arrow).replace("halffloat", "float16"), "_type": "Value"}
+        for dim in reversed(feature.shape):
+            arrow = pa.list_(arrow, dim or -1)
+            described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
+        return arrow, described
 
 
 def _split_name(name: str) -> str:
     return name.replace("-", "_")
+
+
+def _column(feature: Feature, arrow: Type, values: Sequence[Content]) -> Array:
+    """Return the values of a feature as an array of an Arrow type."""
+    import pyarrow as pa
+
+    if feature.is_encoded:
+        parts = [pa.array(values, pa.binary()), pa.nulls(len(values), pa.string())]
+        return pa.StructArray.from_arrays(parts, fields=[*arrow])
+    for _ in feature.shape:
+        arrow = arrow.value_type
+    if feature.kind == "bytes":
+        lists = [[value] if feature.shape == () else value for value in cast("list[list[str]]", values)]
+        flat, sizes = pa.array([*chain.from_iterable(lists)], arrow), [*map(len, lists)]
+    else:
+        arrays = [np.ravel(array_of(feature, value)) for value in values]
+        flat, sizes = pa.array(np.concatenate(arrays)).cast(arrow), [array.size for array in arrays]
+    if not feature.is_ragged:
+        return _nested(flat, cast("tuple[int, ...]", feature.shape), len(values))
+    lengths = np.array(sizes) // feature.row_elements
+    rows = _nested(flat, cast("tuple[int, ...]", feature.shape[1:]), int(lengths.sum()))
+    return pa.ListArray.from_arrays(_offsets(lengths), rows)
 
 
 def _offsets(lengths: npt.ArrayLike) -> Array:

@@ -14,14 +14,13 @@ from typing import BinaryIO, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import shown
 from tfshards.schemas.keys import hash_array as hash_array
 from tfshards.schemas.keys import hash_key as hash_key
 from tfshards.schemas.storage import AnyPath, any_path
-from tfshards.schemas.storage.untrusted import KEYS
+from tfshards.schemas.storage.untrusted import KEYS, read_whole
 
 KEY_FEATURE = Feature("key", "bytes", "bytes")
 
@@ -146,7 +145,10 @@ def holds_written_keys(file: BinaryIO) -> bool:
 def read_keys(path: str | os.PathLike[str]) -> list[bytes]:
     """Return the keys in a file, in its order; a line with a quotation mark at its start is a JSON string."""
     found = any_path(path)
-    lines = read_paths(found, KEYS).split(b"\n")
+    try:
+        lines = read_whole(found, KEYS).removeprefix(codecs.BOM_UTF8).split(b"\n")
+    except OSError as error:
+        raise InputError("unreadable", path=found, why=error.strerror) from None
     # editors of Windows end lines with \r\n; a key that ends so is written as JSON
     keys = [line.removesuffix(b"\r") for line in lines]
     for index, line in enumerate(keys):

@@ -274,7 +274,10 @@ def folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | 
             f"column {column.name!r}: only some paths are in the folders {', '.join(usual)}; others are in "
             f"{', '.join(map(repr, others[:3]))} || add a column 'split', which names the split of each row"
         )
-    report_line(f"the splits are the folders {', '.join(usual)} in column {column.name!r}")
+    report_line(
+        f"the splits are the folders {', '.join(usual)} in column {column.name!r}; a column 'split' would "
+        "name others, such as one for all rows"
+    )
     return _texts(to_bytes(usual_split(name) or name) for name in folders)
 
 

@@ -89,13 +89,12 @@ def is_staged(folder: AnyPath) -> bool:
     """
     if not _STAGED.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
         return False
-    head = _head(folder.name)
     # the folder of a build gets its name when its record is there, which has another name
     if _start(folder / RECORD_NAME, len(_KIND)) == _KIND:
         return True
     # after a power failure, zeros may be in place of what was not written
-    starts = [_start(path, len(head)) if RECORD_NAME in path.name else None for path in folder.iterdir()]
-    return all(start is not None and head.startswith(start.rstrip(b"\0")) for start in starts)
+    starts = [_start(path, len(_KIND)) if RECORD_NAME in path.name else None for path in folder.iterdir()]
+    return all(start is not None and _KIND.startswith(start.rstrip(b"\0")) for start in starts)
 
 
 _KIND = json.dumps({"format": _FORMAT}).encode("ascii")[:-1]

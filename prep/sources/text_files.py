@@ -23,16 +23,18 @@ def read_file(path: AnyPath | str | os.PathLike[str], limit: Limit = ANNOTATIONS
 
 def read_text(path: AnyPath | str | os.PathLike[str], limit: Limit = ANNOTATIONS) -> str:
     """Return the text of a file, or raise InputError if it cannot be read, or is not UTF-8."""
+    data = read_file(path, limit)
     try:
-        return decoded(read_file(path, limit))
+        return decoded(data)
     except ValueError as error:
         raise InputError(f"{path} {error}") from None
 
 
-def read_paths(path: AnyPath, limit: Limit = ANNOTATIONS) -> bytes:
-    """Return the text of a file of paths or keys, which need not be UTF-8, without a byte order mark."""
+def read_paths(path: AnyPath) -> bytes:
+    """Return the text of a file of paths, which need not be UTF-8, without a byte order mark."""
+    data = read_file(path)
     try:
-        return without_mark(read_file(path, limit))
+        return without_mark(data)
     except ValueError as error:
         raise InputError(f"{path} {error}") from None
 

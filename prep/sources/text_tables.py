@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
 from tfshards.prep.sources.features import TEXT, flattened, is_list_type, unlisted
-from tfshards.prep.sources.fetching import changed, unreadable
+from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.sources.text_files import without_mark
 from tfshards.schemas import InputError
@@ -48,9 +48,9 @@ _PLAIN = (
 _TRUTH = pa.array(["false", "true"], pa.large_string())
 _SHOWN = 60
 _JSON_SPACES = " \t\r\n"
-_read_csv = partial(csv.reader, strict=True)
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
+_Decode: TypeAlias = Callable[[str], tuple[Any, int]]
 # The number of some rows, and their values by column.
 _Batch: TypeAlias = tuple[int, dict[str, Sequence[Any]]]
 
@@ -104,7 +104,7 @@ def read_text(
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
             # a number beyond float64 is infinite, too
-            deque(chain.from_iterable(map(_json_rows, paths)), maxlen=0)
+            deque(chain.from_iterable(_json_rows(path, _decode_exactly) for path in paths), maxlen=0)
     return table, lengths, warnings
 
 
@@ -163,8 +163,7 @@ def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
     Raises:
         InputError: the fault is a number that is not in int64 or float64.
     """
-    rows = [(f"{path}:{number}", row.get(name)) for path in paths for number, row in _json_rows(path)]
-    values = [value for _, value in rows]
+    values = [row.get(name) for path in paths for row in _json_rows(path, _decode_exactly)]
 
     def differs(count: int) -> bool:
         try:
@@ -173,7 +172,9 @@ def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
             return True
         return False
 
-    where, _ = rows[bisect_left(range(1, len(rows)), True, key=differs)]
+    first = bisect_left(range(1, len(values)), True, key=differs)
+    lines = (f"{path}:{number}" for path in paths for number, _ in _json_lines(path))
+    where = next(islice(lines, first, None))
     return InputError(
         f"{where}: column {name!r} is of another type than in the lines before: {fault} || write values of "
         "one type"
@@ -191,30 +192,30 @@ def _joined(name: str, parts: Sequence[pa.Array], paths: Sequence[AnyPath]) -> p
 
 def _csv_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a CSV or TSV file, some at a time."""
+    rows = _csv_rows(path)
+    names = next(rows, [])
+    while batch := [*islice(rows, _BATCH_ROWS)]:
+        yield len(batch), dict(zip(names, zip(*batch, strict=True), strict=True))
+
+
+def _csv_rows(path: AnyPath) -> Iterator[list[str]]:
+    """Yield the header of a CSV or TSV file, and its rows, which have as many values."""
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     csv.field_size_limit(_LONGEST)
-    reader = _read_csv(_lines(path, newline=""), delimiter=delimiter)
-    rows = filter(None, reader)
+    reader = csv.reader(_lines(path, newline=""), delimiter=delimiter, strict=True)
+    names: list[str] = []
     try:
-        names = next(rows, [])
-        _check_header(path, names, delimiter)
-        while batch := [*islice(rows, _BATCH_ROWS)]:
-            if {*map(len, batch)} != {len(names)}:
-                _raise_for_length(path, delimiter, len(names))
-            yield len(batch), dict(zip(names, zip(*batch, strict=True), strict=True))
+        for row in filter(None, reader):
+            if not names:
+                names = row
+                _check_header(path, names, delimiter)
+            if len(row) != len(names):
+                where = f"{path}:{reader.line_num}"
+                raise InputError(f"{where}: {len(row)} values, but the header has {len(names)} columns")
+            yield row
     except csv.Error as error:
         hint = "; a quote is not closed" if "unexpected end" in str(error) else ""
         raise InputError(f"{path}:{reader.line_num}: {error}{hint}") from None
-
-
-def _raise_for_length(path: AnyPath, delimiter: str, count: int) -> NoReturn:
-    """Raise InputError for the first row that has not ``count`` values; only this reading counts lines."""
-    reader = _read_csv(_lines(path, newline=""), delimiter=delimiter)
-    for row in filter(None, reader):
-        if len(row) != count:
-            where = f"{path}:{reader.line_num}"
-            raise InputError(f"{where}: {len(row)} values, but the header has {count} columns")
-    raise changed(path)
 
 
 def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
@@ -224,7 +225,7 @@ def _check_header(path: AnyPath, names: Sequence[str], delimiter: str) -> None:
         if os.path.splitext(to_bytes(name))[1].lower() in SUFFIXES:
             raise InputError("table-no-header", name=name)
     # names may hold these marks, too
-    mark = next((mark for mark in ";|\t," if mark != delimiter and mark in "".join(names[:1])), None)
+    mark = next((mark for mark in ";|\t," if mark != delimiter and mark in names[0]), None)
     if mark and len(names) == 1:
         raise InputError("table-separators", path=str(path), header=names[0][:_SHOWN], mark=mark)
 
@@ -285,40 +286,26 @@ def _is_exact(text: str, number: float) -> bool:
 
 def _json_batches(path: AnyPath) -> Iterator[_Batch]:
     """Yield the rows of a JSON Lines file, some at a time; a row that lacks a name has None."""
-    lines = filter(None, (line.strip(_JSON_SPACES) for line in _lines(path, newline="\n")))
-    while batch := [*islice(lines, _BATCH_ROWS)]:
-        try:
-            found = [*map(_decoded, batch)]
-            rows = [row for row, _ in found]
-            has_fault = [end for _, end in found] != [*map(len, batch)] or {*map(type, rows)} != {dict}
-            has_fault = has_fault or any(map(_is_deep, batch, rows))
-        except (ValueError, RecursionError):
-            has_fault = True
-        if has_fault:
-            # read again, line by line, to raise the error of the first one
-            deque(_json_rows(path), maxlen=0)
-            raise changed(path)
-        names = {*map(tuple, rows)}
+    rows = _json_rows(path, _decode)
+    while batch := [*islice(rows, _BATCH_ROWS)]:
+        names = {*map(tuple, batch)}
         if len(names) == 1:
             # mostly, and much faster
-            yield len(rows), dict(zip(names.pop(), zip(*map(dict.values, rows), strict=True), strict=True))
+            yield len(batch), dict(zip(names.pop(), zip(*map(dict.values, batch), strict=True), strict=True))
         else:
-            every = dict.fromkeys(chain.from_iterable(rows))
-            yield len(rows), {name: [row.get(name) for row in rows] for name in every}
+            every = dict.fromkeys(chain.from_iterable(batch))
+            yield len(batch), {name: [row.get(name) for row in batch] for name in every}
 
 
-def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of each line and the object in it, or raise InputError for the first faulty line."""
-    for number, line in enumerate(_lines(path, newline="\n"), 1):
-        line = line.strip(_JSON_SPACES)
-        if not line:
-            continue
+def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
+    """Yield the object in each line of a file."""
+    for number, line in _json_lines(path):
         fault = ""
         try:
-            row, end = _EXACT.raw_decode(line)
+            row, end = decode(line)
             if end < len(line) or not isinstance(row, dict):
                 fault = f": more than one object, or none || {_LINES_OF_JSON}"
-            elif _is_deep(line, row):
+            elif len(line) > 2 * _DEEPEST and line.count("[") + line.count("{") > _DEEPEST < _depth(row):
                 raise RecursionError
         except json.JSONDecodeError as error:
             fault = f", character {error.pos + 1}: {error.msg} || {_LINES_OF_JSON}"
@@ -328,14 +315,14 @@ def _json_rows(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
             fault = f": {error}"
         if fault:
             raise InputError(f"{path}:{number}{fault}")
-        yield number, row
+        yield row
 
 
-def _is_deep(line: str, row: dict[str, Any]) -> bool:
-    """Return whether there are more levels than allowed in a line, each of which has two brackets."""
-    if len(line) <= 2 * _DEEPEST or line.count("[") + line.count("{") <= _DEEPEST:
-        return False
-    return _depth(row) > _DEEPEST
+def _json_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line that is not empty."""
+    for number, line in enumerate(_lines(path, newline="\n"), 1):
+        if text := line.strip(_JSON_SPACES):
+            yield number, text
 
 
 def _depth(value: Any) -> int:  # noqa: ANN401 -- what JSON holds
@@ -358,11 +345,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_decoded = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
+_decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
 # also raises ValueError for each number that is not in int64 or float64, which takes longer
-_EXACT = json.JSONDecoder(
+_decode_exactly = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=partial(_exact, int), parse_float=partial(_exact, float)
-)
+).raw_decode
 
 
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:

@@ -18,13 +18,15 @@ from typing import TypeVar
 from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.untrusted import open_regular
+from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range
 from tfshards.schemas.storage.writing import Sink, abort_uploads, link_file, local_sink, open_sink
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _BLOCK = 1 << 20
+# Ranges of an object that are requested before they are needed.
+_RANGES_AHEAD = 4
 
 
 def new_file(path: AnyPath, unfinished: AnyPath) -> Sink:
@@ -67,6 +69,21 @@ def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
 def names_files_at_end(folder: AnyPath) -> bool:
     """Return whether files are written under other names and renamed, as on disks."""
     return isinstance(folder, Path)
+
+
+def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the bytes ``[start, end)`` of a file for each range; fewer if a file on a disk ends before.
+
+    An object that ends before raises ChangedError. Its next ranges are already requested.
+    """
+    if isinstance(path, RemotePath):
+        yield from in_flight(lambda each: read_range(path, *each), ranges, _RANGES_AHEAD)
+        return
+    # a mapped file that is shortened meanwhile would end the process
+    with open_regular(path, buffering=0) as file:
+        for start, end in ranges:
+            file.seek(start)
+            yield read_gradually(file, end - start)
 
 
 def version(path: AnyPath) -> RemoteStatus | None:
