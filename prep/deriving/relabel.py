@@ -75,6 +75,7 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
             raise OptionsError("labels-none")
         return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
     # imported late, because Arrow takes a second
+    from tfshards.prep.sources.features import TEXT, is_bytes_type
     from tfshards.prep.sources.table_files import find_files, read_files
 
     files = find_files(labels, follow_links=True)
@@ -84,7 +85,9 @@ def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int])
             columns = ", ".join(map(repr, table.column_names))
             raise InputError("labels-column", path=path, name=name, join=columns)
     found: dict[bytes, str] = {}
-    rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
+    # keys need not be UTF-8
+    read = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
+    rows = zip(*(column.to_pylist() for column in read), strict=True)
     for number, row in enumerate(rows, 1):
         key, label = (_text(value, column, number, path) for value, column in zip(row, COLUMNS, strict=True))
         if found.setdefault(to_bytes(key), label) != label:

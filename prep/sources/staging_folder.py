@@ -89,7 +89,7 @@ def is_staged(folder: AnyPath) -> bool:
     """
     if not _STAGED.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
         return False
-    # the folder of a build gets its name when its record is there, which has another name
+    # the folder of a build gets its name when its record is there, which has that name
     if _start(folder / RECORD_NAME, len(_KIND)) == _KIND:
         return True
     # after a power failure, zeros may be in place of what was not written
