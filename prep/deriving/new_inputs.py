@@ -75,11 +75,10 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
         _check_rows(listing, reader, origin, numbers, changed, labels)
     rejects, rejected_again = _rejected_again(listing, reader, origin)
     is_new[rejected_again] = False
-    num_known = int((~is_new).sum())
-    removed = np.flatnonzero(is_new & are_removed(listing.keys, origin.removed()))
-    is_new[removed] = False
+    candidates = np.flatnonzero(is_new)
+    is_removed = are_removed([listing.keys[number] for number in candidates.tolist()], origin.removed())
     # keys are sorted as bytes, which is not the order of row numbers
-    added = np.array(sorted(np.flatnonzero(is_new).tolist(), key=listing.keys.__getitem__), np.int64)
+    added = np.array(sorted(candidates[~is_removed].tolist(), key=listing.keys.__getitem__), np.int64)
     new = replace(
         listing,
         keys=[listing.keys[number] for number in added.tolist()],
@@ -90,9 +89,9 @@ def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> New
     )
     membership = _membership(new, added, origin)
     new = replace(new, splits=membership.examples)
-    _report(listing, origin, numbers, removed=removed, changed=changed)
+    _report(listing, origin, numbers, removed=candidates[is_removed], changed=changed)
     _report_classes(new, origin)
-    return NewInputs(new, membership.cuts, num_known, rejects)
+    return NewInputs(new, membership.cuts, listing.num_examples - len(candidates), rejects)
 
 
 def _are_numbered(listing: Listing) -> bool:
@@ -128,17 +127,19 @@ def _changed(listing: Listing, origin: Origin, numbers: IntArray, labels: IntArr
     In a relabeled dataset, another class is not a change of the input.
     """
     manifest = origin.manifest
-    differs = np.zeros(len(numbers), np.bool_)
+    held = np.flatnonzero(numbers >= 0)
+    now = numbers[held]
+    differ = np.zeros(len(held), np.bool_)
     if labels is not None and listing.labels is not None and not manifest.made.has("relabeled"):
-        differs |= labels != listing.labels[numbers]
+        differ |= labels[held] != listing.labels[now]
     if listing.splits:
         names = [*manifest.splits]
-        now = np.full(listing.num_examples, -1)
-        for name, members in listing.splits.items():
-            now[members] = names.index(name) if name in names else -1
         sizes = [split.num_examples for split in manifest.splits.values()]
-        differs |= np.repeat(np.arange(len(names)), sizes) != now[numbers]
-    return np.sort(numbers[differs & (numbers >= 0)])
+        split_of = np.full(listing.num_examples, -1)
+        for name, members in listing.splits.items():
+            split_of[members] = names.index(name) if name in names else -1
+        differ |= np.repeat(np.arange(len(names)), sizes)[held] != split_of[now]
+    return np.sort(now[differ])
 
 
 def _check_rows(
