@@ -464,7 +464,7 @@ FAULTS = [
     ("equal sizes are equal content", "prep/sources/staged.py",
      "stamps.append(digests[:, 0])",
      "stamps.append(digests[:, 0] * np.uint64(0))",
-     f"{ITERABLES}_an_appended_example_with_other_content_is_reported"),
+     f"{ITERABLES}_an_example_with_other_content_of_the_same_size_is_another_input"),
     ("a damaged value of an element is stored", "prep/sources/wide.py",
      "if masked_crc32c(data) != checksum:",
      "if not data:",
