@@ -13,12 +13,13 @@ import numpy as np
 
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
-from tfshards.prep.sources.keys import KeyHashes, to_text
+from tfshards.prep.sources.keys import to_text
 from tfshards.prep.verification.checks import companions, record_problems, shard_problems
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
 from tfshards.schemas.files import file_digest
+from tfshards.schemas.keys import KeyHashes
 from tfshards.schemas.manifest_file import digest_problems
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path

@@ -53,6 +53,12 @@ def put(path: AnyPath, data: bytes, unfinished: AnyPath) -> None:
         raise
 
 
+def range_bytes(path: AnyPath) -> int:
+    """Return how many bytes of a large file are best read at once: from a store, by a request."""
+    # on a disk, as many as fit the caches of a core
+    return 1 << 22 if isinstance(path, RemotePath) else 1 << 19
+
+
 def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the bytes ``[start, end)`` of a file for each range; fewer if a file on a disk ends before.
 
