@@ -77,7 +77,7 @@ class Writer:
                 sources=self.locations,
                 measure=lambda: _total(sizes, self.folder.recorded(phase, missing)),
             )
-            self._run(work)
+            run_work(self.run, work, self.folder.dataset)
         return self.finished(phase, sizes)
 
     def begin(
@@ -156,16 +156,18 @@ class Writer:
             examples = counted(whole.num_examples, "example")
             report_line(f"starting {self.what}: {examples}, {size(whole.num_bytes)}, {of}")
 
-    def _run(self, work: Work) -> None:
-        try:
-            self.run(work)
-        except TfshardsError:
-            # its code says what happened
-            raise
-        except OSError as failure:
-            raise BuildError("build-failed", text=system_fault(self.folder.dataset, failure)) from failure
-        except Exception as failure:
-            raise BuildError("build-failed", text=_reason(self.folder.dataset, failure)) from failure
+
+def run_work(run: Callable[[Work], None], work: Work, output: AnyPath) -> None:
+    """Do the work of an engine; a failure other than of tfshards is a BuildError that names the output."""
+    try:
+        run(work)
+    except TfshardsError:
+        # its code says what happened
+        raise
+    except OSError as failure:
+        raise BuildError("build-failed", text=system_fault(output, failure)) from failure
+    except Exception as failure:
+        raise BuildError("build-failed", text=_reason(output, failure)) from failure
 
 
 def _total(sizes: Mapping[ShardId, Written], shards: Iterable[ShardId]) -> Written:

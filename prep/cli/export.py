@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 
 from tfshards.prep.cli.verb import Result, Verb, add_dataset
-from tfshards.prep.exporting.table import FORMATS
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from tfshards.prep.exporting.export import FORMATS
+
     add_dataset(parser)
     texts = [f"{name} ({chosen.text})" for name, chosen in FORMATS.items()]
     add = parser.add_argument
     add("directory", metavar="DIR", help="output folder: new, or of an unfinished export to resume")
     add("--to", required=True, choices=(*FORMATS,), help=f"format: {', '.join(texts)}")
     add("--select", metavar="NAMES", help="comma-separated names of the features to export (default: all)")
+    add("--as-bytes", metavar="NAMES", default="", help="comma-separated names of features that are not text")
 
 
 def _run(args: argparse.Namespace) -> Result:
@@ -26,6 +28,7 @@ def _run(args: argparse.Namespace) -> Result:
         args.directory,
         to=args.to,
         select=select,
+        as_bytes=args.as_bytes.split(",") if args.as_bytes else (),
         engine=args.engine,
         beam_args=args.beam_args,
     )

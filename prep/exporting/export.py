@@ -1,57 +1,61 @@
-"""Export a dataset to the format of another tool: in parallel, and resumable."""
+"""Export a dataset to the format of another tool: each shard becomes one part, written in parallel.
+
+exported/photos/.export.json       the first file: what is exported, since nothing else is written here
+exported/photos/.export.work/      only while parts are written: files that have no name yet
+exported/photos/data/….parquet     a part gets its name when it is complete, and is kept from then on
+exported/photos/README.md          a file about the whole export
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from importlib.metadata import version
+from itertools import chain, islice
 
-from tfshards.prep.building.output import remove_staged
-from tfshards.prep.building.planned_build import run_work
+from tfshards.prep.building.output import existing_folder
+from tfshards.prep.building.write import run_work
 from tfshards.prep.engines.table import EngineName, Work, find_run
-from tfshards.prep.exporting.format import Format
-from tfshards.prep.exporting.request import ExportPart, ExportRequest, NotTextError, make_request
-from tfshards.prep.exporting.table import FORMATS
-from tfshards.prep.exporting.write_parts import (
-    ExportTask,
-    Journal,
-    fingerprint,
-    is_unchanged,
-    not_text_path,
-    read_journal,
-    release_of,
-    write_part,
-    write_plan,
-    written_file,
-)
+from tfshards.prep.exporting.format import Content, Format, Part, text_of
+from tfshards.prep.exporting.parquet import Parquet
+from tfshards.prep.exporting.webdataset import WebDataset
 from tfshards.prep.progress.lines import (
     Log,
-    Meter,
     WorkProgress,
     Written,
     report_line,
+    report_warning,
     takes_log,
     to_stderr,
 )
-from tfshards.prep.progress.threads import Tick, in_threads
-from tfshards.prep.writing.area import PHASES, BuildArea, ShardId
-from tfshards.schemas import FormatError, InputError, OptionsError, read_manifest
-from tfshards.schemas.build_area import write_files
+from tfshards.prep.records.values import selected
+from tfshards.schemas import FormatError, InputError, Manifest, OptionsError, Schema, Shard, read_manifest
+from tfshards.schemas.companions import read_keys
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.errors import counted
-from tfshards.schemas.files import bytes_digest, local_path, require_space, sync_directory
-from tfshards.schemas.json_reader import Json, as_json
-from tfshards.schemas.locks import lock
+from tfshards.schemas.files import local_path
+from tfshards.schemas.json_reader import Json, as_json, load_json
 from tfshards.schemas.manifest_file import check_outside_datasets
-from tfshards.schemas.names import ID_DIGITS
+from tfshards.schemas.option import check_strings
 from tfshards.schemas.sizes import size
-from tfshards.schemas.storage import any_path
+from tfshards.schemas.storage import AnyPath, any_path
+from tfshards.schemas.storage.locking import LOCK_NAME, locked
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
+from tfshards.schemas.storage.verbs import delete, delete_tree, each, make_folder, put, sync
+
+# in the order of the help
+FORMATS: Mapping[str, type[Format]] = {each.name: each for each in (WebDataset, Parquet)}
+RECORD_NAME = ".export.json"
+WORK_NAME = ".export.work"
+_UNFINISHED_RECORD = re.compile(rf"{re.escape(RECORD_NAME)}\.[0-9a-f]{{16}}")
+# They decide whether byte strings are text.
+_FIRST_EXAMPLES = 1_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +67,7 @@ class Export:
         to: its format.
         num_examples: number of examples.
         files: paths of all files, relative to ``directory``, and their sizes in bytes.
-        num_kept: number of parts that an earlier run had written, and that were only verified.
+        num_kept: number of parts that an earlier run had written.
         num_parts: number of all parts.
     """
 
@@ -93,6 +97,7 @@ def export(
     *,
     to: str,
     select: Sequence[str] | None = None,
+    as_bytes: Sequence[str] = (),
     engine: EngineName | None = None,
     beam_args: Sequence[str] = (),
     log: Log = to_stderr,
@@ -100,15 +105,17 @@ def export(
     """Export a dataset to the format of another tool.
 
     Each shard becomes one part, and an engine writes several at the same time. The file of a part gets its
-    name when it is complete. A killed export resumes when it is called again with the same arguments, keeps
-    the parts whose digests still match, and ends with the same bytes. A finished export that is exported
-    again is verified, and damaged files are written again.
+    name when it is complete. A killed export resumes when it is called again with the same arguments: it
+    keeps the parts that exist, and ends with the same bytes.
+
+    Keys are text if all of them are UTF-8. Other byte strings are text if those of the first examples are.
 
     Args:
         dataset: folder of the dataset, or its URL.
         directory: a new or empty local directory, or the one of an unfinished export to resume.
         to: ``"webdataset"`` or ``"parquet"``.
         select: names of the features to export; by default all.
+        as_bytes: names of features whose byte strings are not text.
         engine: engine that writes the parts, as for ``build``; its workers must see ``directory``.
         beam_args: Apache Beam's pipeline options, as for ``build``.
         log: receives status lines.
@@ -116,177 +123,147 @@ def export(
     Raises:
         OptionsError: an argument is invalid.
         FormatError: the format cannot hold a feature of the dataset; the error lists all of them.
-        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, or the records differ
-            from the manifest.
+        InputError: ``dataset`` is not a dataset, ``directory`` holds something else, the records differ
+            from the manifest, or a byte string is not text after all.
         RecordError: a record is damaged.
-        BuildError: a worker of Apache Beam failed; the same call resumes.
+        BuildError: a worker failed; the same call resumes.
     """
     run = find_run(engine, beam_args)
     if to not in FORMATS:
         raise OptionsError("export-format-unknown", to=to, names=[*FORMATS])
-    request = make_request(any_path(dataset), read_manifest(dataset), select)
-    for name, found in coordinates_of(request.schema.features).items():
+    root, folder = any_path(dataset), local_path(directory)
+    manifest = read_manifest(root)
+    features = selected(manifest.schema, select)
+    has_labels = any(feature.kind == "label" for feature in features)
+    schema = Schema(features, manifest.schema.class_names if has_labels else ())
+    chosen = FORMATS[to](
+        root=root, directory=folder, work=folder / WORK_NAME, manifest=manifest, schema=schema
+    )
+    chosen = replace(chosen, binary=_binary(chosen, as_bytes))
+    if problems := chosen.problems():
+        raise FormatError(
+            f"to={to!r} cannot hold all of {root}; name the features to export with select=, or choose "
+            "another format",
+            problems,
+        )
+    for name, found in coordinates_of(features).items():
         typed = shlex.quote(f"{name}={found}")
         report_line(f"{name!r} refers to the exported image: --column {typed} builds it again")
-    return _export(request, local_path(directory), FORMATS[to], run)
+    check_outside_datasets(folder, "name a folder for the export")
+    with existing_folder(folder), locked(folder) as note:
+        report_warning(*filter(None, [note]))
+        _claim(chosen)
+        parts, others = _parts(manifest), chosen.others()
+        missing = [part for part in parts if not (folder / chosen.path(part)).exists()]
+        absent = [path for path in others if not (folder / path).exists()]
+        if missing or absent:
+            _write(chosen, missing, {path: others[path] for path in absent}, run)
+        else:
+            report_line(f"{folder} holds this export already")
+        paths = [*map(chosen.path, parts), *others]
+        sizes = {path: (folder / path).stat().st_size for path in paths}
+    return Export(str(folder), to, manifest.num_examples, sizes, len(parts) - len(missing), len(parts))
 
 
-def _export(request: ExportRequest, directory: Path, chosen: Format, run: Callable[[Work], None]) -> Export:
-    check_outside_datasets(directory, "name a folder for the export")
-    created = [path for path in (directory, *directory.parents) if not path.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    for path in reversed(created):
-        # otherwise a power failure may lose the whole export after its end
-        sync_directory(path.parent)
-    # what must be equal for an export to be the same: another one is not mixed with it
-    identity: Json = {
+def _binary(chosen: Format, as_bytes: Sequence[str]) -> frozenset[str]:
+    """Return the features whose byte strings are not text: those named, and those that are not UTF-8."""
+    check_strings("as_bytes", as_bytes)
+    for name in as_bytes:
+        if name not in chosen.texts:
+            raise OptionsError("as-bytes-unknown", name=name, to=chosen.name, names=sorted(chosen.texts))
+    binary, undecided = {*as_bytes}, {*chosen.texts} - {*as_bytes}
+    schema, shards = chosen.manifest.schema, chosen.manifest.shards
+    if schema.key and schema.key.name in undecided:
+        undecided.remove(schema.key.name)
+        if not all(each(chosen.root, partial(_has_text_keys, chosen.root), shards)):
+            binary.add(schema.key.name)
+    if undecided:
+        as_stored = replace(chosen, binary=chosen.texts)
+        examples = chain.from_iterable(map(as_stored.examples, _parts(chosen.manifest)))
+        for example in islice(examples, _FIRST_EXAMPLES):
+            binary |= {name for name in undecided if not _is_text(example.values[name])}
+    for name in sorted(binary - {*as_bytes}):
+        report_line(f"{name!r} is exported as bytes: some of its values are not UTF-8")
+    return frozenset(binary)
+
+
+def _has_text_keys(root: AnyPath, shard: Shard) -> bool:
+    keys, problems = read_keys(root, shard)
+    if keys is None:
+        raise FormatError(str(root), problems)
+    return _is_text(keys)
+
+
+def _is_text(value: Content) -> bool:
+    with suppress(UnicodeDecodeError):
+        return text_of(value) is not None
+    return False
+
+
+def _claim(chosen: Format) -> None:
+    """Make an empty directory that of this export, or check that it is."""
+    record: dict[str, Json] = {
         "to": chosen.name,
-        "name": request.manifest.name,
-        "build_id": request.manifest.build_id,
-        "schema": request.schema.to_json(),
+        "release": version(chosen.package) if chosen.package else "",
+        "name": chosen.manifest.name,
+        "build_id": chosen.manifest.build_id,
+        "schema": chosen.schema.to_json(),
+        "as_bytes": [*sorted(chosen.binary)],
     }
-    area_id = bytes_digest(json.dumps(identity).encode("ascii")).partition(":")[2][:ID_DIGITS]
-    with _locked(directory):
-        remove_staged(directory)
-        while True:
-            area = BuildArea(directory, area_id)
-            journal = read_journal(directory, identity, area)
-            request = replace(request, binary=request.binary | journal.binary)
-            if problems := chosen.problems(request):
-                raise FormatError(
-                    f"to={chosen.name!r} cannot hold all of {request.root}; name the features to export with "
-                    "select=, or choose another format",
-                    problems,
-                )
-            try:
-                return _write(request, area, chosen, journal, run)
-            except NotTextError as error:
-                (name,) = error.args
-                report_line(f"some values of {name!r} are not UTF-8; all of them are stored as bytes")
-                request = replace(request, binary=request.binary | {name})
+    directory, path = chosen.directory, chosen.directory / RECORD_NAME
+    left = [name for name in os.listdir(directory) if _UNFINISHED_RECORD.fullmatch(name)]
+    if not path.is_file():
+        if {*os.listdir(directory)} - {*left, LOCK_NAME}:
+            raise InputError("export-not-empty", directory=directory)
+        put(path, json.dumps(record, indent=1).encode("ascii"), directory)
+        sync(directory)
+    found: Json = None
+    with suppress(ValueError):
+        found = load_json(read_whole(path, RECORD))
+    held = found if isinstance(found, dict) else {}
+    if names := [name for name, value in record.items() if held.get(name) != value]:
+        raise InputError("export-other", directory=directory, names=names)
+    delete(directory, left)
+    delete_tree(chosen.work)
 
 
 def _write(
-    request: ExportRequest, area: BuildArea, chosen: Format, journal: Journal, run: Callable[[Work], None]
-) -> Export:
-    """Write the parts that are missing or damaged, then the other files, then the commit."""
-    parts, directory = request.parts, Path(str(area.out))
-    marks = [fingerprint(request, part, chosen) for part in parts]
-    known = [part for part in parts if journal.parts.get(part.number, ("", ()))[0] == marks[part.number]]
-
-    def is_finished(part: ExportPart, tick: Tick) -> bool:
-        tick(0)
-        found = all(is_unchanged(directory, file) for file in journal.parts[part.number][1])
-        tick(part.shard.record_bytes)
-        return found
-
-    with Meter("verify", sum(part.shard.record_bytes for part in known)) as meter:
-        are_finished = in_threads(is_finished, known, meter.add)
-    kept = [part for part, is_kept in zip(known, are_finished, strict=True) if is_kept]
-    intact = {part.number for part in kept}
-    missing = [part for part in parts if part.number not in intact]
-    if (
-        not missing
-        and journal.files is not None
-        and all(is_unchanged(directory, file) for file in journal.files)
-    ):
-        area.remove()
-        report_line(f"{directory} holds this export already, and its files are unchanged")
-        return _result(request, directory, chosen, journal, len(kept))
-    if kept:
-        report_line(f"keeping {counted(len(kept), 'part')} of an earlier run, writing {len(missing):,}")
-    require_space(directory, sum(part.shard.record_bytes for part in missing), "the export")
-    for part in missing:
-        for file in journal.parts.get(part.number, ("", ()))[1]:
-            (directory / file.path).unlink(missing_ok=True)
-    journal = replace(
-        journal,
-        binary=request.binary,
-        parts={number: journal.parts[number] for number in intact},
-        files=None,
-    )
-    journal.write(directory)
-    if missing:
-        _write_parts(request, area, chosen, missing, run)
-    journal = read_journal(directory, journal.identity, area)
-    others = chosen.finish(request)
-    write_files(directory, others)
-    files = tuple(written_file(directory, directory / path) for path in others)
-    journal = replace(journal, binary=request.binary, files=files)
-    journal.write(directory)
-    area.remove()
-    return _result(request, directory, chosen, journal, len(kept))
-
-
-def _write_parts(
-    request: ExportRequest,
-    area: BuildArea,
-    chosen: Format,
-    parts: Sequence[ExportPart],
-    run: Callable[[Work], None],
+    chosen: Format, parts: Sequence[Part], others: Mapping[str, bytes], run: Callable[[Work], None]
 ) -> None:
-    """Write the files of some parts; raise NotTextError if a feature has to be stored as bytes."""
-    area.open()
-    area.forget(PHASES[0], [part.id for part in parts])
-    for part in parts:
-        write_plan(area, part)
-
-    def measure(items: Collection[ShardId]) -> Written:
-        shards = [part.shard for part in parts if part.id in items]
-        return Written(
-            sum(shard.num_examples for shard in shards), sum(shard.record_bytes for shard in shards)
+    """Write the parts and other files that are missing."""
+    folder = chosen.directory
+    make_folder(chosen.work)
+    if parts:
+        progress = WorkProgress("export", _written(parts).num_examples)
+        # of the manifest, workers need nothing that grows with the dataset
+        task = replace(chosen, manifest=replace(chosen.manifest, splits={}), reporter=progress.reporter)
+        work = Work(
+            task.write_part,
+            parts,
+            progress,
+            size=_written(parts),
+            folder=chosen.work,
+            sources=(chosen.root,),
+            measure=lambda: _written([part for part in parts if (folder / chosen.path(part)).exists()]),
         )
-
-    items = [part.id for part in parts]
-    whole = measure({*items})
-    progress = WorkProgress("export", whole.num_examples)
-    task = ExportTask(
-        area=area,
-        # all that grows with the dataset is in the plan files
-        request=replace(request, manifest=replace(request.manifest, splits={}, options={})),
-        to=chosen.name,
-        release=release_of(chosen),
-        reporter=progress.reporter,
-    )
-    work = Work(
-        partial(write_part, task),
-        items,
-        progress,
-        stop=area.stop,
-        size=whole,
-        area=area,
-        sources=(request.root,),
-        measure=lambda: measure({*area.recorded(PHASES[0], items)}),
-    )
-    try:
-        run_work(run, work)
-    except Exception:
-        with suppress(FileNotFoundError):
-            raise NotTextError(read_whole(not_text_path(area), RECORD).decode()) from None
-        raise
+        run_work(run, work, folder)
+        sync(*{(folder / chosen.path(part)).parent for part in parts})
+    for path, content in others.items():
+        put(folder / path, content, chosen.work)
+    delete_tree(chosen.work)
+    sync(folder)
 
 
-def _result(
-    request: ExportRequest, directory: Path, chosen: Format, journal: Journal, num_kept: int
-) -> Export:
-    files = [*(file for _, of in journal.parts.values() for file in of), *(journal.files or ())]
-    return Export(
-        str(directory),
-        chosen.name,
-        request.manifest.num_examples,
-        {file.path: file.num_bytes for file in files},
-        num_kept,
-        len(journal.parts),
-    )
+def _parts(manifest: Manifest) -> list[Part]:
+    parts: list[Part] = []
+    for name, split in manifest.splits.items():
+        first = 0
+        for index, shard in enumerate(split.shards):
+            parts.append(Part(name, index, len(split.shards), first, shard))
+            first += shard.num_examples
+    return parts
 
 
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory, or raise InputError if another process writes to it."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        if not lock(descriptor):
-            raise InputError("export-running", directory=directory)
-        yield
-    finally:
-        os.close(descriptor)
+def _written(parts: Sequence[Part]) -> Written:
+    shards = [part.shard for part in parts]
+    return Written(sum(each.num_examples for each in shards), sum(each.record_bytes for each in shards))

@@ -3,14 +3,6 @@
 Format: https://parquet.apache.org/docs/file-format, written by pyarrow. The features are in the schema's
 metadata under ``huggingface``, as ``datasets`` writes it (``Features.to_dict``), and ``README.md`` lists the
 splits (https://huggingface.co/docs/hub/datasets-manual-configuration): ``datasets.load_dataset(DIR)``.
-
-| feature | column | type of ``datasets`` |
-|---|---|---|
-| image, mask | struct of ``bytes`` and ``path``, which is null | ``Image`` |
-| scalar label with class names | int64; -1 means no class | ``ClassLabel`` |
-| byte string | string, or binary if some are not UTF-8 | ``Value`` |
-| number | its dtype | ``Value`` |
-| numbers | lists, of fixed size where the shape is fixed | ``List`` of ``List`` … |
 """
 
 from __future__ import annotations
@@ -18,22 +10,15 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tfshards.prep.exporting.format import Format, dtype_problems
-from tfshards.prep.exporting.request import (
-    ExportedExample,
-    ExportPart,
-    ExportRequest,
-    array_of,
-    text_of,
-)
-from tfshards.prep.records.example import Values
+from tfshards.prep.exporting.format import Content, Example, Format, Part, array_of
 from tfshards.prep.records.shard_file import in_groups
 from tfshards.schemas import Feature, Problem
 from tfshards.schemas.json_reader import Json
@@ -50,122 +35,102 @@ _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 10_000
 
 
-def _problems(request: ExportRequest) -> list[Problem]:
-    problems = dtype_problems(request, UNCOMMON_DTYPES, ", which Parquet does not have")
-    names = Counter(map(_split_name, request.manifest.splits))
-    for name in request.manifest.splits:
-        if names[_split_name(name)] > 1:
-            what = f"and another split are both {_split_name(name)!r} for datasets, which has no '-' in names"
-            problems.append(Problem(f"splits.{name}", what))
-    return problems
+class Parquet(Format):
+    """Parquet files, which each hold the examples of one shard."""
 
+    name = "parquet"
+    text = "Parquet files for Hugging Face datasets"
+    package = "pyarrow"
 
-def _write(
-    request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
-) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    def path(self, part: Part) -> str:
+        """Return the path of a part in the directory."""
+        return f"data/{part.split}-{part.index:05d}-of-{part.count:05d}.parquet"
 
-    schema, features = _schema(request), request.schema.features
-    (folder / "data").mkdir()
-    # nearly every value of these is different
-    plain = [feature.name for feature in features if not feature.is_encoded]
-    with pq.ParquetWriter(
-        folder / _path(part), schema, use_dictionary=plain, write_statistics=plain
-    ) as writer:
-        for rows in in_groups(examples, lambda example: len(example.data), _GROUP_BYTES, _GROUP_ROWS):
-            columns = [
-                _column(request, feature, [example.values[feature.name] for example in rows])
-                for feature in features
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    def problems(self) -> list[Problem]:
+        """Return what the format cannot hold of the dataset."""
+        problems = self.dtype_problems(UNCOMMON_DTYPES, ", which Parquet does not have")
+        names = Counter(map(_split_name, self.manifest.splits))
+        for name in self.manifest.splits:
+            if names[_split_name(name)] > 1:
+                both = f"and another split are both {_split_name(name)!r}"
+                problems.append(Problem(f"splits.{name}", f"{both} for datasets, which has no '-' in names"))
+        return problems
 
+    def write(self, path: Path, examples: Iterator[Example]) -> None:
+        """Write examples to a new file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-def _finish(request: ExportRequest) -> Mapping[str, bytes]:
-    files: list[Json] = [
-        {"split": _split_name(name), "path": f"data/{name}-?????-of-*.parquet"}
-        for name in request.manifest.splits
-    ]
-    card: Json = [{"config_name": "default", "data_files": files}]
-    rows = [f"| {name} | {split.num_examples:,} |" for name, split in request.manifest.splits.items()]
-    # JSON is YAML
-    text = (
-        f"---\nconfigs: {json.dumps(card)}\n---\n\n# {request.manifest.name}\n\n"
-        f"Exported by tfshards, build {request.manifest.build_id}.\n\n| split | examples |\n|---|---|"
-    )
-    return {"README.md": "\n".join([text, *rows, ""]).encode("utf-8")}
+        features = self.schema.features
+        types = {feature.name: self._types(feature) for feature in features}
+        described = {name: description for name, (_, description) in types.items()}
+        metadata = {"huggingface": json.dumps({"info": {"features": described}})}
+        schema = pa.schema([(name, arrow) for name, (arrow, _) in types.items()], metadata)
+        # nearly every encoded image is different
+        plain = [feature.name for feature in features if not feature.is_encoded]
+        with pq.ParquetWriter(path, schema, use_dictionary=plain, write_statistics=plain) as writer:
+            for rows in in_groups(examples, lambda each: each.num_bytes, _GROUP_BYTES, _GROUP_ROWS):
+                columns = [
+                    _column(feature, types[feature.name][0], [each.values[feature.name] for each in rows])
+                    for feature in features
+                ]
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+    def others(self) -> Mapping[str, bytes]:
+        """Return the dataset card, which names the files of each split."""
+        manifest = self.manifest
+        files: list[Json] = [
+            {"split": _split_name(name), "path": f"data/{name}-?????-of-*.parquet"}
+            for name in manifest.splits
+        ]
+        # JSON is YAML
+        card = json.dumps([{"config_name": "default", "data_files": files}])
+        lines = [
+            *("---", f"configs: {card}", "---", "", f"# {manifest.name}", ""),
+            *(f"Exported by tfshards, build {manifest.build_id}.", "", "| split | examples |", "|---|---|"),
+            *(f"| {name} | {split.num_examples:,} |" for name, split in manifest.splits.items()),
+        ]
+        return {"README.md": "\n".join([*lines, ""]).encode("utf-8")}
+
+    def _types(self, feature: Feature) -> tuple[Type, Json]:
+        """Return the Arrow type of a feature, and its description as ``Features.to_dict`` returns it."""
+        import pyarrow as pa
+
+        if feature.is_encoded:
+            return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+        if feature.kind == "label" and feature.shape == () and self.schema.class_names:
+            # -1 means no class
+            return pa.int64(), {"names": list(self.schema.class_names), "_type": "ClassLabel"}
+        if feature.kind == "bytes":
+            arrow = pa.binary() if feature.name in self.binary else pa.string()
+        else:
+            arrow = pa.from_numpy_dtype(np.dtype(feature.dtype))
+        described: Json = {"dtype": str(arrow).replace("halffloat", "float16"), "_type": "Value"}
+        for dim in reversed(feature.shape):
+            arrow = pa.list_(arrow, dim or -1)
+            described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
+        return arrow, described
 
 
 def _split_name(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _path(part: ExportPart) -> str:
-    return f"data/{part.split}-{part.name}.parquet"
-
-
-def _schema(request: ExportRequest) -> pa.Schema:
+def _column(feature: Feature, arrow: Type, values: Sequence[Content]) -> Array:
+    """Return the values of a feature as an array of an Arrow type."""
     import pyarrow as pa
 
-    described = {feature.name: _described(request, feature) for feature in request.schema.features}
-    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
-    fields = [(feature.name, _type(request, feature)) for feature in request.schema.features]
-    return pa.schema(fields, metadata)
-
-
-def _described(request: ExportRequest, feature: Feature) -> Json:
-    """Return the type of a feature as ``Features.to_dict`` of ``datasets`` has it."""
     if feature.is_encoded:
-        return {"_type": "Image"}
-    if _is_class(request, feature):
-        return {"names": list(request.schema.class_names), "_type": "ClassLabel"}
-    described: Json = {
-        "dtype": str(_item_type(request, feature)).replace("halffloat", "float16"),
-        "_type": "Value",
-    }
-    for dim in reversed(feature.shape):
-        described = {"feature": described, "length": dim or -1, "_type": "Sequence"}
-    return described
-
-
-def _is_class(request: ExportRequest, feature: Feature) -> bool:
-    return feature.kind == "label" and feature.shape == () and bool(request.schema.class_names)
-
-
-def _item_type(request: ExportRequest, feature: Feature) -> Type:
-    import pyarrow as pa
-
+        parts = [pa.array(values, pa.binary()), pa.nulls(len(values), pa.string())]
+        return pa.StructArray.from_arrays(parts, fields=[*arrow])
+    for _ in feature.shape:
+        arrow = arrow.value_type
     if feature.kind == "bytes":
-        return pa.binary() if feature.name in request.binary else pa.string()
-    return pa.int64() if _is_class(request, feature) else pa.from_numpy_dtype(np.dtype(feature.dtype))
-
-
-def _type(request: ExportRequest, feature: Feature) -> Type:
-    import pyarrow as pa
-
-    if feature.is_encoded:
-        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    found = _item_type(request, feature)
-    for dim in reversed(feature.shape):
-        found = pa.list_(found, dim or -1)
-    return found
-
-
-def _column(request: ExportRequest, feature: Feature, values: Sequence[Values]) -> Array:
-    import pyarrow as pa
-
-    if feature.is_encoded:
-        fields = list(_type(request, feature))
-        content = pa.array(values, pa.binary())
-        return pa.StructArray.from_arrays([content, pa.nulls(len(values), pa.string())], fields=fields)
-    item = _item_type(request, feature)
-    if feature.kind == "bytes":
-        lists = [[value] if feature.shape == () else value for value in cast("list[list[bytes]]", values)]
-        texts = [text_of(request, feature, cast("bytes", each)) for value in lists for each in value]
-        flat, sizes = pa.array(texts, item), [len(value) for value in lists]
+        lists = [[value] if feature.shape == () else value for value in cast("list[list[str]]", values)]
+        flat, sizes = pa.array([*chain.from_iterable(lists)], arrow), [*map(len, lists)]
     else:
         arrays = [np.ravel(array_of(feature, value)) for value in values]
-        flat, sizes = pa.array(np.concatenate(arrays)).cast(item), [array.size for array in arrays]
+        flat, sizes = pa.array(np.concatenate(arrays)).cast(arrow), [array.size for array in arrays]
     if not feature.is_ragged:
         return _nested(flat, cast("tuple[int, ...]", feature.shape), len(values))
     lengths = np.array(sizes) // feature.row_elements
@@ -190,6 +155,3 @@ def _nested(flat: Array, shape: tuple[int, ...], rows: int) -> Array:
             # a list of fixed size 0 would not know how many there are
             flat = pa.ListArray.from_arrays(_offsets([0] * (rows * math.prod(shape[:axis]))), flat)
     return flat
-
-
-PARQUET = Format("parquet", "Parquet files for Hugging Face datasets", _problems, _write, _finish, "pyarrow")

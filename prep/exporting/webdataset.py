@@ -1,20 +1,8 @@
 """Export to WebDataset: tar files in which the files of an example follow each other and share a name.
 
 Format: https://github.com/webdataset/webdataset#the-webdataset-format. The name of an example is its number
-in the split; what follows the first dot is the name of a value, by which WebDataset decodes it:
-
-| feature | file |
-|---|---|
-| the first image | ``jpg``, ``png``, ``webp``, … by its content: the encoded bytes |
-| another image, a mask | ``NAME.png``, … by its content |
-| the first scalar label | ``cls``: the class number in decimal; -1 means no class |
-| ``key`` | ``key``: the bytes |
-| another byte string | ``NAME.txt``, or ``NAME.bin`` if some are not UTF-8 |
-| a list of byte strings | ``NAME.json``: a list of strings |
-| numbers, of any shape | ``NAME.npy``, in their dtype |
-
-In NAME, letters are lowercase and characters other than letters, digits, ``_`` and ``-`` are ``_``. Tar files
-have no place for class names: ``labels.txt`` has them, in label order.
+in the split; what follows the first dot is the name of a value, by which WebDataset decodes it. In it,
+letters are lowercase, and characters other than letters, digits, ``_`` and ``-`` are ``_``.
 """
 
 from __future__ import annotations
@@ -24,103 +12,103 @@ import json
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
 
-from tfshards.prep.exporting.format import Format, dtype_problems, suffix_of
-from tfshards.prep.exporting.request import (
-    ExportedExample,
-    ExportPart,
-    ExportRequest,
-    array_of,
-    text_of,
-)
-from tfshards.prep.records.example import Values
-from tfshards.prep.views.files import labels_text
-from tfshards.schemas import Feature, Problem
+from tfshards.prep.exporting.format import Content, Example, Format, Part, array_of
+from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
+from tfshards.prep.views.files import LABELS_NAME, labels_text
+from tfshards.schemas import Feature, Problem, pixel_files
 
 
-def _problems(request: ExportRequest) -> list[Problem]:
-    problems = dtype_problems(request, ["bfloat16"], ": it has a dtype that NumPy files do not have")
-    problems += [
-        Problem(feature.name, "is a list of byte strings, of which some are not UTF-8")
-        for feature in request.schema.features
-        if feature.name in request.binary and feature.shape != ()
-    ]
-    names = {feature.name: _member(request, feature, b"") for feature in request.schema.features}
-    counts = Counter(names.values())
-    for name, member in names.items():
-        if counts[member] > 1:
-            problems.append(Problem(name, f"has the same file name as another feature, {member!r}"))
-    return problems
+class WebDataset(Format):
+    """Tar files, which each hold the examples of one shard."""
+
+    name = "webdataset"
+    text = "tar files for WebDataset"
+
+    def path(self, part: Part) -> str:
+        """Return the path of a part in the directory."""
+        return f"{self.manifest.name}-{part.split}-{part.index:06d}.tar"
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """The features that the format stores as text, unless they are in ``binary``."""
+        return super().texts - {each.name for each in self.schema.features if _is_key(each)}
+
+    def problems(self) -> list[Problem]:
+        """Return what the format cannot hold of the dataset."""
+        problems = self.dtype_problems(["bfloat16"], ": it has a dtype that NumPy files do not have")
+        members = {feature.name: member or "png" for feature, member, _ in self._files()}
+        counts = Counter(members.values())
+        for name, member in members.items():
+            if name in self.binary and self.schema[name].shape != ():
+                problems.append(Problem(name, "is a list of byte strings, of which some are not UTF-8"))
+            if counts[member] > 1:
+                problems.append(Problem(name, f"has the same file name as another feature, {member!r}"))
+        return problems
+
+    def write(self, path: Path, examples: Iterator[Example]) -> None:
+        """Write examples to a new file."""
+        files = [*self._files()]
+        # GNU's format allows long names, and writes short ones as all formats do
+        with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+            for example in examples:
+                for feature, member, encode in files:
+                    content = encode(example.values[feature.name])
+                    suffix = _suffix_of(content) if feature.is_encoded else ""
+                    header = tarfile.TarInfo(f"{example.number:09d}.{member}{suffix}")
+                    # no time and no owner, so that equal examples are equal bytes
+                    header.size, header.mode = len(content), 0o644
+                    tar.addfile(header, io.BytesIO(content))
+
+    def others(self) -> Mapping[str, bytes]:
+        """Return the class names in label order, which tar files have no place for."""
+        names = self.schema.class_names
+        return {LABELS_NAME: labels_text(names).encode("utf-8")} if names else {}
+
+    def _files(self) -> Iterator[tuple[Feature, str, Callable[[Any], bytes]]]:
+        """Yield each feature, what follows the number in the names of its files, and what encodes a value.
+
+        The names of images end with the suffix of their content.
+        """
+        first_image = next((each for each in self.schema.features if each.kind == "image"), None)
+        for feature in self.schema.features:
+            name = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower())
+            if feature.is_encoded:
+                yield feature, "" if feature is first_image else f"{name}.", bytes
+            elif feature is self.schema.label:
+                # -1 means no class
+                yield feature, "cls", lambda label: str(label).encode("ascii")
+            elif _is_key(feature):
+                yield feature, "key", bytes
+            elif feature.kind != "bytes":
+                yield feature, f"{name}.npy", partial(_npy, feature)
+            elif feature.shape != ():
+                yield feature, f"{name}.json", lambda texts: json.dumps(texts, ensure_ascii=False).encode()
+            elif feature.name in self.binary:
+                yield feature, f"{name}.bin", bytes
+            else:
+                yield feature, f"{name}.txt", str.encode
 
 
-def _write(
-    request: ExportRequest, part: ExportPart, folder: Path, examples: Iterable[ExportedExample]
-) -> None:
-    # GNU's format allows long names, and writes short ones as all formats do
-    with tarfile.open(folder / _file_name(request, part), "w", format=tarfile.GNU_FORMAT) as tar:
-        for example in examples:
-            for feature in request.schema.features:
-                content = _content(request, feature, example.values[feature.name])
-                member = tarfile.TarInfo(f"{example.number:09d}.{_member(request, feature, content)}")
-                # no time and no owner, so that equal examples are equal bytes
-                member.size, member.mode = len(content), 0o644
-                tar.addfile(member, io.BytesIO(content))
+def _is_key(feature: Feature) -> bool:
+    return feature.name == "key" and feature.kind == "bytes" and feature.shape == ()
 
 
-def _finish(request: ExportRequest) -> Mapping[str, bytes]:
-    names = request.schema.class_names
-    return {"labels.txt": labels_text(names).encode("utf-8")} if names else {}
+def _npy(feature: Feature, value: Content) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array_of(feature, value), allow_pickle=False)
+    return file.getvalue()
 
 
-def _file_name(request: ExportRequest, part: ExportPart) -> str:
-    return f"{request.manifest.name}-{part.split}-{part.index:06d}.tar"
-
-
-def _form(request: ExportRequest, feature: Feature) -> str:
-    """Return how a feature is stored, which is also the last suffix of its files, except for images."""
-    if feature.is_encoded:
-        return "image"
-    if feature is request.schema.label:
-        return "cls"
-    if feature.kind != "bytes":
-        return "npy"
-    if feature.shape != ():
-        return "json"
-    if feature.name == "key":
-        return "key"
-    return "bin" if feature.name in request.binary else "txt"
-
-
-def _member(request: ExportRequest, feature: Feature, content: bytes) -> str:
-    """Return the name of the file of a feature, after the name of the example and a dot."""
-    name, form = re.sub(r"[^a-z0-9_-]", "_", feature.name.lower()), _form(request, feature)
-    if form == "image":
-        first_image = next((each for each in request.schema.features if each.kind == "image"), None)
-        form = suffix_of(content) if content else "png"
-        return form if feature is first_image else f"{name}.{form}"
-    return form if form in ("cls", "key") else f"{name}.{form}"
-
-
-def _content(request: ExportRequest, feature: Feature, value: Values) -> bytes:
-    form = _form(request, feature)
-    if form == "cls":
-        return str(value).encode("ascii")
-    if form == "npy":
-        file = io.BytesIO()
-        np.lib.format.write_array(file, array_of(feature, value), allow_pickle=False)
-        return file.getvalue()
-    if form == "json":
-        texts = [text_of(request, feature, each) for each in cast("Sequence[bytes]", value)]
-        return json.dumps(texts, ensure_ascii=False).encode("utf-8")
-    if form == "txt":
-        # whether it is UTF-8 decides the name of the file
-        text_of(request, feature, cast("bytes", value))
-    return cast("bytes", value)
-
-
-WEBDATASET = Format("webdataset", "tar files for WebDataset", _problems, _write, _finish)
+def _suffix_of(data: bytes) -> str:
+    """Return the suffix of the format of an encoded image, without a dot, such as ``jpg``; else ``bin``."""
+    if found := format_of(data[:HEAD_BYTES]):
+        return found.suffixes[0].decode("ascii").lstrip(".")
+    stored = pixel_files.sides_of(data)
+    return "bin" if stored is None else "pgm" if stored.channels == 1 else "ppm"

@@ -173,7 +173,8 @@ def write_records(
             written.append(_shard(root, path, records, labels_of_shard, keys, compression))
         made[name] = Split(tuple(written), (label_counts or {}).get(name, {}))
     number = sum(split.num_examples for split in made.values())
-    manifest = Manifest("every", BUILD_ID, schema, made, Totals(entries=number, accepted=number), **fields)
+    totals = Totals(entries=number, accepted=number)
+    manifest = Manifest("every", BUILD_ID, "", schema, made, totals, **fields)
     write_manifest(root, manifest)
     return manifest
 

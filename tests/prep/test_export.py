@@ -12,7 +12,8 @@ import pytest
 from tests.errors import raises
 from tests.prep.exported import EVERYTHING, example, record, write_dataset, write_everything, write_records
 from tfshards.prep import Arrays, Options, build, export
-from tfshards.prep.exporting import parquet, write_parts
+from tfshards.prep.exporting import parquet
+from tfshards.prep.exporting.format import Format
 from tfshards.schemas import Feature, InputError, OptionsError, Schema, TfshardsError, read_manifest
 
 quietly = partial(export, log=lambda _: None)
@@ -32,7 +33,7 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
     dataset = contents(every)
     quietly(every, tmp_path / "whole", to=to)
     whole = contents(tmp_path / "whole")
-    assert {name for name in whole if name.startswith(".")} == {".export/journal.jsonl"}
+    assert {name for name in whole if name.startswith(".")} == {".export.json"}
     written = []
 
     def stop_before(task, part):
@@ -41,28 +42,36 @@ def test_an_export_ends_with_the_same_bytes_after_any_stop(every, tmp_path, monk
         real(task, part)
         written.append(part)
 
-    real = write_parts.write_part
-    monkeypatch.setattr("tfshards.prep.exporting.export.write_part", stop_before)
+    real = Format.write_part
+    monkeypatch.setattr(Format, "write_part", stop_before)
     monkeypatch.setattr("tfshards.prep.progress.threads._NUM_CORES", 1)
     with pytest.raises(KeyboardInterrupt):
         quietly(every, tmp_path / "out", to=to)
     monkeypatch.undo()
     other = {"webdataset": "parquet", "parquet": "webdataset"}[to]
-    with raises(InputError, "export-other"):
+    with raises(InputError, "export-other", names=["to", "release"]):
         quietly(every, tmp_path / "out", to=other)
     made = quietly(every, tmp_path / "out", to=to)
     # how many parts end before the error depends on the threads
     assert (made.num_kept, made.num_parts) == (len(written), 4)
     assert contents(tmp_path / "out") == whole
-    # of a finished export, files that are gone or damaged are written again
-    for number, name in enumerate(made.files):
-        path = tmp_path / "out" / name
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data) if number % 2 else path.unlink()
+    # of a finished export, only files that are gone are written
+    for name in made.files:
+        (tmp_path / "out" / name).unlink()
+        before = stamps(tmp_path / "out")
         quietly(every, tmp_path / "out", to=to)
+        after = stamps(tmp_path / "out")
+        assert {path for path in after if after[path] != before.get(path)} == {name}
         assert contents(tmp_path / "out") == whole
     assert contents(every) == dataset
+
+
+def stamps(folder):
+    """Return the time and the inode of each file."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_mtime_ns, path.stat().st_ino) for path in files
+    }
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -75,7 +84,7 @@ def test_compressed_datasets_and_empty_shards_are_exported(to, compression, tmp_
     assert set(made.files) == {
         path.relative_to(tmp_path / "out").as_posix()
         for path in (tmp_path / "out").rglob("*")
-        if path.is_file() and ".export" not in path.parts
+        if path.is_file() and path.name != ".export.json"
     }
     schema = Schema((EVERYTHING["image"], EVERYTHING["key"]))
     row = {name: example(1)[name] for name in ("image", "key")}
@@ -95,7 +104,8 @@ def test_selected_features_are_exported_alone(every, tmp_path):
     ("given", "code"),
     [({"to": "hdf5"}, "export-format-unknown"), ({"directory": "gs://bucket/x"}, "url-not-supported"),
      ({"select": "image"}, "not-strings"), ({"select": ["imag"]}, "select-unknown"),
-     ({"select": []}, "select-unknown")],
+     ({"select": []}, "select-unknown"), ({"as_bytes": "caption"}, "not-strings"),
+     ({"as_bytes": ["label"]}, "as-bytes-unknown"), ({"as_bytes": ["key"]}, "as-bytes-unknown")],
 )  # fmt: skip
 def test_invalid_arguments_are_named(every, tmp_path, given, code):
     with raises(OptionsError, code):
@@ -107,38 +117,38 @@ def test_two_exports_do_not_write_to_one_directory(every, tmp_path):
     (tmp_path / "out").mkdir()
     descriptor = os.open(tmp_path / "out", os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with raises(InputError, "export-running"):
+    with raises(InputError, "build-running"):
         quietly(every, tmp_path / "out", to="webdataset")
     os.close(descriptor)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *(b"", b"[]\n", b"null\n", b'{"part": 1, "mark"'),
-        b'{"part": 1, "mark": "x", "files": 3}\n',
-        b'{"part": 1, "mark": "x", "files": [["a", "b", "c"]]}\n',
-        b'{"part": "x", "mark": "x", "files": []}\n',
-        b'{"part": 1, "mark": "x", "files": [["../mine.txt", 4, ""]]}\n',
-        b'{"part": 1, "mark": "x", "files": [["/TMP/mine.txt", 4, ""]]}\n',
-    ],
-)
-def test_a_hostile_journal_only_means_that_parts_are_written_again(every, tmp_path, contents, damage):
-    mine = tmp_path / "mine.txt"
-    mine.write_text("mine")
+FOREIGN = [
+    ({"mine.txt": b"mine"}, "export-not-empty"),
+    ({".export.work/mine.txt": b"mine"}, "export-not-empty"),
+    *(({".export.json": data}, "export-other") for data in (b"", b"[]", b'{"to": ', b"{}", b"[" * 9_999)),
+]
+
+
+@pytest.mark.parametrize(("files", "code"), FOREIGN, ids=range(len(FOREIGN)))
+def test_a_folder_of_somebody_else_is_refused_and_stays_as_it_is(every, tmp_path, contents, files, code):
+    for name, data in files.items():
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_bytes(data)
+    before = contents(tmp_path)
+    with raises(InputError, code):
+        quietly(every, tmp_path / "out", to="webdataset")
+    assert contents(tmp_path) == before
+
+
+def test_what_a_power_failure_leaves_of_the_first_file_is_removed(every, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".export.json.0123456789abcdef").write_bytes(b"\0")
+    (tmp_path / "out" / ".export.json.0123456789abcdeg").write_bytes(b"mine")
+    with raises(InputError, "export-not-empty"):
+        quietly(every, tmp_path / "out", to="webdataset")
+    (tmp_path / "out" / ".export.json.0123456789abcdeg").unlink()
     quietly(every, tmp_path / "out", to="webdataset")
-    whole = contents(tmp_path / "out")
-    journal = tmp_path / "out" / ".export" / "journal.jsonl"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    for number in range(1, len(lines)):
-        line = damage.replace(b"TMP", os.fsencode(tmp_path)[1:])
-        journal.write_bytes(b"".join([*lines[:number], line, *lines[number + 1 :]]))
-        quietly(every, tmp_path / "out", to="webdataset")
-        assert (contents(tmp_path / "out"), mine.read_text()) == (whole, "mine")
-    # without its head, it is that of another export
-    journal.write_bytes(damage)
-    with raises(InputError, "export-other"):
-        quietly(every, tmp_path / "out", to="webdataset")
+    assert [path.name for path in (tmp_path / "out").glob(".*")] == [".export.json"]
 
 
 def test_large_parts_have_several_row_groups(tmp_path, monkeypatch):

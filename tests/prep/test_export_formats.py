@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.errors import raises
 from tests.prep.exported import CLASSES, EVERYTHING, example, write_dataset, write_everything
 from tfshards.prep import export
-from tfshards.schemas import Feature, FormatError, Schema
+from tfshards.schemas import Feature, FormatError, InputError, Schema
 
 export_quietly = partial(export, log=lambda _: None)
 
@@ -166,23 +167,29 @@ def test_values_that_are_not_finite_and_arrays_of_any_kind_are_kept(to, tmp_path
 
 
 @pytest.mark.parametrize("to", ["webdataset", "parquet"])
-def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path):
+def test_byte_strings_that_are_not_utf_8_are_kept(to, tmp_path, monkeypatch):
     features = (IMAGE, KEY, EVERYTHING["caption"])
     rows = [{name: example(number)[name] for name in ("image", "key", "caption")} for number in range(4)]
-    rows[1]["key"], rows[3]["caption"] = b"\xff/x.png", b"\xfe\xfd"
+    rows[3]["key"], rows[2]["caption"] = b"\xff/x.png", b"\xfe\xfd"
     write_dataset(tmp_path / "ds", Schema(features), {"train": [rows[:2], rows[2:]]})
     lines = []
     export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
     named = {line.split("'")[1] for line in lines if "are not UTF-8" in line}
+    assert named == {"webdataset": {"caption"}, "parquet": {"key", "caption"}}[to]
     # the same command finds the export as it is
     again = export(tmp_path / "ds", tmp_path / "out", to=to, log=lines.append)
     assert again.num_kept == 2
-    assert lines[-1].endswith("holds this export already, and its files are unchanged")
-    assert named == {"webdataset": {"caption"}, "parquet": {"key", "caption"}}[to]
-    found = read(tmp_path / "out", to)
-    captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
-    assert captions == [row["caption"] for row in rows]
-    assert [row["key"] for row in found] == [row["key"] for row in rows]
+    assert lines[-1].endswith("holds this export already")
+    # those of the first examples decide, but for keys, all of which are in files
+    monkeypatch.setattr("tfshards.prep.exporting.export._FIRST_EXAMPLES", 2)
+    with raises(InputError, "export-not-text", name="caption", record=0):
+        export_quietly(tmp_path / "ds", tmp_path / "late", to=to)
+    export_quietly(tmp_path / "ds", tmp_path / "given", to=to, as_bytes=["caption"])
+    for directory in ("out", "given"):
+        found = read(tmp_path / directory, to)
+        captions = [row["caption" if to == "parquet" else "caption.bin"] for row in found]
+        assert captions == [row["caption"] for row in rows]
+        assert [row["key"] for row in found] == [row["key"] for row in rows]
 
 
 def test_lists_of_byte_strings_that_are_not_utf_8_are_refused(tmp_path):
