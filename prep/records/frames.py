@@ -290,12 +290,6 @@ def read_footers(
     return found
 
 
-def read_record(path: AnyPath, compression: Compression, index: RecordIndex, record: int) -> bytes:
-    """Return a record; raise RecordError if it is damaged."""
-    ((data,),) = read_together(path, compression, index, record, record + 1)
-    return data
-
-
 def read_together(
     path: AnyPath, compression: Compression, index: RecordIndex, start: int, stop: int
 ) -> Iterator[list[bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,8 +23,6 @@ from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
-from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
-from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
@@ -61,17 +59,6 @@ class Companions:
     labels: IntArray | None
     keys: list[bytes] | None
     problems: list[Problem]
-
-    def label_counts(self) -> Counter[int] | None:
-        """Return the number of records of each label; None if the labels are not known."""
-        if self.labels is None:
-            return None
-        labels, counts = np.unique(self.labels, return_counts=True)
-        return Counter(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
-
-    def key_hashes(self) -> KeyHashes:
-        """Return the hash of each key; none if the keys are not known."""
-        return hash_array(map(hash_key, self.keys or ()))
 
 
 def companions(folder: AnyPath, shard: Shard) -> Companions:
