@@ -171,7 +171,7 @@ def read_mapped(folder: Path) -> None:
         from tfshards.schemas.index import parse_index
 
         maps, spots = [], []
-        for path in sorted((folder / "tfshards").glob("*.tfrecord-*")):
+        for path in sorted((folder / "tfshards").glob("*/*.tfrecord-*")):
             with open(path, "rb") as file:
                 maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             index = parse_index((folder / "tfshards" / "index" / f"{path.name}.idx").read_text(), "index")
@@ -194,7 +194,7 @@ def read_tfrecord(folder: Path) -> None:
     def start() -> Iterator[int]:
         from tfrecord.reader import tfrecord_loader
 
-        for path in sorted((folder / "tfshards").glob("*.tfrecord-*")):
+        for path in sorted((folder / "tfshards").glob("*/*.tfrecord-*")):
             count = 0
             for count, _ in enumerate(tfrecord_loader(str(path), None), 1):
                 if count % BATCH == 0:

@@ -85,7 +85,7 @@ def main() -> None:
         checks = [name for name in CHECKS if not (options.no_decode and name.endswith("decode"))]
         taken = measure.rounds(checks, options.rounds, lambda name: check(name, sound, small, work))
         taken |= measure.rounds([*BUILDS], options.build_rounds, lambda name: build(name, source, work))
-        num_bytes = sum(path.stat().st_size for path in sound.glob("*.tfrecord-*"))
+        num_bytes = sum(path.stat().st_size for path in sound.glob("*/*.tfrecord-*"))
     flags = f" --build-rounds {options.build_rounds}{' --no-decode' if options.no_decode else ''}"
     rounds = f"{options.rounds} rounds in turns, of the builds {options.build_rounds}"
     size = f"{num_bytes / MB:,.0f} MB in 16 shards; {rounds}, page cache warm."
@@ -103,7 +103,7 @@ def command(source: Path, out: Path, shards: int = 16) -> list[str]:
 def check(name: str, sound: Path, small: Path, work: Path) -> Measurement:
     """Run one contestant that verifies a dataset."""
     if name == "sha256sum":
-        return measure.measure(["sha256sum", *map(str, sorted(sound.glob("*.tfrecord-*")))], work)
+        return measure.measure(["sha256sum", *map(str, sorted(sound.glob("*/*.tfrecord-*")))], work)
     verify = [sys.executable, "-m", "tfshards", "verify"]
     if name == "verify of one small shard":
         return measure.measure([*verify, str(small)], work)

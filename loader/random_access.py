@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, TypeAlias, cast, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ from tfshards.loader.options.selection import select_features
 from tfshards.loader.options.validation import check_choice
 from tfshards.loader.order.source import OpenSplit, split_name
 from tfshards.loader.resources.cache import copied_shards, identities
-from tfshards.loader.stored.frames import Frames, all_values, read_values
+from tfshards.loader.stored.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError, Schema, read_manifest
 from tfshards.schemas.columns import Columns
+from tfshards.schemas.keys import KeyTable, each_shard
 from tfshards.schemas.option import check_path
 from tfshards.schemas.storage import any_path
 
@@ -86,7 +87,8 @@ class Records:
         self._frames = Frames(
             source.root, source.split.shards, is_checked=check == "crc", copies=self._copies
         )
-        self._by_hash: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+        self._shards = source.split.shards
+        self._table: KeyTable | None = None
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -120,25 +122,26 @@ class Records:
 
     @property
     def keys(self) -> list[bytes]:
-        """The key of each example; all records are read."""
-        if "key" not in self.schema.names:
-            raise InputError("records-no-keys", root=self._root)
-        return cast("list[bytes]", all_values(self._root, self._frames, self.schema["key"]))
+        """The key of each example, from the files of keys."""
+        self._check_keys()
+        return [key for _, keys in each_shard(self._root, self._shards) for key in keys]
 
     def index_of(self, key: str | bytes) -> int:
-        """Return the number of the example with a key, or raise KeyError; all records are read once."""
-        wanted = os.fsencode(key)
-        if self._by_hash is None:
-            hashes = np.fromiter(map(hash, self.keys), np.int64, len(self))
-            order = np.argsort(hashes, kind="stable")
-            self._by_hash = hashes[order], order
-        hashes, order = self._by_hash
-        low, high = (int(np.searchsorted(hashes, hash(wanted), side)) for side in ("left", "right"))
-        columns = Columns([self.schema["key"]])
-        for row in range(low, high):
-            if read_values(self._root, self._frames, columns, order[row : row + 1])["key"][0] == wanted:
-                return int(order[row])
-        raise KeyError(key)
+        """Return the number of the example with a key, or raise KeyError.
+
+        The first call reads all keys of the split, and keeps 24 bytes for each.
+        """
+        if self._table is None:
+            self._check_keys()
+            self._table = KeyTable(self._root, self._shards)
+        number = self._table.find(os.fsencode(key))
+        if number < 0:
+            raise KeyError(key)
+        return number
+
+    def _check_keys(self) -> None:
+        if self.schema.key is None:
+            raise InputError("records-no-keys", root=self._root)
 
     def _numbers(self, indices: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         array = np.asarray(indices)

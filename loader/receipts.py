@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,8 @@ from tfshards.loader.order.ops import Ints
 from tfshards.loader.order.plan import ReadPlan, make_plan
 from tfshards.loader.order.source import OpenSplit, open_source
 from tfshards.loader.order.steps import PADDING, Steps
-from tfshards.loader.stored.frames import Frames, read_values
 from tfshards.schemas import InputError, OptionsError
-from tfshards.schemas.columns import Columns
-
-# Records that are read together when all are.
-_TOGETHER = 1024
+from tfshards.schemas.keys import keys_at, occurrences
 
 
 class Occurrence(NamedTuple):
@@ -61,8 +57,7 @@ class WhichOptions(OrderOptions):
         epoch: the epoch, from 0.
         workers: the number of workers at these steps.
         worker: the index of the worker whose batches are returned; None for all.
-        keys: whether to read the keys, for which only the records of these steps are read; the records of
-            compressed shards are not, since all records before them would be.
+        keys: whether to read the keys, from the files of keys of the shards of these steps.
     """
 
     path: str | os.PathLike[str] | Mix
@@ -93,7 +88,7 @@ def which(options: WhichOptions) -> list[Occurrence]:
         OptionsError: an option is not allowed, contradicts the others, the dataset or the run that it
             resumes, or there is no such step.
         InputError: there is no dataset in ``path``, or no such split in it.
-        FormatError: the manifest breaks the format, or a record that is read is damaged.
+        FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
     source, plan = _opened(options, options.batch_size, options.workers)
     # all workers together are one worker with lanes, or slices of each batch, in the order of workers
@@ -111,20 +106,11 @@ def which(options: WhichOptions) -> list[Occurrence]:
         found += map(
             Occurrence, repeat(epoch), repeat(step), *(each.tolist() for each in columns), repeat(None)
         )
-    if not options.keys or "key" not in source.manifest.schema.names:
+    if not options.keys or source.manifest.schema.key is None:
         return found
-    if source.manifest.compression != "none":
-        return found
-    keys = _keys(source, [np.array([each.number for each in found], np.int64)])
-    return [Occurrence(*each[:-1], key) for each, key in zip(found, next(keys), strict=True)]
-
-
-def _keys(source: OpenSplit, groups: Iterable[Ints]) -> Iterator[list[bytes]]:
-    """Yield the keys of each group of numbers, which are read together."""
-    frames = Frames(source.root, source.split.shards, is_checked=True)
-    columns = Columns([source.manifest.schema["key"]])
-    for numbers in groups:
-        yield read_values(source.root, frames, columns, numbers)["key"].tolist()
+    numbers = np.array([each.number for each in found], np.int64)
+    keys = keys_at(source.root, source.split.shards, numbers)
+    return [Occurrence(*each[:-1], key) for each, key in zip(found, keys, strict=True)]
 
 
 def _positions(options: WhichOptions, num_steps: int) -> Iterator[tuple[int, int]]:
@@ -149,8 +135,8 @@ class WhenOptions(OrderOptions):
     Attributes:
         path: as for ``load``, like the options of the order below.
         split: its name; may be left out if there is only one.
-        examples: keys, or numbers in stored order. For keys, all records of the split are read once; numbers
-            need no reading.
+        examples: keys, or numbers in stored order. For keys, the files of keys of the split are read once;
+            numbers need no reading.
         batch_size: the number of examples in each batch of each worker.
         epochs: the epoch to stop before, as for ``load``, or a ``range`` of epochs, such as ``range(7, 8)``.
         workers: the number of workers in these epochs.
@@ -182,9 +168,8 @@ def when(options: WhenOptions) -> list[Occurrence]:
     Raises:
         OptionsError: an option is not allowed, contradicts the others, the dataset or the run that it
             resumes, or there is no such number.
-        InputError: there is no dataset in ``path``, no such split in it, no such key in the split, or its
-            shards are compressed, so that keys cannot be read.
-        FormatError: the manifest breaks the format, or a record that is read is damaged.
+        InputError: there is no dataset in ``path``, no such split in it, or no such key in the split.
+        FormatError: the manifest breaks the format, or a file of keys is damaged.
     """
     epochs = options.epochs
     if is_integer(epochs):
@@ -217,16 +202,10 @@ def _numbers(source: OpenSplit, examples: Sequence[str | bytes | int]) -> tuple[
         found[int(number)] = None
     names = {os.fsencode(each) for each in examples if isinstance(each, (str, bytes))}
     if names:
-        if "key" not in source.manifest.schema.names:
+        if source.manifest.schema.key is None:
             raise InputError("records-no-keys", root=source.root)
-        if source.manifest.compression != "none":
-            raise InputError("records-compressed", root=source.root)
-        every = np.arange(source.split.num_examples)
-        groups = np.array_split(every, len(every) // _TOGETHER + 1)
-        # to the end, since mixed datasets and records of other tools may have a key several times
-        for number, key in enumerate(chain.from_iterable(_keys(source, groups))):
-            if key in names:
-                found[number] = key
+        # mixed datasets may have a key several times
+        found |= occurrences(source.root, source.split.shards, names)
         missing = names.difference(found.values())
         if missing:
             raise InputError("when-key", label=source.label, key=os.fsdecode(min(missing)))

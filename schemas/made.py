@@ -61,12 +61,6 @@ class Made:
         return cast("int", self.options.get("relabeled", 0))
 
     @property
-    def appends(self) -> list[Append]:
-        """What was appended since, in order."""
-        entries = cast("list[Mapping[str, Json]]", self.options.get("appended", []))
-        return [Append(entry) for entry in entries]
-
-    @property
     def origins(self) -> list[Made]:
         """The datasets that this one was made from."""
         held = [self.options.get("origin"), *cast("list[Json]", self.options.get("of", []))]
@@ -87,30 +81,3 @@ class Made:
                 yield from origin.builds()
         else:
             yield self
-
-
-@dataclass(frozen=True)
-class Append:
-    """What one ``append`` has added, from its entry in the manifest."""
-
-    entry: Mapping[str, Json]
-
-    @property
-    def build_id(self) -> str:
-        """The id in the names of its shards."""
-        return str(self.entry["build_id"])
-
-    @property
-    def options(self) -> Mapping[str, Json]:
-        """Its options."""
-        return cast("Mapping[str, Json]", self.entry["options"])
-
-    @property
-    def rejected(self) -> set[str]:
-        """Keys of the inputs that it rejected."""
-        return set(cast("list[str]", self.entry.get("rejected", [])))
-
-    @property
-    def retried(self) -> set[str]:
-        """Keys of inputs that had been rejected before, and that it took again."""
-        return set(cast("list[str]", self.entry.get("retried", [])))

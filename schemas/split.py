@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from tfshards.schemas.digests import NUM_LAST_BYTES, digest_together
-from tfshards.schemas.index import FRAME_OVERHEAD, index_path, keys_path, labels_path
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, index_path, keys_path, labels_path
 from tfshards.schemas.json_reader import Fault, Json, JsonRecord, ObjectReader, as_json, matching
 from tfshards.schemas.names import shard_path_fault
 from tfshards.schemas.schema import Schema
@@ -136,6 +136,21 @@ _SHARD_FAULTS = {
     # a quick check before reading
     "last_bytes": matching(rf"([0-9a-f]{{2}}){{0,{NUM_LAST_BYTES}}}", f"up to {NUM_LAST_BYTES} bytes in hex"),
 }
+
+
+def rows_by_shard(
+    shards: Sequence[Shard], numbers: IntArray
+) -> Iterator[tuple[int, Shard, IntArray, IntArray]]:
+    """Yield each shard that holds some examples: its index, the shard, rows of ``numbers``, and records.
+
+    The numbers are counted through all shards. The records, ``numbers[rows]`` counted in the shard, ascend.
+    """
+    ends = np.cumsum([shard.num_examples for shard in shards], dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    shard_of = np.searchsorted(ends, numbers[order], side="right")
+    starts = np.flatnonzero(np.diff(shard_of, prepend=-1))
+    for index, rows in zip(shard_of[starts].tolist(), np.split(order, starts[1:]), strict=False):
+        yield index, shards[index], rows, numbers[rows] - (ends[index] - shards[index].num_examples)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ def read_manifest(files, text=None):
     check_sums(manifest)
     if with_digest(text) != text:
         raise ValueError("dataset.json: the digest differs")
+    check_build(files, manifest, text)
     read_rejects(files, manifest)
     return manifest
 
@@ -147,7 +148,24 @@ def digest_of(data):
 
 
 def rejects_path(manifest):
-    return f"rejected-{manifest['build_id']}.jsonl"
+    return f"{manifest['folder']}/rejected.jsonl"
+
+
+def check_build(files, manifest, text):
+    """Check the files of the folder of the build that follow from the manifest."""
+    folder = manifest["folder"]
+    if not folder:
+        return
+    if files[f"{folder}/dataset.json"] != text:
+        raise ValueError(f"{folder}/dataset.json: is not the manifest")
+    if not json.loads(files[f"{folder}/build.json"])["format"].startswith("tfshards build"):
+        raise ValueError(f"{folder}/build.json: is not the record of a build")
+    digests = dict(manifest.get("views", {}))
+    if manifest["removed_digest"]:
+        digests[f"{folder}/removed.txt"] = manifest["removed_digest"]
+    for path, digest in digests.items():
+        if digest_of(files[path]) != digest:
+            raise ValueError(f"{path}: the digest differs")
 
 
 def read_rejects(files, manifest):

@@ -15,10 +15,10 @@ import numpy as np
 from tfshards.prep.imaging import formats, jpeg
 from tfshards.prep.progress.lines import report_line, report_warning
 from tfshards.prep.sources.classes import MAX_CLASSES
-from tfshards.prep.sources.keys import hash_array, hash_key
 from tfshards.schemas import Feature, Problem, Shard, pixel_files
 from tfshards.schemas.example import Decoded, ParsedExample, fields, single_lists, single_values
 from tfshards.schemas.index import IntArray
+from tfshards.schemas.keys import hash_array, hash_key
 
 _LABEL_NAMES = re.compile(r"(?:.*/)?(?:label|class)")
 _WIRES: Mapping[type, str] = {bytes: "bytes", int: "int64", float: "float"}

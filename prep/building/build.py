@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.commit import Draft, plain_folder, produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder, staged
 from tfshards.prep.building.rejects import (
     check_rejects,
@@ -283,11 +283,15 @@ class SourceBuild:
             rejects = read_rejects(folder.dataset, manifest)
         except InputError:
             return False
+        # the dataset may hold shards and rejects of earlier builds as well
+        rejects = [reject for reject in rejects if self.plan.listing.find(reject.key) is not None]
         layouts = final_layouts(self.plan, rejects, self.options, may_be_empty=self.may_be_empty)
         numbers = {
             shard.path: ShardId(split, index)
             for split, held in manifest.splits.items()
-            for index, shard in enumerate(held.shards)
+            for index, shard in enumerate(
+                shard for shard in held.shards if plain_folder(shard.path) == folder.name
+            )
         }
         shards = [numbers[shard.path] for shard in damaged]
         self.writer(folder, layouts, finds_duplicates=False).write(

@@ -23,8 +23,10 @@ from tfshards.prep.building.state import (
     damage_of,
     discard_message,
     inspect_output,
+    plain_folder,
 )
 from tfshards.prep.progress.lines import report_line, report_warning
+from tfshards.prep.sources.staging_folder import staged_folder, unfinished_in
 from tfshards.prep.views.files import view_files, view_notes
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, ShardId
 from tfshards.schemas import BuildError, InputError, Manifest, Problem, Shard
@@ -33,7 +35,7 @@ from tfshards.schemas.files import bytes_digest
 from tfshards.schemas.manifest import parse_manifest
 from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, RemotePath
-from tfshards.schemas.storage.untrusted import MANIFEST, read_whole
+from tfshards.schemas.storage.untrusted import MANIFEST
 from tfshards.schemas.storage.verbs import put, replace_if, sync
 
 
@@ -109,9 +111,9 @@ def prepare(
     """Return the manifest of a job that is the dataset now, or the folder into which it is to be written."""
     wanted, folder = job.wanted, state.folder
     check_replaceable(state, wanted, overwrite=overwrite, changes=changes)
-    discard_unfinished(state, wanted)
     complete = _complete_builds(state, wanted)
     same = [each for each in complete if job.trusts_times and each[0].record()[1] == job.stamps]
+    discard_unfinished(state, wanted, keeps_own=not same)
     if same:
         build, manifest = same[0]
         # of a build that is the dataset, a command looks at all bytes only if it is told to
@@ -122,6 +124,7 @@ def prepare(
     if complete and not same:
         report_line(f"inputs may have changed since {folder} was built: writing it again")
     target.create(wanted.options, job.stamps)
+    target.reopen()
     return target
 
 
@@ -136,8 +139,9 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
     for build, twin in complete:
         if twin.build_id == manifest.build_id and not damage_of(state.folder, twin, is_compared=overwrite):
             report_line(f"the content is the same as before (build {twin.build_id})")
-            build.create(job.wanted.options, job.stamps)
+            # in this order: what is left if this ends here is written and compared again
             target.remove()
+            build.create(job.wanted.options, job.stamps)
             return commit(build, twin, state, is_compared=overwrite)
     if not overwrite and job.wanted.is_in(state.manifest):
         raise InputError("dataset-of-other-inputs", folder=state.folder, line=_changes(manifest, complete))
@@ -150,7 +154,8 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
 
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
-    found = [(build, build.manifest()) for build in state.builds_of(wanted.plan_id)]
+    builds = [build for build in state.builds_of(wanted.plan_id) if state.is_generation(build)]
+    found = [(build, build.manifest()) for build in builds]
     complete = [(build, manifest) for build, manifest in found if manifest is not None]
     return sorted(complete, key=lambda each: each[1] != state.manifest)
 
@@ -175,22 +180,18 @@ def _mended(job: Job, build: BuildFolder, manifest: Manifest, damage: Sequence[P
     if any(plain_folder(path) != build.name for path in places):
         # a file of another build
         return False
-    build.open()
-    build.put_all(
-        {
-            name: content
-            for name, content in view_files(manifest).items()
-            if bytes_digest(content) == manifest.views.get(f"{build.name}/{name}")
-        }
-    )
-    is_mended = not damaged or job.mend(build, manifest, damaged)
-    sync(build.root, build.root / "index")
+    views = {
+        name: content
+        for name, content in view_files(manifest).items()
+        if bytes_digest(content) == manifest.views.get(f"{build.name}/{name}")
+    }
+    with staged_folder(build.dataset) as working:
+        build = replace(build, working=working)
+        build.open()
+        build.put_all(views)
+        is_mended = not damaged or job.mend(build, manifest, damaged)
+        sync(build.root, build.root / "index")
     return is_mended and not damage_of(build.dataset, manifest, is_compared=False)
-
-
-def plain_folder(path: str) -> str:
-    """Return the folder of a build in the path of a file of a dataset."""
-    return path.partition("/")[0]
 
 
 def finish(target: BuildFolder, manifest: Manifest, draft: Draft, job: Job) -> Manifest:
@@ -241,11 +242,11 @@ def commit(
         ChangedError, FileExistsError: another process has written the pointer in a store.
     """
     folder, old = state.folder, state.manifest
-    pointer, text = folder / MANIFEST_NAME, read_whole(build.root / MANIFEST_NAME, MANIFEST)
     if old != manifest:
-        build.open()
-        replace_if(pointer, text, state.version, build.work)
-        sync(folder)
+        text = manifest.to_text().encode("ascii")
+        with unfinished_in(folder) as unfinished:
+            replace_if(folder / MANIFEST_NAME, text, state.version, unfinished)
+            sync(folder)
         if old is not None and old.folder:
             report_line(
                 f"kept {old.folder}, the previous generation: 'tfshards restore {folder} {old.folder}' makes "
@@ -267,8 +268,8 @@ def up_to_date(folder: AnyPath, *, is_compared: bool) -> str:
     return f"{folder} is up to date ({how} were compared{see})"
 
 
-def discard_unfinished(state: OutputState, wanted: Wanted) -> None:
-    """Remove the unfinished builds that this one replaces.
+def discard_unfinished(state: OutputState, wanted: Wanted, *, keeps_own: bool) -> None:
+    """Remove the unfinished builds that this one replaces; those of its own plan only if it does not resume.
 
     If the manifest cannot be read, nothing is removed, since the files that it names are not known. Nor is
     anything in an object store, where these builds may be running: ``prune`` removes them.
@@ -276,16 +277,10 @@ def discard_unfinished(state: OutputState, wanted: Wanted) -> None:
     if state.fault or isinstance(state.folder, RemotePath):
         return
     for build in state.folders:
-        if not build.is_complete and build not in state.builds_of(wanted.plan_id):
+        is_own = keeps_own and build in state.builds_of(wanted.plan_id)
+        if state.is_unfinished(build) and not is_own:
             report_line(discard_message(build, wanted.options))
-            build.remove(_referenced(state, build))
-
-
-def _referenced(state: OutputState, build: BuildFolder) -> list[str]:
-    """Return the names of the files of a build that the dataset needs."""
-    inside = f"{build.name}/"
-    paths = state.manifest.data_paths if state.manifest else ()
-    return [path.removeprefix(inside) for path in paths if path.startswith(inside)]
+            build.remove()
 
 
 def overtaken(state: OutputState, failure: BuildError | OSError) -> OutputState:

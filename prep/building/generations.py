@@ -69,7 +69,7 @@ def generations(dataset: str | os.PathLike[str]) -> list[Generation]:
     kept = [
         _described(folder, build.root / MANIFEST_NAME, build.name, build.manifest(), current)
         for build in build_folders(folder)
-        if build.is_complete and build.name != current.folder
+        if build.is_committed and build.name != current.folder
     ]
     kept.sort(key=lambda generation: (generation.committed_at, generation.folder), reverse=True)
     pointer = folder / current.folder / MANIFEST_NAME
@@ -106,7 +106,7 @@ def restore(dataset: str | os.PathLike[str], folder: str, *, log: Log = to_stder
     """
     output = output_folder(dataset)
     with claimed(output) as state:
-        complete = {build.name: build for build in state.folders if build.is_complete}
+        complete = {build.name: build for build in state.folders if build.is_committed}
         if folder not in complete:
             has = f"it has {listed([*complete], _SHOWN)}" if complete else "it has none"
             raise InputError("generation-unknown", folder=output, build_id=folder, has=has)

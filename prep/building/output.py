@@ -14,6 +14,7 @@ from tfshards.prep.planning.options import Options
 from tfshards.prep.progress.lines import report_warning
 from tfshards.prep.sources.base import MovableReader, Reader, Source
 from tfshards.prep.sources.staging_folder import remove_staged, staged_folder
+from tfshards.prep.writing.build_folder import BuildFolder
 from tfshards.schemas import BuildError, InputError, OptionsError
 from tfshards.schemas.files import system_fault
 from tfshards.schemas.names import MANIFEST_NAME, name_fault
@@ -53,9 +54,10 @@ def dataset_name(folder: AnyPath, options: Options) -> str:
 
 
 @contextmanager
-def claimed(folder: AnyPath) -> Iterator[OutputState]:
+def claimed(folder: AnyPath, staged: str = "") -> Iterator[OutputState]:
     """Create and lock the folder of a dataset, and yield its state; at the end remove it if it is empty.
 
+    What killed processes have left there is removed, except the folder ``staged``, which is in use.
     Object stores have no locks: see ``commit.overtaken`` for two builds at the same time.
 
     Raises:
@@ -71,6 +73,10 @@ def claimed(folder: AnyPath) -> Iterator[OutputState]:
         try:
             state = inspect_output(folder)
             check_usable(state)
+            remove_staged(folder, kept=staged)
+            if state.manifest and state.manifest.folder:
+                # of a process that was killed after the commit
+                BuildFolder(folder, state.manifest.folder).remove_work()
             yield state
         except OSError as error:
             raise BuildError("build-failed", text=system_fault(folder, error)) from error
@@ -114,7 +120,6 @@ def staged(
     Raises:
         InputError: workers cannot read what was copied from this source.
     """
-    remove_staged(folder)
     if isinstance(folder, Path):
         with _staging(folder) as staging:
             yield source.stage(staging, group_by=group_by)

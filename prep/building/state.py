@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tfshards.prep.imaging.options import VERSIONS
@@ -25,7 +26,7 @@ _INPUTS = ("origin", "of")
 # Recorded options that have another name than the parameter that gives them.
 _PARAMETERS = {"dropped": "drop", "columns": "roles"}
 # What is recorded with the options, but that no parameter gives.
-_NOT_PARAMETERS = (*VERSIONS, "quality", "source")
+_NOT_PARAMETERS = (*VERSIONS, "appended", "quality", "source")
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,37 @@ class OutputState:
         """Return the folders of builds of a plan, of which each further one had inputs with other content."""
         return [each for each in self.folders if plan_of(each.name) == plan_id]
 
+    def is_generation(self, build: BuildFolder) -> bool:
+        """Return whether a build was committed, as its folder or the dataset shows."""
+        return build.is_committed or (self.manifest is not None and self.manifest.folder == build.name)
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The folders with files that generations name."""
+        manifests = [
+            self.manifest,
+            *(build.manifest() for build in self.folders if self.is_generation(build)),
+        ]
+        return frozenset(plain_folder(path) for each in manifests if each for path in each.data_paths)
+
+    def is_unfinished(self, build: BuildFolder) -> bool:
+        """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
+        return not self.is_generation(build) and build.name not in self._named
+
     def new_folder(self, plan_id: str) -> BuildFolder:
         """Return the folder for a build of a plan: an unfinished one, or else the next one."""
         builds = self.builds_of(plan_id)
         for build in builds:
-            if not build.is_complete:
+            if self.is_unfinished(build):
                 return build
         used = {build.name for build in builds}
         names = (plan_id if number == 1 else f"{plan_id}-{number}" for number in range(1, len(used) + 2))
         return BuildFolder(self.folder, next(name for name in names if name not in used))
+
+
+def plain_folder(path: str) -> str:
+    """Return the folder of a build in the path of a file of a dataset."""
+    return path.partition("/")[0]
 
 
 def plan_of(folder: str) -> str:
@@ -159,10 +182,12 @@ def check_replaceable(
 
 
 def damage_of(folder: AnyPath, manifest: Manifest, *, is_compared: bool) -> list[Problem]:
-    """Return the files of a dataset that are missing or have another size; or, if compared, other bytes."""
-    problems = file_problems(manifest, folder)
-    if problems or not is_compared:
-        return problems
+    """Return the files of a dataset that are missing or have other bytes.
+
+    They are all compared if ``is_compared``, or if a shard is missing or has another size.
+    """
+    if not (is_compared or file_problems(manifest, folder)):
+        return []
 
     def compare(item: tuple[Mapping[str, str], int], tick: Tick) -> list[Problem]:
         digests, num_bytes = item
@@ -231,5 +256,6 @@ def _as_parameter(option: str) -> str:
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[str]:
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    # which follows from it
-    return [name for name in changed if name != "quality" or "jpeg_quality" not in changed]
+    # the verb is not an option, and the usual quality follows from the other
+    implied = {"made_by", "quality"} if "jpeg_quality" in changed else {"made_by"}
+    return [name for name in changed if name not in implied]

@@ -31,7 +31,7 @@ from tfshards.prep.sources.spill import (
     described,
     stage_elements,
 )
-from tfshards.prep.sources.staging_folder import remove_staged, staged_name
+from tfshards.prep.sources.staging_folder import staged_name
 from tfshards.prep.writing.build_folder import BuildFolder, ShardId
 from tfshards.prep.writing.shard import EncodedInputs, ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
@@ -196,9 +196,7 @@ class WriteSteps:
                 f"{self.folder}: the PCollection has no elements, so there is nothing to write || check the "
                 "steps of the pipeline before WriteShards, such as a filter or a pattern that matches no file"
             )
-        with claimed(self.folder) as state:
-            # of pipelines that failed or were killed
-            remove_staged(self.folder, kept=self._staging.name)
+        with claimed(self.folder, self._staging.name) as state:
             form = common_form(table, self._staging)
             stage_elements(self.elements, form, table, self._staging)
             job = self._job()
@@ -232,7 +230,7 @@ class WriteSteps:
     @lines_to(_to_logger)
     def balance(self, build: str) -> list[_Task]:
         """Return the shards to write again because inputs were rejected."""
-        with claimed(self.folder) as state:
+        with claimed(self.folder, self._staging.name) as state:
             target, replaced = self._target(build)
             if self._committed(state, target, replaced):
                 return []
@@ -248,7 +246,7 @@ class WriteSteps:
     @lines_to(_to_logger)
     def commit(self, build: str) -> Manifest:
         """Commit the build, and return its manifest."""
-        with claimed(self.folder) as state:
+        with claimed(self.folder, self._staging.name) as state:
             target, replaced = self._target(build)
             manifest = self._committed(state, target, replaced)
             if manifest is None:

@@ -12,7 +12,7 @@ from tfshards.schemas import Manifest, OptionsError
 
 def _add_shards(parser: argparse.ArgumentParser) -> None:
     # imported late, because most commands do not need it
-    from tfshards.prep.rewriting.layout import ShardOptions
+    from tfshards.prep.deriving.options import ShardOptions
 
     add_shards(parser, "as many as before")
     add_options(parser, ShardOptions)
@@ -29,7 +29,7 @@ def _run(
     args: argparse.Namespace,
 ) -> Result:
     # imported late, because it is not needed to print help
-    from tfshards.prep.rewriting.layout import ShardOptions
+    from tfshards.prep.deriving.options import ShardOptions
 
     made = derive(
         origins,
@@ -52,7 +52,7 @@ def _add_reshard_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_reshard(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.reshard import reshard
+    from tfshards.prep.deriving.reshard import reshard
 
     return _run(reshard, args.source, args)
 
@@ -90,7 +90,7 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_merge(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.merge import merge
+    from tfshards.prep.deriving.merge import merge
 
     return _run(merge, _by_split(args.sources) if args.as_splits else args.sources, args)
 

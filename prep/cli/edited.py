@@ -32,16 +32,10 @@ def _add_append_arguments(parser: argparse.ArgumentParser) -> None:
     add_max_rejected(parser, "new inputs")
     add("--follow-links", action="store_true", help="follow links out of the folder of images")
     _add_new_classes(parser)
-    add(
-        "--checksum",
-        action="store_true",
-        help="compare the contents of all known inputs with their records, not only of those whose size or "
-        "modification time has changed",
-    )
 
 
 def _run_append(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.append import append
+    from tfshards.prep.deriving.append import append
 
     manifest = append(
         args.source,
@@ -50,7 +44,6 @@ def _run_append(args: argparse.Namespace) -> Result:
         max_rejected=args.max_rejected,
         follow_links=args.follow_links,
         new_classes=args.new_classes,
-        checksum=args.checksum,
         engine=args.engine,
         beam_args=args.beam_args,
     )
@@ -83,7 +76,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_remove(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.remove import remove
+    from tfshards.prep.deriving.remove import remove
 
     return Result.of_manifest(remove(args.dataset, args.keys, engine=args.engine, beam_args=args.beam_args))
 
@@ -111,7 +104,7 @@ def _add_relabel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_relabel(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.relabel import relabel
+    from tfshards.prep.deriving.relabel import relabel
 
     manifest = relabel(
         args.dataset,

@@ -12,7 +12,8 @@ from tfshards.schemas.errors import one_line
 # A parameter and, directly after "=", the value that was found, as Python prints it.
 _PARAMETER = re.compile(
     r"""(?<![^\s(])(?P<name>[a-z_]+)=
-    (?P<value>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | \{[^{}]*\} | \[[^\[\]]*\] | \([^()]*\)
+    (?P<value>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | \[[^\[\]]*\] | \([^()]*\)
+            | \{(?:[^{}'"] | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*")*\}
             | [^\s,;:()]*[^\s,;:().] | )""",
     re.VERBOSE,
 )

@@ -16,13 +16,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--decode", action="store_true", help="decode every image as well; implies --deep")
     add(
         "--repair",
-        dest="source",
-        action="append",
-        nargs="?",
-        metavar="SOURCE",
-        help="rebuild the damaged files from the inputs of the dataset: the folder of images, each array "
-        "argument (repeat --repair), or the table and, if its images are elsewhere, their folder; without "
-        "SOURCE, given last, only indexes, labels and keys are rebuilt, from their shards",
+        action="store_true",
+        help="rebuild damaged indexes, labels, keys and views, which follow from the shards and the manifest, "
+        "and print the command that writes damaged shards again",
     )
 
 
@@ -30,7 +26,7 @@ def _run(args: argparse.Namespace) -> Result:
     from tfshards.prep.verification.report import VerificationReport
     from tfshards.prep.verification.verify import verify
 
-    if args.source is not None:
+    if args.repair:
         return _repair(args)
     try:
         report = verify(args.dataset, deep=args.deep, decode=args.decode)
@@ -41,14 +37,13 @@ def _run(args: argparse.Namespace) -> Result:
 
 
 def _repair(args: argparse.Namespace) -> Result:
-    from tfshards.prep.rewriting.repair import repair
+    from tfshards.prep.verification.repair import repair
 
     for option in ("deep", "decode"):
         if getattr(args, option):
             raise OptionsError("repair-with-check", option=option)
-    sources = [source for source in args.source if source is not None]
     # the report lists the rebuilt files after the problems
-    report = repair(args.dataset, sources)
+    report = repair(args.dataset)
     return Result.of(report, 0 if report else 1)
 
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.planning.balance import BoolArray
+from tfshards.prep.progress.lines import Meter
+from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import canonical
-from tfshards.prep.rewriting.keys import keys_at
-from tfshards.prep.rewriting.origin import Origin, open_origin
-from tfshards.prep.rewriting.scan import read_shards
-from tfshards.prep.sources.keys import KEY_FEATURE, hash_key
-from tfshards.schemas import InputError, Manifest
+from tfshards.prep.records.frames import RecordError, read_footers
+from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin, open_origin
+from tfshards.prep.sources.keys import KEY_FEATURE, to_text
+from tfshards.schemas import BuildError, InputError, Manifest, Shard
 from tfshards.schemas.errors import counted
 from tfshards.schemas.example import ParsedExample
+from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES, IntArray, RecordIndex
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
+from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.summary import escaped
 
 # What appends have added shows in the examples; of the others the present values are compared.
@@ -69,8 +75,7 @@ def _facts(manifest: Manifest) -> dict[str, Json]:
 
 
 _Names: TypeAlias = npt.NDArray[np.object_]
-_PACKED = struct.Struct("<16s16sq")
-_DTYPE = np.dtype([("key", "S16"), ("content", "S16"), ("label", "<i8")])
+Item = TypeVar("Item", bound=np.generic)
 # examples of each kind, and characters of a value, that are printed
 _SHOWN = 5
 _SHOWN_VALUE = 60
@@ -163,8 +168,11 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     """Return how the dataset ``other`` differs from the dataset ``one``.
 
     Examples with the same key are compared in the features that both datasets have. Classes are compared by
-    name. If the digests of all splits are equal, no record is read. Shards that a split of both has, as after
-    ``remove``, are not read either, if features and class names are the same.
+    name. If the digests of all splits are equal, nothing is read. Otherwise keys, labels and lengths of
+    records come from the files in ``index``, and of records of equal length the last 4 bytes of their frames
+    are read, which are a checksum. Only records that differ in one of both are read whole, or all that both
+    datasets have if features differ. Nothing is read of shards that a split of both has, as after ``remove``,
+    if features and class names are the same.
 
     Args:
         one: folder of the first dataset, or its URL.
@@ -172,7 +180,8 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
 
     Raises:
         InputError: one of them is not a dataset, is incomplete, or its examples have no keys.
-        BuildError: a record is damaged.
+        FormatError: a file of keys is missing or damaged.
+        BuildError: a record that is read is damaged.
     """
     origins = open_origin(one), open_origin(other)
     options = option_differences(*(origin.manifest for origin in origins))
@@ -182,28 +191,29 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
         if not origin.has_keys:
             raise InputError("diff-no-keys", root=origin.root)
     num_all = origins[0].manifest.num_examples
-    origins = _without_shared(*origins), _without_shared(*origins[::-1])
-    num_shared = num_all - origins[0].manifest.num_examples
-    first, second = (_read(origin, other) for origin, other in (origins, origins[::-1]))
-    _, in_first, in_second = np.intersect1d(first.rows["key"], second.rows["key"], return_indices=True)
-    has_changed = first.rows["content"][in_first] != second.rows["content"][in_second]
+    has_labels = all(origin.manifest.schema.label for origin in origins)
+    first, second = (_Examples(_without_shared(*pair), has_labels) for pair in (origins, origins[::-1]))
+    num_shared = num_all - first.num_examples
+    in_first, in_second, has_equal_records = _matched(first, second)
+    has_changed = np.zeros(len(in_first), np.bool_)
+    rows = np.flatnonzero(~has_equal_records)
+    has_changed[rows] = _have_changed(first, second, in_first[rows], in_second[rows])
     classes = first.classes()[in_first], second.classes()[in_second]
     splits = first.splits()[in_first], second.splits()[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
-    added = np.setdiff1d(np.arange(len(second.rows)), in_second)
-    removed = np.setdiff1d(np.arange(len(first.rows)), in_first)
-    differs = has_changed | has_other_class | has_moved
-    keys = keys_at(first.origin, np.union1d(removed, in_first[differs]))
+    added = np.setdiff1d(np.arange(second.num_examples), in_second)
+    removed = np.setdiff1d(np.arange(first.num_examples), in_first)
 
-    def changes(is_one: npt.NDArray[np.bool_], names: tuple[_Names, _Names]) -> tuple[Change, ...]:
-        found = np.flatnonzero(is_one).tolist()
-        return tuple(sorted(Change(keys[int(in_first[at])], names[0][at], names[1][at]) for at in found))
+    def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
+        found = np.flatnonzero(is_one)
+        rows = zip(first.keys(in_first[found]), found.tolist(), strict=True)
+        return tuple(sorted(Change(key, names[0][at], names[1][at]) for key, at in rows))
 
     return Diff(
-        num_same=num_shared + int((~differs).sum()),
-        added=tuple(sorted(keys_at(second.origin, added).values())),
-        removed=tuple(sorted(keys[number] for number in removed.tolist())),
-        changed=tuple(sorted(keys[number] for number in in_first[has_changed].tolist())),
+        num_same=num_shared + int((~(has_changed | has_other_class | has_moved)).sum()),
+        added=tuple(sorted(second.keys(added))),
+        removed=tuple(sorted(first.keys(removed))),
+        changed=tuple(sorted(first.keys(in_first[has_changed]))),
         relabeled=changes(has_other_class, classes),
         moved=changes(has_moved, splits),
         options=options,
@@ -236,11 +246,27 @@ def _without_shared(origin: Origin, other: Origin) -> Origin:
 
 @dataclass(frozen=True, eq=False)
 class _Examples:
-    """The examples of a dataset, numbered in the order of its shards."""
+    """The examples of a dataset that are compared, numbered in the order of its shards.
+
+    Attributes:
+        origin: the dataset.
+        has_labels: whether both datasets have classes, which are compared by name; otherwise a label is a
+            value as any other.
+    """
 
     origin: Origin
-    rows: npt.NDArray[np.void]
     has_labels: bool
+    _indexes: dict[str, RecordIndex] = field(default_factory=dict)
+
+    @cached_property
+    def shards(self) -> tuple[Shard, ...]:
+        """The shards."""
+        return self.origin.manifest.shards
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples."""
+        return self.origin.manifest.num_examples
 
     def splits(self) -> _Names:
         """Return the name of the split of each example."""
@@ -248,32 +274,152 @@ class _Examples:
         return np.repeat(np.array([*splits], object), [split.num_examples for split in splits.values()])
 
     def classes(self) -> _Names:
-        """Return the name of the class of each example, or its number if it has none."""
-        names = self.origin.manifest.schema.class_names if self.has_labels else ()
-        labels, inverse = np.unique(self.rows["label"], return_inverse=True)
-        known = [names[label] if 0 <= label < len(names) else str(label) for label in labels.tolist()]
+        """Return the name of the class of each example, its number if it has none; "" without classes."""
+        if not self.has_labels:
+            return np.full(self.num_examples, "", object)
+        found = [self.origin.labels(shard) for shard in self.shards]
+        labels = [np.zeros(0, np.int64), *(each for each in found if each is not None)]
+        names = self.origin.manifest.schema.class_names
+        numbers, inverse = np.unique(np.concatenate(labels), return_inverse=True)
+        known = [names[label] if 0 <= label < len(names) else str(label) for label in numbers.tolist()]
         return np.array(known, object)[inverse.reshape(-1)]
 
+    def keys(self, numbers: IntArray) -> list[str]:
+        """Return the keys of some examples as text."""
+        return [*map(to_text, keys_at(self.origin.root, self.shards, numbers))]
 
-def _read(origin: Origin, other: Origin) -> _Examples:
-    """Read all records of a dataset that is compared with another."""
-    schemas = [each.manifest.schema for each in (origin, other)]
-    own, others = schemas[0].label, schemas[1].label
-    label = own.name if own and others else None
-    # without a class on both sides, a label is a value as any other
-    apart = {KEY_FEATURE.name, *(each.name for each in (own, others) if each and label)}
-    names = sorted({*schemas[0].names} & {*schemas[1].names} - apart)
+    def hashes(self, shards: Sequence[Shard]) -> npt.NDArray[np.bytes_]:
+        """Return a hash of the key of each example of some shards."""
+        found = [hash_array(map(hash_key, keys)) for _, keys in each_shard(self.origin.root, shards)]
+        # S compares as V, since all hashes have the same length, and can be sorted
+        return np.concatenate([hash_array([]), *found]).view("S16")
 
-    def pack(data: bytes, _: int) -> bytes:
-        example = ParsedExample(data)
-        key = example.key
-        if key is None:
-            raise ValueError("has no key")
-        number = example.label(label) if label else 0
-        return _PACKED.pack(hash_key(key), _digest(example, names), number)
+    def index(self, shard: Shard) -> RecordIndex:
+        """Return the offsets of the records of a shard, which are read once."""
+        if shard.path not in self._indexes:
+            self._indexes[shard.path] = self.origin.index(shard)
+        return self._indexes[shard.path]
 
-    rows = np.frombuffer(b"".join(read_shards(origin, f"examples of {origin.root}", pack)), _DTYPE)
-    return _Examples(origin, rows, label is not None)
+    def lengths(self, numbers: IntArray) -> IntArray:
+        """Return the numbers of bytes of some records with their frames."""
+        found = np.zeros(len(numbers), np.int64)
+        for _, shard, rows, records in rows_by_shard(self.shards, numbers):
+            found[rows] = self.index(shard).lengths[records]
+        return found
+
+    def checksums(self, numbers: IntArray) -> npt.NDArray[np.uint32]:
+        """Return the masked CRC-32C that the frame of each of some records states."""
+        compression = self.origin.manifest.compression
+
+        def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.uint32]:
+            path = self.origin.root / shard.path
+            return read_footers(path, compression, self.index(shard), records, tick)
+
+        return self._of_records(f"checksums of {self.origin.root}", numbers, read, np.dtype("<u4"))
+
+    def contents(self, numbers: IntArray, names: Sequence[str]) -> npt.NDArray[np.bytes_]:
+        """Return a hash of the values that some examples have in some features."""
+
+        def read(shard: Shard, records: IntArray, tick: Tick) -> npt.NDArray[np.bytes_]:
+            digests = bytearray()
+            with closing(self.origin.frames(shard)) as frames:
+                for record in records.tolist():
+                    data = frames.read(record)[0][HEADER_BYTES:-FOOTER_BYTES]
+                    tick(len(data))
+                    try:
+                        digests += _digest(ParsedExample(data), names)
+                    except ValueError as error:
+                        offset = int(self.index(shard).offsets[record])
+                        path = self.origin.root / shard.path
+                        raise RecordError(path, record, offset, str(error)) from None
+            return np.frombuffer(bytes(digests), "S16")
+
+        return self._of_records(f"examples of {self.origin.root}", numbers, read, np.dtype("S16"))
+
+    def _of_records(
+        self,
+        label: str,
+        numbers: IntArray,
+        read: Callable[[Shard, IntArray, Tick], npt.NDArray[Item]],
+        dtype: np.dtype[Item],
+    ) -> npt.NDArray[Item]:
+        """Return what ``read`` returns for the records of each shard, in the order of ``numbers``."""
+        found = np.zeros(len(numbers), dtype)
+
+        def work(held: tuple[int, Shard, IntArray, IntArray], tick: Tick) -> None:
+            _, shard, rows, records = held
+            found[rows] = read(shard, records, tick)
+
+        try:
+            with Meter(label, int(self.lengths(numbers).sum())) as meter:
+                in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
+        except RecordError as error:
+            raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
+        except OSError as error:
+            filename = error.filename or self.origin.root
+            raise BuildError("file-fault", filename=filename, why=error.strerror) from None
+        return found
+
+
+def _matched(one: _Examples, other: _Examples) -> tuple[IntArray, IntArray, BoolArray]:
+    """Return the numbers of the examples that are in both datasets, by their keys.
+
+    Shards with equal files of keys match record by record. Only the keys of other shards are hashed.
+
+    Returns:
+        Numbers in the first dataset; in the second one; and whether the digests of two shards show that the
+        records are equal.
+    """
+    starts = [_starts(each) for each in (one, other)]
+    pairs = [(starts[0][digest], starts[1][digest]) for digest in starts[0] if digest in starts[1]]
+    numbers = [
+        [first + np.arange(shard.num_examples) for shard, first in each] or [np.zeros(0, np.int64)]
+        for each in ([a for a, _ in pairs], [b for _, b in pairs])
+    ]
+    are_equal = [
+        np.full(shard.num_examples, shard.examples_digest == twin.examples_digest)
+        for (shard, _), (twin, _) in pairs
+    ]
+    in_one, in_other = np.concatenate(numbers[0]), np.concatenate(numbers[1])
+    rests = [
+        np.setdiff1d(np.arange(each.num_examples), seen) for each, seen in ((one, in_one), (other, in_other))
+    ]
+    matched = {id(shard) for pair in pairs for shard, _ in pair}
+    hashes = [
+        each.hashes([shard for shard in each.shards if shard.num_examples and id(shard) not in matched])
+        for each in (one, other)
+    ]
+    _, rows, others = np.intersect1d(hashes[0], hashes[1], return_indices=True)
+    return (
+        np.concatenate([in_one, rests[0][rows]]),
+        np.concatenate([in_other, rests[1][others]]),
+        np.concatenate([*are_equal, np.zeros(len(rows), np.bool_)]),
+    )
+
+
+def _starts(examples: _Examples) -> dict[str, tuple[Shard, int]]:
+    """Return each shard that has examples, and the number of its first one, by the digest of its keys."""
+    ends = np.cumsum([shard.num_examples for shard in examples.shards]).tolist()
+    return {
+        shard.keys_digest: (shard, end - shard.num_examples)
+        for shard, end in zip(examples.shards, ends, strict=True)
+        if shard.num_examples
+    }
+
+
+def _have_changed(one: _Examples, other: _Examples, in_one: IntArray, in_other: IntArray) -> BoolArray:
+    """Return for each example of both datasets whether it has other values, apart from key and class."""
+    schemas = [each.origin.manifest.schema for each in (one, other)]
+    labels = {each.label.name for each in schemas if each.label and one.has_labels}
+    names = sorted({*schemas[0].names} & {*schemas[1].names} - labels - {KEY_FEATURE.name})
+    differs = np.ones(len(in_one), np.bool_)
+    if {*schemas[0].features} == {*schemas[1].features}:
+        differs = one.lengths(in_one) != other.lengths(in_other)
+        rows = np.flatnonzero(~differs)
+        differs[rows] = one.checksums(in_one[rows]) != other.checksums(in_other[rows])
+    rows = np.flatnonzero(differs)
+    differs[rows] = one.contents(in_one[rows], names) != other.contents(in_other[rows], names)
+    return differs
 
 
 def _digest(example: ParsedExample, names: Sequence[str]) -> bytes:

@@ -49,7 +49,7 @@ def run(work: Work) -> None:
             for helper in helpers:
                 helper.end()
 
-        share(work, [work.function] * num_threads + helpers, end=end)
+        share(work, [*[work.function] * num_threads, *helpers], end=end)
 
 
 def num_helpers(size: Written, num_shards: int, num_cores: int | None = None) -> int:
@@ -125,7 +125,7 @@ def serve(jobs: int | None) -> None:
     # what anything prints must not mix with the answers
     os.dup2(2, 1)
     # leaves nothing half written, also in a store
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with limited_jobs(jobs), suppress(EOFError, BrokenPipeError):
         function = pickle.load(requests)
         while True:

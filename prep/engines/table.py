@@ -56,7 +56,7 @@ class Work:
 def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Work], None]:
     """Return the function of an engine that does work with these arguments, and raises the first failure.
 
-    The default is Apache Beam if there are arguments, which are its pipeline options, or else the local engine.
+    It is by default Apache Beam if there are arguments, which are pipeline options, or else the local one.
 
     Raises:
         OptionsError: no engine has this name, or it does not accept the arguments.

@@ -1,84 +1,84 @@
-"""What workers in other processes need; each of them checks it before its first item."""
+"""What workers in other processes need, which they check before their first item; how their errors return."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import re
+import secrets
 import sys
-from collections.abc import Iterable, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tfshards.prep.engines.table import Work
 from tfshards.prep.imaging.pillow import decoder_versions
 from tfshards.schemas import BuildError, TfshardsError
 from tfshards.schemas.files import write_atomically
-from tfshards.schemas.storage import AnyPath, RemotePath
+from tfshards.schemas.storage import AnyPath
 
-_TOKEN_NAME = "token"
-_EVERYWHERE = "mount it on every worker under the same path"
-_CREDENTIALS = "give every worker the credentials, and the address if it is not the usual one, of the store"
+# An error of a worker in what its engine reports; its encoding survives the quoting of Java and JSON.
+_MARK = re.compile(r"\[tfshards:([A-Za-z0-9+/=]+)\]")
+
+_REMEDY = (
+    "mount source and dataset on every worker under the same absolute paths, or, of a store, give every "
+    "worker its address and credentials"
+)
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker needs to write the same bytes as any other."""
+    """What a worker needs to write the same bytes as any other.
 
-    # of each program and package on which the bytes, or the pickled task, depend
+    Attributes:
+        versions: version of each package on which the bytes, or the pickled function, depend.
+        paths: files and folders that exist where the main process runs.
+    """
+
     versions: Mapping[str, str]
-    # A folder of the build area that every worker sees, or can reach, and the content of a file in it, which
-    # another folder with the same path does not have.
-    folder: AnyPath
-    token: str
-    # folders and files of the inputs, each with the name of anything in the folder
-    sources: tuple[tuple[AnyPath, str], ...]
-    # of the main process, if a path is relative
-    working_folder: str
-
-    @staticmethod
-    def of(folder: AnyPath, token: str, sources: Iterable[AnyPath]) -> Requirements:
-        """Return the requirements of a build by this process, after writing the token into the folder."""
-        write_atomically(folder / _TOKEN_NAME, token.encode("ascii"))
-        named = tuple((source, _any_entry(source)) for source in sources)
-        paths = [folder, *(source for source, _ in named)]
-        is_relative = any(isinstance(path, Path) and not path.is_absolute() for path in paths)
-        return Requirements(own_versions(), folder, token, named, os.getcwd() if is_relative else "")
+    paths: tuple[AnyPath, ...]
 
     def check(self) -> None:
         """Raise BuildError if this process does not meet the requirements."""
         check_versions(self.versions)
-        if fault := self._fault():
-            raise BuildError("worker-unfit", node=platform.node(), fault=fault)
-
-    def _fault(self) -> str:
-        if self.working_folder and os.getcwd() != self.working_folder:
-            return "runs in another folder; give the paths of source and dataset as absolute paths"
-        reach = _EVERYWHERE if isinstance(self.folder, Path) else _CREDENTIALS
-        try:
-            token = (self.folder / _TOKEN_NAME).read_text("ascii")
-        except (OSError, TfshardsError) as error:
-            return f"cannot read the build area {self.folder} ({_why(error)}); {reach}"
-        if token != self.token:
-            return f"sees another folder at {self.folder}; {_EVERYWHERE}"
-        return next(filter(None, (_source_fault(*named) for named in self.sources)), "")
+        for path in self.paths:
+            try:
+                is_seen = os.path.lexists(path) if isinstance(path, Path) else path.exists()
+                why = "" if is_seen else "it does not exist there"
+            except (OSError, TfshardsError) as error:
+                why = str(error)
+            if why:
+                fault = f"does not see {path} ({why}); {_REMEDY}"
+                raise BuildError("worker-unfit", node=platform.node(), fault=fault)
 
 
-def _source_fault(source: AnyPath, entry: str) -> str:
-    if isinstance(source, RemotePath):
-        try:
-            is_there = source.exists()
-        except (OSError, TfshardsError) as error:
-            return f"cannot read the source {source} ({_why(error)}); {_CREDENTIALS}"
-        return "" if is_there else f"does not find the source {source}; {_CREDENTIALS}"
-    if not os.access(source, os.R_OK):
-        return f"cannot read the source {source}; {_EVERYWHERE}"
-    if entry and not os.path.lexists(source / entry):
-        return f"sees another folder at {source}; {_EVERYWHERE}"
-    return ""
+@contextmanager
+def requirements_of(work: Work) -> Iterator[Requirements]:
+    """Yield the requirements of work that this process starts; its folder has a token until the end."""
+    paths = [_any_entry(source) for source in work.sources]
+    if work.folder is None:
+        yield Requirements(own_versions(), tuple(paths))
+        return
+    # another folder with the same path has no file with this name
+    token = work.folder / f"token-{secrets.token_hex(8)}"
+    write_atomically(token, b"")
+    try:
+        yield Requirements(own_versions(), (token, *paths))
+    finally:
+        token.unlink(missing_ok=True)
 
 
-def _why(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+def _any_entry(source: AnyPath) -> AnyPath:
+    """Return something in a folder, so that another one with the same path is noticed, or a file itself."""
+    if not isinstance(source, Path) or not source.is_dir():
+        return source
+    # only one, since a folder may have millions of them
+    with os.scandir(source) as entries:
+        return next((source / entry.name for entry in entries), source)
 
 
 def check_versions(needed: Mapping[str, str]) -> None:
@@ -86,20 +86,12 @@ def check_versions(needed: Mapping[str, str]) -> None:
     own = own_versions()
     for name, number in needed.items():
         if own.get(name) != number:
-            listed = ", ".join(f"{each} {version}" for each, version in needed.items())
+            listed = ", ".join(" ".join(each) for each in needed.items())
             fault = (
                 f"has {name} {own.get(name, 'not at all')}, but the command runs with {number}; give "
                 f"every worker the same versions: {listed}"
             )
             raise BuildError("worker-unfit", node=platform.node(), fault=fault)
-
-
-def _any_entry(folder: AnyPath) -> str:
-    if not isinstance(folder, Path) or not folder.is_dir():
-        return ""
-    # only one, since a folder may have millions of them
-    with os.scandir(folder) as entries:
-        return next((entry.name for entry in entries), "")
 
 
 def own_versions() -> dict[str, str]:
@@ -111,3 +103,42 @@ def own_versions() -> dict[str, str]:
     # pickled code of one minor version of Python does not run on another
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {"Python": python, "tfshards": own, **decoder_versions()}
+
+
+@contextmanager
+def marking_errors() -> Iterator[None]:
+    """Raise an error again as one whose text has all of it, which is what engines report of an error.
+
+    It is JSON, since the name of an input, which may be in any text, must not run code.
+    """
+    try:
+        yield
+    except Exception as error:
+        content: list[object]
+        if isinstance(error, TfshardsError):
+            content = [type(error).__name__, error.code, [*map(str, error.lines)], error.values]
+        elif isinstance(error, OSError):
+            content = ["OSError", error.errno, error.strerror, error.filename]
+        else:
+            content = ["BuildError", "build-failed", [], {"text": f"{type(error).__name__}: {error}"}]
+        mark = b64encode(json.dumps(content, default=str).encode()).decode()
+        raise RuntimeError(f"{error} [tfshards:{mark}]") from error
+
+
+def marked_error(failure: BaseException) -> Exception | None:
+    """Return the error of a worker in the error of an engine, with its class and code, if there is one."""
+    try:
+        kind, *content = json.loads(b64decode(_MARK.findall(str(failure))[-1]))
+        if kind == "OSError":
+            return OSError(*content)
+        code, lines, values = content
+        return _error_class(kind)(code, *lines, **values)
+    except (IndexError, ValueError, TypeError):
+        return None
+
+
+def _error_class(name: str) -> type[TfshardsError]:
+    classes = [TfshardsError]
+    for each in classes:
+        classes += each.__subclasses__()
+    return next((each for each in classes if each.__name__ == name), BuildError)

@@ -23,7 +23,14 @@ from tfshards.prep.imaging.pillow import (
     opened,
     why_not_opened,
 )
-from tfshards.prep.imaging.whitelist import ImageError, check_header, check_pixels, is_kept, notes_of
+from tfshards.prep.imaging.whitelist import (
+    ImageError,
+    check_header,
+    check_pixels,
+    check_strips,
+    is_kept,
+    notes_of,
+)
 from tfshards.schemas.reasons import Reason
 
 
@@ -127,6 +134,7 @@ def _keep_or_convert(
     size = options.size.size(*view.upright) if options.size else view.upright
     keeps = view.orientation == 1 and size == image.size and is_kept(header, data, options)
     check_pixels(header, data)
+    check_strips(image, header, data)
     if keeps:
         # The whole JPEG stream is decoded, but only gray pixels of an eighth of the size: half the cost.
         image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))

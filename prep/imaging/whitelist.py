@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from tfshards.prep.imaging import jpeg, png
 from tfshards.prep.imaging.formats import SUFFIXES, format_named
 from tfshards.prep.imaging.options import LONGEST, MAX_FRAMES, MAX_SIDE, Channels, ImageOptions
 from tfshards.prep.imaging.pillow import Header, Image
 from tfshards.schemas.reasons import Reason
+
+if TYPE_CHECKING:
+    from PIL.TiffImagePlugin import TiffImageFile
 
 # By format and by the channels of the options: the modes that both decoders decode to the same pixels.
 _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
@@ -19,7 +23,10 @@ _KEPT_MODES: Mapping[str, Mapping[Channels, tuple[str, ...]]] = {
 # The most scans of a progressive JPEG, each a pass over it.
 _MAX_SCANS = 100
 # Compressions of TIFF: fax, for which libtiff makes up missing rows; JPEG and WebP, which mix numbers.
-_FAX, _LOSSY = (2, 3, 4, 32771), (6, 7, 50001)
+_JPEG_IN_TIFF = 7
+_FAX, _LOSSY = (2, 3, 4, 32771), (6, _JPEG_IN_TIFF, 50001)
+# Tags of a TIFF: where its strips or tiles are, and their bytes.
+_STRIP_OFFSETS, _STRIP_BYTES, _TILE_OFFSETS, _TILE_BYTES = 273, 279, 324, 325
 
 
 @dataclass(eq=False)
@@ -86,6 +93,28 @@ def _loss(image: Header, options: ImageOptions) -> str | None:
             "arrays of it, depth=8 its upper bits"
         )
     return None
+
+
+def check_strips(image: Image.Image, header: Header, data: bytes) -> None:
+    """Raise ImageError if a part of a TIFF holds a JPEG of another size than the TIFF states.
+
+    libtiff fills only the pixels of that size; the others would be what was in its memory before.
+    """
+    if header.compression != _JPEG_IN_TIFF:
+        return
+    tags = cast("TiffImageFile", image).tag_v2
+    is_tiled = _TILE_OFFSETS in tags
+    offsets = tags[_TILE_OFFSETS if is_tiled else _STRIP_OFFSETS]
+    counts = tags[_TILE_BYTES if is_tiled else _STRIP_BYTES]
+    width, rows = (tags[322], tags[323]) if is_tiled else (image.width, tags.get(278, image.height))
+    num_down = -(-image.height // rows)
+    for number, (offset, count) in enumerate(zip(offsets, counts, strict=True)):
+        left = image.height - number % num_down * rows
+        wanted = width, rows if is_tiled else min(rows, left)
+        found = jpeg.stated_size(data[offset : offset + count])
+        if found != wanted:
+            has = "no JPEG" if found is None else f"a JPEG of {found[0]} x {found[1]} pixels"
+            raise ImageError(Reason.DAMAGED, f"part {number} holds {has} for {wanted[0]} x {wanted[1]}")
 
 
 def check_pixels(image: Header, data: bytes) -> None:

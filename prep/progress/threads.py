@@ -102,8 +102,8 @@ def limited_jobs(number: int | None) -> Iterator[None]:
             arrow.set_cpu_count(of_arrow)
 
 
-class StoppedError(Exception):
-    """Raised to end threads after an error, when their results are no longer needed."""
+class StoppedError(BaseException):
+    """Raised to end threads after an error, when their results are no longer needed; no handler of errors."""
 
 
 def in_threads(work: Callable[[Item, Tick], Result], items: Sequence[Item], tick: Tick) -> list[Result]:

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tfshards.prep.sources.table_rows import RowSource, TableRows
+from tfshards.prep.sources.row_columns import Batches, TableRows
+from tfshards.prep.sources.table_rows import RowSource
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.option import option
-from tfshards.schemas.storage import AnyPath, RemotePath, any_path
-from tfshards.schemas.storage.untrusted import ANNOTATIONS, Limit, read_whole
+from tfshards.schemas.storage import RemotePath, any_path
 
 # The column that is not stored: why an image is rejected, or null.
-FAULT = "fault"
+_FAULT = "fault"
 _NUMBERS, _INTEGERS = pa.large_list(pa.float32()), pa.large_list(pa.int64())
-_COLUMNS = {
-    "file_name": pa.large_binary(),
-    FAULT: pa.large_string(),
-    "split": pa.large_string(),
-    "image_id": pa.int64(),
-    "width": pa.int64(),
-    "height": pa.int64(),
-}
 _VALUES = {
     "bbox": _NUMBERS,
     "category": pa.int64(),
@@ -40,8 +31,31 @@ _POLYGONS = pa.struct({"points": pa.large_list(_NUMBERS), "lengths": _INTEGERS, 
 # a lone surrogate is not Unicode
 _TEXT = re.compile(r"[^\0\ud800-\udfff]+")
 
-# Values of an image, or of an object, by their names.
-Row: TypeAlias = "dict[str, Any]"
+# Values of an object by their names.
+AnnotatedObject: TypeAlias = "dict[str, Any]"
+
+
+@dataclass
+class AnnotatedImage:
+    """An image of an annotation file.
+
+    Attributes:
+        path: its path relative to the root.
+        split: name of its split, or empty.
+        values: its other columns.
+        objects: its objects. The ``polygons`` of an object are the numbers x, y of their points.
+        fault: why it is rejected, or None.
+    """
+
+    path: bytes
+    split: str
+    values: Mapping[str, int | None]
+    objects: list[AnnotatedObject] = field(default_factory=list)
+    fault: str | None = None
+
+    def reject(self, fault: str) -> None:
+        """Reject the image; the first fault counts."""
+        self.fault = self.fault or fault
 
 
 @dataclass(frozen=True)
@@ -50,24 +64,23 @@ class AnnotatedImages:
 
     Attributes:
         root: folder to which their paths are relative.
-        rows: values of each image by its path: columns, ``FAULT``, and ``objects``, each with its values by
-            name. The ``polygons`` of an object are the numbers x, y of their points.
+        by_path: the images by their paths.
     """
 
     root: Path
-    rows: dict[bytes, Row] = field(default_factory=dict)
+    by_path: dict[bytes, AnnotatedImage] = field(default_factory=dict)
 
-    def add(self, path: str | Path, split: str, **values: int | None) -> Row:
-        """Return the row of a new image, which has no objects yet; ``split`` may be empty."""
+    def add(self, path: str | Path, split: str, **values: int | None) -> AnnotatedImage:
+        """Return a new image, which has no objects yet; ``split`` may be empty."""
         name = os.fsencode(os.path.relpath(path, self.root))
         # a folder of one split would serve others if their images have the same names
-        if name in self.rows:
+        if name in self.by_path:
             raise InputError(
                 f"{path} is annotated twice, perhaps in two splits || leave out one of them, or name the "
                 "folder that holds the images of all splits with root="
             )
-        self.rows[name] = {"file_name": name, "split": split or None, "objects": [], **values}
-        return self.rows[name]
+        self.by_path[name] = AnnotatedImage(name, split, values)
+        return self.by_path[name]
 
     def table_rows(
         self, where: Path, roles: Mapping[str, str], class_names: tuple[str, ...], warnings: Iterable[str]
@@ -84,33 +97,42 @@ class AnnotatedImages:
             class_names: names of the numbers in ``category``, or empty.
             warnings: warnings for the user.
         """
-        rows = [*self.rows.values()]
+        images = [*self.by_path.values()]
         values = {name: kind for name, kind in _VALUES.items() if name in roles}
         of_columns = {f"objects/{name}": roles[name] for name in values}
-        if "polygons" in roles:
-            for row in rows:
-                row["polygons"] = _numbered_polygons(row["objects"])
+        polygons = [_numbered_polygons(image.objects) for image in images] if "polygons" in roles else []
+        if polygons:
             values["index"] = pa.int64()
             of_columns |= dict.fromkeys(("objects/index", "polygons/lengths", "polygons/object"), "list")
             of_columns["polygons/points"] = roles["polygons"]
-        types = {**_COLUMNS, "objects": pa.large_list(pa.struct(values)), "polygons": _POLYGONS}
-        has = {FAULT, *rows[0]} - (set() if rows[0]["split"] else {"split"})
-        table = pa.Table.from_pylist(rows, pa.schema([(n, kind) for n, kind in types.items() if n in has]))
-        # as text, also names that are not UTF-8, because columns of bytes are encoded images
-        paths = table["file_name"].chunk(0).view(pa.large_string())
+        first = images[0]
+        columns = {
+            # text, even if it is not UTF-8, because columns of bytes are encoded images
+            "file_name": pa.array([image.path for image in images], pa.large_binary()).view(
+                pa.large_string()
+            ),
+            _FAULT: pa.array([image.fault for image in images], pa.large_string()),
+        }
+        if first.split:
+            columns["split"] = pa.array([image.split for image in images], pa.large_string())
+        for name in first.values:
+            columns[name] = pa.array([image.values[name] for image in images], pa.int64())
+        columns["objects"] = pa.array([image.objects for image in images], pa.large_list(pa.struct(values)))
+        if polygons:
+            columns["polygons"] = pa.array(polygons, _POLYGONS)
         return TableRows(
-            table.set_column(0, "file_name", paths),
+            Batches.of(pa.table(columns)),
             of_columns,
             os.path.realpath(os.fsencode(self.root)),
             str(where),
             {"objects/category": class_names} if class_names else {},
-            sizes=("width", "height") if "width" in has else None,
-            faults=FAULT,
+            sizes=("width", "height") if "width" in first.values else None,
+            faults=_FAULT,
             warnings=tuple(warnings),
         )
 
 
-def _numbered_polygons(objects: Sequence[Row]) -> Row:
+def _numbered_polygons(objects: Sequence[AnnotatedObject]) -> dict[str, Any]:
     """Number the objects of an image, and return their polygons."""
     for number, each in enumerate(objects):
         each["index"] = number
@@ -148,23 +170,7 @@ class Annotations(RowSource):
             if path is not None and isinstance(any_path(path), RemotePath):
                 raise OptionsError(f"{self.kind} reads files on disks only || copy {str(path)!r} to a disk")
 
-    @abstractmethod
-    def read(self, path: Path, root: Path | None) -> TableRows:
-        """Return the rows of the annotation files."""
-
-    def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
-        """Return the rows of the annotation files."""
-        return self.read(Path(self.source), None if root is None else Path(str(root)))
-
 
 def is_text(value: object) -> bool:
     """Return whether a value in an annotation file is a name: text that is not empty, in Unicode."""
     return isinstance(value, str) and _TEXT.fullmatch(value) is not None
-
-
-def read_annotation(path: Path, limit: Limit = ANNOTATIONS) -> bytes:
-    """Return the content of an annotation file."""
-    try:
-        return read_whole(path, limit)
-    except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None

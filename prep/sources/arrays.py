@@ -100,8 +100,8 @@ class Arrays:
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> Arrays:
-        """Return the source of a build from its record, and the arguments that name its arrays."""
-        return cls([*inputs], recorded.given("columns")["columns"], recorded.class_names)
+        """Return a source with the roles of a build from the arguments that name its arrays."""
+        return cls([*inputs], recorded.options["columns"])
 
     def location(self) -> None:
         """Return None, because the dataset may be in the folder of the array files."""

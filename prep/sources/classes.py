@@ -8,10 +8,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from tfshards.prep.sources.text_files import read_text
 from tfshards.schemas import InputError, OptionsError, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.storage import any_path
-from tfshards.schemas.storage.untrusted import METADATA, read_whole
+from tfshards.schemas.storage.untrusted import METADATA
 
 # More distinct values than this are quantities or names rather than classes.
 MAX_CLASSES = 10_000
@@ -48,9 +48,7 @@ def class_map(found: Iterable[str], given: Sequence[str] | None) -> tuple[str, .
     if given is None:
         return tuple(sorted({*found}))
     if new := sorted({*found} - {*given}):
-        raise InputError(
-            f"the given class names lack {quoted(new)} || add new classes at their end, and build again"
-        )
+        raise InputError("classes-new", classes=quoted(new))
     return tuple(given)
 
 
@@ -69,13 +67,7 @@ def twins(names: Iterable[str], noun: str = "classes") -> list[str]:
 
 def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     r"""Return the class names in a file: one per line, in label order, escaped as in ``labels.txt``."""
-    try:
-        # bytes, because a lone \r would end a line of text; some editors write a byte order mark
-        text = read_whole(any_path(path), METADATA).decode("utf-8-sig")
-    except OSError as error:
-        raise InputError("unreadable", path=path, why=error.strerror) from None
-    except UnicodeDecodeError as error:
-        raise InputError("text-not-utf8", path=path, reason=error.reason, start=error.start) from None
+    text = read_text(path, METADATA)
     # not splitlines(), which also splits at other characters
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     names: dict[str, None] = {}

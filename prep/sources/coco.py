@@ -5,41 +5,43 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from unicodedata import normalize
 
 import numpy as np
 
 from tfshards.prep.sources.annotations import (
-    FAULT,
+    AnnotatedImage,
     AnnotatedImages,
     Annotations,
-    Row,
     is_text,
-    read_annotation,
 )
 from tfshards.prep.sources.boundary import Boundary
+from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.table_rows import TableRows
+from tfshards.prep.sources.text_files import read_file
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import load_json, shown
+from tfshards.schemas.storage import AnyPath
 
 # Annotation files of a folder: those of the first form that it has are read.
 _FORMS = ("annotations/instances_*.json", "annotations/person_keypoints_*.json", "*/_annotations.coco.json")
 # The folder of images train2017, and the split train.
 _NAME = re.compile(r"(?:instances|person_keypoints)_((.+?)(?:20\d\d)?)\.json")
 _LARGEST = float(np.finfo(np.float32).max)
+# An image, a category or an annotation in a file, by the names of its values.
+_Entry: TypeAlias = "dict[str, Any]"
 
 
 @dataclass(frozen=True)
 class Coco(Annotations):
     """The images and objects in annotation files of COCO.
 
-    ``path`` is a file; or a folder with ``annotations/instances_SPLIT.json``, or if it has none
+    ``source`` is a file; or a folder with ``annotations/instances_SPLIT.json``, or if it has none
     ``annotations/person_keypoints_SPLIT.json``, or ``SPLIT/_annotations.coco.json``, each of which is a
     split.
     Without ``root`` the images are searched for next to the annotations. ``objects/bbox`` is ``xywh`` in
@@ -50,16 +52,17 @@ class Coco(Annotations):
 
     kind = "coco"
 
-    def read(self, path: Path, root: Path | None) -> TableRows:
+    def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows of the annotation files.
 
         Raises:
             InputError: a file is not JSON or has no images, no image is found, or a path leaves the folder.
         """
+        path = Path(self.source)
         splits = _splits(path)
         # a folder "annotations" is next to those of images
         above = path.parent.parent if path.parent.name == "annotations" else path.parent
-        images = AnnotatedImages(root or (path if path.is_dir() else above))
+        images = AnnotatedImages(Path(str(root or (path if path.is_dir() else above))))
         inside = Boundary(images.root, follow_links=self.follow_links)
         # what is not stored is not checked
         dropped = {name for name, role in self.roles.items() if role == "drop"}
@@ -76,16 +79,16 @@ class Coco(Annotations):
             paths = {n: each["file_name"].replace("\\", "/") for n, each in document.images.items()}
             own = _image_folder(file, [*paths.values()], images.root)
             inside.check(own)
-            rows = {
+            by_id = {
                 n: images.add(own / name, split, image_id=n, **_size(document.images[n]))
                 for n, name in paths.items()
             }
-            class_names.setdefault(_add_objects(document, rows, values, unread), file)
+            class_names.setdefault(_add_objects(document, by_id, values, unread), file)
         if len(class_names) > 1:
             first, other, *_ = class_names.values()
             raise InputError(f"{other}: its categories differ from those of {first} || build two datasets")
         roles = {name: value.role for name, value in (_VALUES | values).items()}
-        if "keypoints" in values and not _complete_keypoints(images.rows.values()):
+        if "keypoints" in values and not _complete_keypoints(images.by_path.values()):
             del roles["keypoints"]
         return images.table_rows(path, roles, next(iter(class_names)), _warnings(path, splits, unread))
 
@@ -152,7 +155,7 @@ class _Document:
     def __init__(self, file: Path) -> None:
         self.file = file
         try:
-            self._content = load_json(read_annotation(file))
+            self._content = load_json(read_file(file))
         except ValueError as error:
             raise InputError(f"{file} is not JSON: {error}") from None
         self.annotations = self._list("annotations")
@@ -162,9 +165,9 @@ class _Document:
         if not self.images:
             raise InputError(f"{file} has no images || correct the file")
 
-    def by_id(self, kind: str, key: str) -> dict[int, Row]:
+    def by_id(self, kind: str, key: str) -> dict[int, _Entry]:
         """Return the images or categories, which have a text ``key``, by their ids."""
-        found: dict[int, Row] = {}
+        found: dict[int, _Entry] = {}
         for index, each in enumerate(self._list(kind)):
             where, number, text = f"{self.file}: {kind}[{index}]", each.get("id"), each.get(key)
             if type(number) is not int or not 0 <= number < 1 << 63 or number in found:
@@ -174,7 +177,7 @@ class _Document:
             found[number] = each
         return found
 
-    def _list(self, kind: str) -> list[Row]:
+    def _list(self, kind: str) -> list[_Entry]:
         found = self._content.get(kind) if isinstance(self._content, dict) else None
         if not isinstance(found, list):
             raise InputError(
@@ -183,7 +186,7 @@ class _Document:
         return [each if isinstance(each, dict) else {} for each in found]
 
 
-def _size(image: Row) -> dict[str, int | None]:
+def _size(image: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the width and height of an image, or None if the file does not state them."""
     size = {name: image.get(name) for name in ("width", "height")}
     is_stated = all(type(side) is int and 0 < side < 1 << 31 for side in size.values())
@@ -191,7 +194,10 @@ def _size(image: Row) -> dict[str, int | None]:
 
 
 def _add_objects(
-    document: _Document, rows: Mapping[int, Row], values: Mapping[str, _Value], unread: Counter[str]
+    document: _Document,
+    images: Mapping[int, AnnotatedImage],
+    values: Mapping[str, _Value],
+    unread: Counter[str],
 ) -> tuple[str, ...]:
     """Add the annotations to their images, count what is not read, and return the names of categories."""
     categories = document.by_id("categories", "name") if "category" in values else {}
@@ -206,24 +212,24 @@ def _add_objects(
                 f"{document.file}: annotations[{index}].image_id is {shown(number)} "
                 f"({type(number).__name__}) || write the id of its image, an integer"
             )
-        if number not in rows:
+        if number not in images:
             num_lone += 1
             continue
-        found: Row = {}
+        found: dict[str, Any] = {}
         try:
             for name, value in values.items():
                 found[name] = value.read(each, labels)
         except (KeyError, TypeError, ValueError):
             fault = f"{value.key} is {shown(each.get(value.key))}, must be {value.allowed}"
-            rows[number].setdefault(FAULT, f"{document.file.name}: annotations[{index}].{fault}")
+            images[number].reject(f"{document.file.name}: annotations[{index}].{fault}")
         else:
-            rows[number]["objects"].append(found)
+            images[number].objects.append(found)
             unread["objects without polygons"] += found.get("polygons") == []
     if 0 < num_lone == len(document.annotations):
         raise InputError(
             f"{document.file}: no annotation has its image: annotations[0].image_id is "
-            f"{document.annotations[0]['image_id']}, but images have the ids {listed([*map(str, rows)], 3)} "
-            "|| correct the ids"
+            f"{document.annotations[0]['image_id']}, but images have the ids "
+            f"{listed([*map(str, images)], 3)} || correct the ids"
         )
     unread["annotations without their image"] += num_lone
     return tuple(categories[number]["name"] for number in labels)
@@ -236,7 +242,7 @@ class _Value(NamedTuple):
     allowed: str
     role: str
     # from an annotation and the labels of categories; raises an error of Python's if it is not valid
-    read: Callable[[Row, Mapping[int, int]], Any]
+    read: Callable[[_Entry, Mapping[int, int]], Any]
 
 
 def _floats(values: object, count: int) -> list[float]:
@@ -248,19 +254,19 @@ def _floats(values: object, count: int) -> list[float]:
     return [*map(float, values)]
 
 
-def _area(each: Row, _: object) -> float:
+def _area(each: _Entry, _: object) -> float:
     if each.get("area") is not None:
         return _floats([each["area"]], 1)[0]
     _, _, width, height = _floats(each["bbox"], 4)
     return width * height
 
 
-def _keypoints(each: Row, _: object) -> list[float]:
+def _keypoints(each: _Entry, _: object) -> list[float]:
     points = each.get("keypoints") or []
     return _floats(points, len(points) // 3 * 3)
 
 
-def _polygons(each: Row, _: object) -> list[list[float]]:
+def _polygons(each: _Entry, _: object) -> list[list[float]]:
     shape = each.get("segmentation") or []
     # RLE has no polygons
     is_rle = isinstance(shape, dict) and {"counts", "size"} <= {*shape}
@@ -281,20 +287,20 @@ _POLYGONS = _Value("segmentation", "polygons of 3 points or more, or RLE", "xy",
 _READ = {"id", "image_id", *(value.key for value in _VALUES.values())}
 
 
-def _complete_keypoints(rows: Iterable[Row]) -> bool:
+def _complete_keypoints(images: Collection[AnnotatedImage]) -> bool:
     """Give all objects as many keypoints as most have, and return whether any object has some.
 
     Objects without keypoints get zeros: a visibility of 0 means that a point is not labeled. An image with
     another number of them is rejected.
     """
-    counts = Counter(len(each["keypoints"]) for row in rows for each in row["objects"])
+    counts = Counter(len(each["keypoints"]) for image in images for each in image.objects)
     del counts[0]
     most = max(counts, key=lambda count: (counts[count], count), default=0)
-    for row in rows:
-        for each in row["objects"]:
+    for image in images:
+        for each in image.objects:
             number = len(each["keypoints"])
             if number not in (0, most):
-                row.setdefault(FAULT, f"an object has {number // 3} keypoints, but most have {most // 3}")
+                image.reject(f"an object has {number // 3} keypoints, but most have {most // 3}")
             each["keypoints"] = each["keypoints"] if number == most else [0.0] * most
     return most > 0
 

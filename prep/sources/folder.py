@@ -149,14 +149,13 @@ class ImageFolder:
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> ImageFolder:
-        """Return the source of a build, as a manifest records it; the folder may have moved."""
+        """Return a source of another folder, or of one that has grown, with the options of a build."""
         check_num_inputs(inputs, 1, "one folder of images")
         values = recorded_values(cls, recorded.options)
-        values.setdefault("follow_links", recorded.is_grown and recorded.follow_links)
+        values.setdefault("follow_links", recorded.follow_links)
         return cls(
             inputs[0],
             recorded.images,
-            class_names=recorded.class_names,
             as_is=True,
             # new images need not be of every class or split
             _may_lack=True,
@@ -277,7 +276,7 @@ class ImageFolder:
             )
         if not is_inside.any():
             raise InputError("images-outside-folders", root=os.fsdecode(root), num_found=len(is_inside))
-        files, folder_of = files.keep(np.flatnonzero(is_inside), "beside the folders"), folder_of[is_inside]
+        files, folder_of = files.keep(np.flatnonzero(is_inside), "outside the folders"), folder_of[is_inside]
         names = [place[0] if place else "" for place in places]
         splits = {
             split: np.flatnonzero(np.array([name == split for name in names])[folder_of])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import BinaryIO, TypeAlias, TypeVar, overload
+from typing import BinaryIO, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,27 +18,16 @@ import numpy.typing as npt
 from tfshards.schemas import Feature, InputError, OptionsError
 from tfshards.schemas.files import write_atomically
 from tfshards.schemas.json_reader import shown
+from tfshards.schemas.keys import hash_array as hash_array
+from tfshards.schemas.keys import hash_key as hash_key
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.storage.untrusted import KEYS, read_whole
 
 KEY_FEATURE = Feature("key", "bytes", "bytes")
 
-# A hash of 16 bytes per key: collisions are negligible, and long keys need no more memory than short ones.
-KeyHashes: TypeAlias = npt.NDArray[np.void]
-_HASH_BYTES = 16
 # 10^10 examples; keys are sorted as text
 _NUMBER_DIGITS = 10
 _Found = TypeVar("_Found")
-
-
-def hash_key(key: bytes) -> bytes:
-    """Return the hash of a key."""
-    return hashlib.blake2b(key, digest_size=_HASH_BYTES).digest()
-
-
-def hash_array(hashes: Iterable[bytes]) -> KeyHashes:
-    """Return hashes of keys as an array of shape ``(n,)``, which NumPy can sort and search."""
-    return np.frombuffer(b"".join(hashes), dtype=f"V{_HASH_BYTES}")
 
 
 def to_text(name: bytes) -> str:

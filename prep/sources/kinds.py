@@ -15,28 +15,17 @@ from tfshards.schemas.option import Record, recorded_values
 
 @dataclass(frozen=True)
 class Recorded:
-    """The source of a build, as a manifest records it.
+    """The source of a build, as a manifest records it, for a source of more inputs, or only of new ones.
 
     Attributes:
         schema: schema of the dataset.
         options: options of the build, as the manifest holds them.
-        is_grown: whether the inputs may hold more than those of the build, or only new examples.
         follow_links: whether to follow links if the manifest does not record whether the build did.
     """
 
     schema: Schema
     options: Mapping[str, Any]
-    is_grown: bool
     follow_links: bool
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Class names in label order; None if the classes have no names."""
-        return self.schema.class_names or None
-
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return those of the named options that the manifest has."""
-        return {name: self.options[name] for name in names if name in self.options}
 
     @property
     def images(self) -> ImageOptions:
@@ -54,7 +43,7 @@ class Kind:
         where: module and name of the class, which is imported when it is needed: it may need Arrow. The class
             is a dataclass, whose fields with an ``option`` are flags. It is called with SOURCE and these,
             ``class_names``, and ``images`` if there is such a field. Its class method ``from_recorded`` makes
-            the source of a build from its record and its inputs.
+            a source of new inputs, without class names, from the record of a build.
         help: line on this kind in the help of ``build`` and ``plan``.
         source_help, group_help: help texts of SOURCE and of ``--group-by``.
         takes_several: whether SOURCE may be several arguments, which are passed on as a list.

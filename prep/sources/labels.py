@@ -43,7 +43,6 @@ def label_column(
     given: Sequence[str] | None = None,
     own: Sequence[str] = (),
     separator: str | None = None,
-    where: str = "",
 ) -> StoredColumn:
     """Return the numbers of the classes in a column, and their names.
 
@@ -57,14 +56,13 @@ def label_column(
         given: class names that the user gives, in label order.
         own: names of the integers that the source has; they are translated to ``given`` ones by name.
         separator: what separates several classes in a text; an empty text states that there is one.
-        where: the source, for messages.
 
     Raises:
         InputError: the values are not classes, or not those of the given names.
     """
-    flat, lengths = unlisted(_separated(name, column, separator, where))
+    flat, lengths = unlisted(_separated(name, column, separator))
     if is_list_type(flat.type) or pa.types.is_floating(flat.type):
-        raise _unfit(name, "classes", shown(column.type), where)
+        raise _unfit(name, "classes", shown(column.type))
     if lengths is None and pa.types.is_null(flat.type):
         flat = flat.cast(pa.int64())
     flat = plain_values(name, flat)
@@ -73,7 +71,7 @@ def label_column(
     if lengths is not None:
         flat = without_missing(name, flat, is_list=True)
     if pc.count_distinct(flat).as_py() > MAX_CLASSES:
-        raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values", where)
+        raise _unfit(name, "classes", f"more than {MAX_CLASSES:,} different values")
     if flat.type == TEXT:
         numbers, names = _numbers_of_names(name, flat, given, is_list=lengths is not None)
     else:
@@ -86,15 +84,15 @@ def label_column(
     return StoredColumn(feature, relisted(numbers, lengths), names, _warning(name, numbers, names))
 
 
-def _unfit(name: str, role: str, what: str, where: str = "") -> InputError:
+def _unfit(name: str, role: str, what: str) -> InputError:
     classes = "save classes as integers from 0, or as text; " if role == "classes" else ""
     return InputError(
-        f"column {name!r} holds {what}, which cannot be {role} || {classes}{flag(name, 'value', where)} "
+        f"column {name!r} holds {what}, which cannot be {role} || {classes}{flag(name, 'value')} "
         "stores the values as they are"
     )
 
 
-def _separated(name: str, column: pa.ChunkedArray, separator: str | None, where: str) -> pa.ChunkedArray:
+def _separated(name: str, column: pa.ChunkedArray, separator: str | None) -> pa.ChunkedArray:
     """Return lists of the classes in texts between separators, if there is one."""
     if not is_bytes_type(column.type):
         if separator:
@@ -110,7 +108,7 @@ def _separated(name: str, column: pa.ChunkedArray, separator: str | None, where:
             raise InputError(
                 f"column {name!r} holds lists as text, such as {found!r} || make lists of them, in pandas: "
                 f"frame[{name!r}] = frame[{name!r}].map(ast.literal_eval), and save Parquet; "
-                f"label_separator='' takes each text as one class, {flag(name, 'value', where)} as a value"
+                f"label_separator='' takes each text as one class, {flag(name, 'value')} as a value"
             )
     if not separator:
         return texts

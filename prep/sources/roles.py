@@ -75,15 +75,9 @@ def check_roles(roles: object) -> None:
             raise OptionsError(f"the columns {names[0]!r} and {names[1]!r} have the role {role}; one may")
 
 
-# Sources that only Python has, as messages name them.
-IN_PYTHON = ("examples", "WriteShards")
-
-
-def flag(name: str, role: str, where: str = "") -> str:
-    """Return what gives a role to a column of the source ``where``: words of a command line, or Python."""
-    if where in IN_PYTHON:
-        return f"roles={{{name!r}: {role!r}}}"
-    return f"--column {shlex.quote(f'{name}={role}')}"
+def flag(name: str, role: str) -> str:
+    """Return the parameter that gives a role to a column, as messages name it: a command prints its flag."""
+    return f"roles={{{name!r}: {role!r}}}"
 
 
 def resolve_roles(
@@ -116,6 +110,11 @@ def resolve_roles(
             given |= dict.fromkeys(fields, role)
         elif name in names or (is_template(name) and role in ("image", "mask")):
             given[name] = role
+        elif fields:
+            raise InputError(
+                f"{where}: the column {name!r} has the fields {listed_columns(fields)}, which cannot all be "
+                f"{role} || name a field, such as {flag(fields[0], role)}"
+            )
         else:
             raise unknown_column(name, names, where)
     taken = {role for name, role in given.items() if role in _SINGLE}
@@ -126,8 +125,8 @@ def resolve_roles(
         elif by_name is None and like in usual and usual[like] not in taken:
             raise InputError(
                 f"{where}: the column {name!r} is named nearly like {like!r}, which is the column of "
-                f"{usual[like]}s || {flag(name, usual[like], where)} takes it as that, "
-                f"{flag(name, 'value', where)} stores it as it is"
+                f"{usual[like]}s || {flag(name, usual[like])} takes it as that, "
+                f"{flag(name, 'value')} stores it as it is"
             )
     order = {name: number for number, name in enumerate(names)}
     return dict(sorted(given.items(), key=lambda item: order.get(item[0], len(order))))
@@ -182,7 +181,7 @@ def features_of(names: Sequence[str], roles: Mapping[str, str], where: str) -> d
         if other is not None:
             raise InputError(
                 f"{where}: the columns {other!r} and {name!r} would both become the feature {feature!r} || "
-                f"{flag(name, 'drop', where)} leaves one out"
+                f"{flag(name, 'drop')} leaves one out"
             )
         if feature in ("", "key") or not feature.isprintable():
             why = "is reserved for keys" if feature == "key" else "must be printable characters"
@@ -209,8 +208,8 @@ def check_undeclared(name: str, values: Iterable[object], where: str) -> None:
         if what:
             raise InputError(
                 f"{where}: the column {name!r} seems to hold images, such as {what} || "
-                f"{flag(name, 'image', where)} or {flag(name, 'mask', where)} takes them as images, "
-                f"{flag(name, 'value', where)} stores them as they are"
+                f"{flag(name, 'image')} or {flag(name, 'mask')} takes them as images, "
+                f"{flag(name, 'value')} stores them as they are"
             )
 
 
@@ -244,9 +243,9 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
         name = feature.name
         if seems_boxes(feature):
             raise InputError(
-                f"{where}: the column {name!r} seems to hold boxes || {flag(name, 'xywh', where)} or "
+                f"{where}: the column {name!r} seems to hold boxes || {flag(name, 'xywh')} or "
                 f"another of {', '.join(BOX_ORDERS)}, with {NORMALIZED} for fractions, takes them as boxes; "
-                f"{flag(name, 'value', where)} stores the numbers as they are"
+                f"{flag(name, 'value')} stores the numbers as they are"
             )
         if feature.kind in ("int", "float", "raw") and not feature.shape:
             numbers[name.lower().replace("_", "")] = name
@@ -254,13 +253,11 @@ def check_undeclared_boxes(features: Iterable[Feature], where: str) -> None:
         if numbers.keys() >= {*sides}:
             names = [numbers[side] for side in sides]
             line = (
-                "give them as one list, bbox"
-                if where in IN_PYTHON
-                else f"join them, in pandas: frame['bbox'] = frame[{names}].values.tolist(); "
+                f"give them as one list, in pandas: frame['bbox'] = frame[{names}].values.tolist(); "
                 f"frame = frame.drop(columns={names})"
             )
             raise InputError(
                 f"{where}: the columns {', '.join(names)} seem to hold the sides of boxes || {line}; declare "
-                f"{flag('bbox', 'xyxy', where)}, or xyxy{NORMALIZED} for fractions; "
-                f"{flag(names[0], 'value', where)} stores the numbers as they are"
+                f"{flag('bbox', 'xyxy')}, or xyxy{NORMALIZED} for fractions; "
+                f"{flag(names[0], 'value')} stores the numbers as they are"
             )

@@ -269,7 +269,7 @@ def stage_elements(
     columns = {name: table[name] for name in ("key", "size", "split", "digest", "origin")}
     staged: dict[str, Json] = {"form": form.to_json(), "class_names": [], "warnings": [*form.warnings()]}
     if label := form.first("label"):
-        found = label_column(label, table["label"], elements.class_names, where=elements.source)
+        found = label_column(label, table["label"], elements.class_names)
         columns["label"], staged["class_names"] = found.values, [*found.class_names]
         staged["warnings"] = [*form.warnings(), *([found.warning] if found.warning else [])]
     table = pa.table(columns).replace_schema_metadata({_STAGED: json.dumps(staged)})

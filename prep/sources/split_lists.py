@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import os
 import posixpath
@@ -11,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import in_any_form, to_text
+from tfshards.prep.sources.text_files import read_paths
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.errors import counted
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.option import option
 from tfshards.schemas.storage import AnyPath, is_remote
-from tfshards.schemas.storage.untrusted import ANNOTATIONS, read_whole
 
 # The reason of what is in none of the lists, as manifests count it.
 UNLISTED = "in no split list"
@@ -94,15 +92,10 @@ def read_split_lists(lists: Mapping[str, str], folder: AnyPath, keys: Collection
     content = hashlib.sha256()
     for split, name in lists.items():
         path = folder / name
-        try:
-            data = read_whole(path, ANNOTATIONS)
-        except OSError as error:
-            raise unreadable(path, error) from None
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise InputError(f"{path}: is UTF-16 || save it as UTF-8")
+        data = read_paths(path)
         content.update(data)
         folder_of_list = os.fsencode(posixpath.dirname(name))
-        lines = [line for line in map(bytes.strip, data.removeprefix(codecs.BOM_UTF8).splitlines()) if line]
+        lines = [line for line in map(bytes.strip, data.splitlines()) if line]
         missing: list[bytes] = []
         for line in lines:
             written = line.lstrip(b"/").replace(b"\\", b"/")

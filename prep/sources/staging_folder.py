@@ -16,7 +16,7 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
-from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, put, sync
+from tfshards.schemas.storage.verbs import delete_tree, exists, make_folder, names_files_at_end, put, sync
 
 _FORMAT = "tfshards build, version 1"
 _PREFIX = ".staged-"
@@ -71,6 +71,16 @@ def staged_folder(dataset: AnyPath) -> Iterator[AnyPath]:
         delete_tree(folder, RECORD_NAME)
 
 
+@contextmanager
+def unfinished_in(dataset: AnyPath) -> Iterator[AnyPath]:
+    """Yield a folder for a file that is about to get its name in a dataset; stores need none."""
+    if not names_files_at_end(dataset):
+        yield dataset
+        return
+    with staged_folder(dataset) as folder:
+        yield folder
+
+
 def is_staged(folder: AnyPath) -> bool:
     """Return whether tfshards made a folder of staged files.
 
@@ -79,13 +89,12 @@ def is_staged(folder: AnyPath) -> bool:
     """
     if not _STAGED.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
         return False
-    head = _head(folder.name)
-    # the folder of a build gets its name when its record is there, which has another name
+    # the folder of a build gets its name when its record is there, which has that name
     if _start(folder / RECORD_NAME, len(_KIND)) == _KIND:
         return True
     # after a power failure, zeros may be in place of what was not written
-    starts = [_start(path, len(head)) if RECORD_NAME in path.name else None for path in folder.iterdir()]
-    return all(start is not None and head.startswith(start.rstrip(b"\0")) for start in starts)
+    starts = [_start(path, len(_KIND)) if RECORD_NAME in path.name else None for path in folder.iterdir()]
+    return all(start is not None and _KIND.startswith(start.rstrip(b"\0")) for start in starts)
 
 
 _KIND = json.dumps({"format": _FORMAT}).encode("ascii")[:-1]

@@ -28,8 +28,8 @@ from tfshards.prep.sources.features import (
 )
 from tfshards.prep.sources.fetching import local_copy, unreadable
 from tfshards.prep.sources.patterns import key_pattern
+from tfshards.prep.sources.row_columns import Batches, TableRows
 from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.table_rows import Batches, TableRows
 from tfshards.prep.sources.text_tables import (
     JSON_SUFFIXES,
     arrow_values,
@@ -60,7 +60,7 @@ class TableFiles(NamedTuple):
     Attributes:
         paths: the files, sorted.
         folder: the folder below which names of folders, such as ``year=2024``, are values of columns: at the
-            end of the path of the source, too.
+            end of the path of the source, too, which is absolute here.
         where: what messages name.
     """
 
@@ -84,9 +84,15 @@ def find_files(path: str | os.PathLike[str], *, follow_links: bool) -> TableFile
                 inside.check(str(each))
     except OSError as error:
         raise unreadable(os.fspath(path), error) from None
+    folder = _named(folder)
     while "=" in folder.name:
         folder = folder.parent
     return TableFiles(paths, folder, paths[0] if len(paths) == 1 else given)
+
+
+def _named(path: AnyPath) -> AnyPath:
+    """Return a path with all names above it, which the current folder has, too."""
+    return Path(os.path.abspath(path)) if isinstance(path, Path) else path
 
 
 def _find(path: AnyPath) -> tuple[AnyPath, list[AnyPath]]:
@@ -191,7 +197,7 @@ def read_files(files: TableFiles, dropped: Collection[str], is_path: Callable[[s
         table = table.append_column(name, column)
     unread = [name for name in names if name in dropped]
     return TableRows(
-        table.drop_columns(unread),
+        Batches.of(table.drop_columns(unread)),
         where=where,
         warnings=(*_missing_parts(files.paths), *warnings, *lines),
         unread=tuple(unread),
@@ -203,7 +209,7 @@ def _columns_of_folders(
 ) -> tuple[dict[str, pa.Array], list[str]]:
     """Return the columns that the names of files and folders give, and warnings about them."""
     paths = files.paths
-    folders = [name_below(path, files.folder).split("/")[:-1] for path in paths]
+    folders = [name_below(_named(path), files.folder).split("/")[:-1] for path in paths]
     pairs = [dict(part.split("=", 1) for part in each if "=" in part) for each in folders]
     for path, each in zip(paths, pairs, strict=True):
         if {*each} != {*pairs[0]}:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from string import Formatter
-from typing import Any, ClassVar, NamedTuple, get_args
-
-import pyarrow as pa
+from typing import Any, ClassVar, get_args
 
 from tfshards.prep.imaging.coordinates import Outside, Reference
 from tfshards.prep.imaging.options import ImageOptions, changed_images
@@ -20,36 +16,38 @@ from tfshards.prep.sources.classes import check_class_names, repeated
 from tfshards.prep.sources.features import (
     TEXT,
     StoredColumn,
-    fields_of,
     flattened,
     is_bytes_type,
     is_image_struct,
     is_list_type,
-    sampled,
     shown,
     stored_column,
-    unlisted,
 )
 from tfshards.prep.sources.image_paths import ImageFiles, check_found, stat_images, unmentioned
-from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.sources.kinds import Recorded, check_num_inputs
-from tfshards.prep.sources.labels import first_folders, groups_of, key_column, label_column, split_names
+from tfshards.prep.sources.labels import key_column, label_column, split_names
 from tfshards.prep.sources.pictures import ImageRules, check_mask_depth, image_feature, mask_feature
 from tfshards.prep.sources.roles import (
     check_roles,
-    check_undeclared,
     check_undeclared_boxes,
     features_of,
     flag,
-    is_template,
     listed_columns,
-    meant,
     resolve_roles,
     roles_option,
-    unknown_column,
 )
-from tfshards.prep.sources.splits import all_usual, usual_split
-from tfshards.prep.sources.staged import Rows, Wide, WideWriter, stage
+from tfshards.prep.sources.row_columns import (
+    IMAGE_ROLES,
+    STRING,
+    Column,
+    Content,
+    TableRows,
+    folder_splits,
+    read_once,
+    row_groups,
+    template_columns,
+)
+from tfshards.prep.sources.staged import Rows, WideWriter, stage
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
@@ -57,126 +55,8 @@ from tfshards.schemas.json_reader import Json
 from tfshards.schemas.option import check_choices, check_instance, option, recorded_values, to_json
 from tfshards.schemas.storage import AnyPath, any_path
 
-IMAGE_ROLES = ("image", "mask")
 # Roles of columns that are no features.
 _NOT_STORED = ("split", "key", "drop")
-# No encoded image has fewer bytes that a path cannot have.
-_NOT_IN_PATHS = re.compile(rb"[\0-\x1f\x7f]")
-# What a column of structs of images holds, for messages.
-_IMAGE_STRUCTS = [{"bytes": None, "path": None}]
-# What may follow a name in a template of paths.
-_DIGITS = re.compile(r"(0?[0-9]{1,2}d?)?")
-_SHOWN = 60
-# Type of text in tables that ``flattened`` returns; that of bytes is TEXT.
-_STRING = pa.large_string()
-
-
-class Batches(NamedTuple):
-    """A table that is read once, batch by batch; fields of structs are columns of their own."""
-
-    schema: pa.Schema
-    tables: Iterator[pa.Table]
-
-
-def in_memory(rows: pa.Table | Batches) -> pa.Table:
-    """Return all rows as a table."""
-    return rows if isinstance(rows, pa.Table) else pa.concat_tables([rows.schema.empty_table(), *rows.tables])
-
-
-@dataclass(frozen=True)
-class TableRows:
-    """What a reader of one file format returns: rows, and what their columns are for.
-
-    Attributes:
-        table: one row for each example, in the order of the source. Columns are of any Arrow type that
-            ``features.py`` stores; a struct, or a list of structs, counts as columns ``NAME/FIELD``. In a
-            table, images are paths, as text or bytes; in batches, only text is paths, and bytes are encoded
-            images. Paths are relative to ``root``. Boxes and keypoints are lists of numbers, or lists of
-            lists with one inner list for each object.
-        roles: role of each column whose name alone does not decide it, see ``roles.py``: for COCO such as
-            ``{"objects/bbox": "xywh", "objects/category": "label"}``. The columns ``file_name``, ``image``,
-            ``label``, ``split`` and ``key`` need none. Columns without a role are stored as they are. The
-            user's roles replace them.
-        root: real path, or URL, of the folder to which paths of images are relative.
-        where: path of the source, for messages.
-        class_names: class names in label order, by column, where the source has them: the column then holds
-            integers.
-        sizes: names of two columns of integers, the width and height in pixels of the image to which the
-            coordinates of the row refer; null where the source does not state them. They are not stored, and
-            need no role.
-        faults: name of a column of text: why the row is rejected as an "invalid annotation", or null. It is
-            not stored. The other columns of a rejected row hold valid values, such as empty lists.
-        boxes_in: "file" or "upright" if the format fixes to which pixels coordinates refer.
-        warnings: warnings for the user.
-        owns_root: whether images below ``root`` that are in no row are reported.
-        unread: columns of the source that are not in ``table``, since the user drops them.
-        separator: what separates classes in a text of the label column.
-    """
-
-    table: pa.Table | Batches
-    roles: Mapping[str, str] = field(default_factory=dict)
-    root: bytes = b""
-    where: str = ""
-    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sizes: tuple[str, str] | None = None
-    faults: str | None = None
-    boxes_in: Reference | None = None
-    warnings: tuple[str, ...] = ()
-    owns_root: bool = False
-    unread: tuple[str, ...] = ()
-    separator: str | None = None
-
-
-class Column(NamedTuple):
-    """A column of rows, or a template of image paths.
-
-    Attributes:
-        name: name of the column, or the template.
-        role: its role, or None: it is stored as it is.
-        feature: name of the feature that it becomes; empty if it is not stored.
-        kind: type of its values.
-        is_embedded: whether the rows hold images, perhaps only some of them, rather than paths alone.
-    """
-
-    name: str
-    role: str | None
-    feature: str
-    kind: pa.DataType
-    is_embedded: bool
-
-    @property
-    def is_image(self) -> bool:
-        """Whether the column holds images or masks."""
-        return self.role in IMAGE_ROLES
-
-    @property
-    def struct(self) -> str:
-        """Name of the struct of which the column is a field, or an empty text."""
-        return self.name.rpartition("/")[0]
-
-
-class Content(NamedTuple):
-    """Rows that have been read.
-
-    Attributes:
-        read: the rows as the format describes them.
-        columns: columns of features, in their order, and then others that have a role.
-        num_rows: number of rows.
-        table: columns that hold no images.
-        paths: path of the image in each row by column, empty for none.
-        wide: what has been written of encoded images.
-    """
-
-    read: TableRows
-    columns: Sequence[Column]
-    num_rows: int
-    table: pa.Table
-    paths: dict[str, list[bytes]]
-    wide: Wide | None
-
-    def of_role(self, role: str) -> Column | None:
-        """Return the first column that has a role, or None."""
-        return next((column for column in self.columns if column.role == role), None)
 
 
 @dataclass(frozen=True)
@@ -263,14 +143,13 @@ class RowSource(ABC):
 
     @classmethod
     def from_recorded(cls, recorded: Recorded, inputs: Sequence[str]) -> RowSource:
-        """Return the source of a build from its record, and the paths of its inputs."""
+        """Return a source with the options of a build from the paths of its inputs."""
         check_num_inputs(inputs, 2, "one table or annotation file, and at most one folder of images")
         return cls(
             inputs[0],
             dict(recorded.options.get("columns", {})),
             recorded.images,
             root=inputs[1] if len(inputs) == 2 else None,
-            class_names=recorded.class_names,
             follow_links=recorded.follow_links,
             **recorded_values(cls, recorded.options),
             _only=frozenset(recorded.schema.names),
@@ -291,10 +170,10 @@ class RowSource(ABC):
         """
         needed = {group_by, *template_columns(self.roles)}
         read = self.rows(self._folder_of_images(), needed)
-        content = _read_once(read, self._columns(read), needed, WideWriter(None if preview else folder))
+        content = read_once(read, self._columns(read), needed, WideWriter(None if preview else folder))
         files = {each.name: self._files_of(each, content) for each in content.columns if each.is_image}
         values = self._values(content)
-        groups = None if group_by is None else _groups(group_by, content, files)
+        groups = None if group_by is None else row_groups(group_by, content, files)
         return stage(self._rows(content, files, values, groups), folder, preview=preview)
 
     def _folder_of_images(self) -> AnyPath | None:
@@ -305,7 +184,7 @@ class RowSource(ABC):
 
     def _columns(self, read: TableRows) -> list[Column]:
         """Return the columns of features, in their order, and then others that have a role."""
-        schema = flattened(read.table.schema.empty_table()).schema
+        schema = flattened(read.batches.schema.empty_table()).schema
         names = [name for name in schema.names if name not in (*(read.sizes or ()), read.faults)]
         for name in repeated(names):
             raise InputError("column-repeated", path=read.where, twice=name)
@@ -334,10 +213,8 @@ class RowSource(ABC):
             features = {name: feature for name, feature in features.items() if name not in left}
         columns = []
         for name in dict.fromkeys([*features, *roles]):
-            kind, role = schema.field(name).type if name in names else _STRING, roles.get(name)
-            # formats of text have no bytes
-            has_bytes = is_image_struct(kind) or (kind == TEXT and isinstance(read.table, Batches))
-            is_embedded = role in IMAGE_ROLES and has_bytes
+            kind, role = schema.field(name).type if name in names else STRING, roles.get(name)
+            is_embedded = role in IMAGE_ROLES and (kind == TEXT or is_image_struct(kind))
             columns.append(Column(name, role, features.get(name, ""), kind, is_embedded))
         self._check(read, columns)
         return columns
@@ -361,7 +238,7 @@ class RowSource(ABC):
                 f"or name the column: {flag('COLUMN', 'label')}"
             )
         for column in images:
-            if column.kind not in (TEXT, _STRING) and not is_image_struct(column.kind):
+            if column.kind not in (TEXT, STRING) and not is_image_struct(column.kind):
                 raise InputError("column-paths-type", name=column.name, kind=shown(column.kind))
 
     def _files_of(self, column: Column, content: Content) -> ImageFiles:
@@ -434,7 +311,7 @@ class RowSource(ABC):
             images={column.feature: files[column.name] for column in images},
             wide=content.wide,
             keys=key and key_column(key.name, table[key.name]),
-            splits=split_names(split.name, table[split.name]) if split else _folder_splits(photo, content),
+            splits=split_names(split.name, table[split.name]) if split else folder_splits(photo, content),
             stated=(table[read.sizes[0]], table[read.sizes[1]]) if read.sizes else None,
             faults=table[read.faults] if read.faults else None,
             groups=groups,
@@ -462,134 +339,3 @@ class RowSource(ABC):
         for name in named if label is None else ():
             how = f"{flag(name, 'label')} stores them"
             yield f"the column {name!r} has class names, which are not stored; {how}"
-
-
-def template_columns(roles: Mapping[str, Any]) -> set[str]:
-    """Return the columns that templates of paths name."""
-    templates = [name for name, role in roles.items() if role in IMAGE_ROLES and is_template(name)]
-    try:
-        return {name for each in templates for _, name, _, _ in Formatter().parse(each) if name}
-    except ValueError as error:
-        raise InputError("template-form", template=templates[0], why=str(error)) from None
-
-
-def _read_once(
-    read: TableRows, columns: Sequence[Column], needed: Collection[str | None], writer: WideWriter
-) -> Content:
-    """Read the rows: encoded images are written, and all else that is stored or ``needed`` is in memory."""
-    in_templates = template_columns({each.name: each.role for each in columns})
-    undeclared = [each.name for each in columns if each.role is None and each.name not in in_templates]
-    images = [column for column in columns if column.is_image and not is_template(column.name)]
-    left = {each.name for each in columns if each.role == "drop" and each.name not in needed}
-    left.update(column.name for column in images)
-    empty = flattened(read.table.schema.empty_table())
-    parts = [empty.select([name for name in empty.column_names if name not in left])]
-    paths: dict[str, list[bytes]] = {column.name: [] for column in images}
-    num_rows = 0
-    for batch in read.table.tables if isinstance(read.table, Batches) else [read.table]:
-        rows = flattened(batch)
-        for name in undeclared:
-            values = unlisted(rows[name])[0]
-            is_struct = is_image_struct(values.type)
-            check_undeclared(name, _IMAGE_STRUCTS if is_struct else sampled(values), read.where)
-        encoded: dict[str, pa.Array] = {}
-        for column in images:
-            names, content = _image_values(column, rows[column.name])
-            paths[column.name] += names
-            if content is not None:
-                encoded[column.feature] = content
-                if not num_rows and not is_image_struct(column.kind):
-                    _check_no_paths(column.name, content, read.where)
-        if encoded:
-            writer.write(encoded)
-        num_rows += rows.num_rows
-        parts.append(rows.select(parts[0].column_names))
-    if not num_rows:
-        raise InputError("table-no-rows", path=read.where)
-    table = pa.concat_tables(parts)
-    templates = [column.name for column in columns if column.is_image and is_template(column.name)]
-    paths |= {name: _template_paths(table, name, read.where) for name in templates}
-    return Content(read, columns, num_rows, table, paths, writer.close())
-
-
-def _check_no_paths(name: str, content: pa.Array, where: str) -> None:
-    """Raise InputError if a column of encoded images holds paths."""
-    values = sampled(pa.chunked_array([content]))
-    if values and not any(map(_NOT_IN_PATHS.search, values)):
-        raise InputError(
-            f"{where}: column {name!r} holds bytes, which would be images, but they are paths, such as "
-            f"{to_text(values[0][:_SHOWN])!r} || cast them to text, in pandas: "
-            f"rows[{name!r}].str.decode('utf-8')"
-        )
-
-
-def _image_values(column: Column, values: pa.ChunkedArray) -> tuple[list[bytes], pa.Array | None]:
-    """Return the path of each row, empty for none, and the encoded images, or None if there are none."""
-    content, paths = (values, None) if column.is_embedded else (None, values)
-    if is_image_struct(column.kind):
-        fields = fields_of(values)
-        content, paths = fields["bytes"], fields.get("path")
-    names = [None] * len(values) if paths is None else paths.cast(TEXT).to_pylist()
-    return [name or b"" for name in names], None if content is None else content.cast(TEXT).combine_chunks()
-
-
-def _template_paths(table: pa.Table, template: str, where: str) -> list[bytes]:
-    """Return the path of each row that a template gives."""
-    pieces: list[Sequence[bytes]] = []
-    for literal, name, digits, conversion in Formatter().parse(template):
-        pieces.append([to_bytes(literal)] * table.num_rows)
-        if name is None:
-            continue
-        if name not in table.column_names:
-            raise unknown_column(name, table.column_names, where)
-        column, digits = table[name], digits or ""
-        is_integer = pa.types.is_integer(column.type)
-        is_plain = not conversion and _DIGITS.fullmatch(digits) and (is_integer or not digits)
-        if not is_plain or not (is_integer or column.type in (TEXT, _STRING)):
-            kind = shown(column.type)
-            why = f"{name!r} holds {kind}; braces name text, or integers with digits, as {{id:06d}}"
-            raise InputError("template-form", template=template, why=why)
-        values = (column if is_integer else column.cast(TEXT)).to_pylist()
-        if lacking := sum(value in (None, b"") for value in values):
-            where = "of which paths are made"
-            drop = flag(name, "drop")
-            raise InputError("column-missing-values", name=name, null_count=lacking, where=where, drop=drop)
-        pieces.append([format(value, digits).encode() for value in values] if is_integer else values)
-    return [b"".join(row) for row in zip(*pieces, strict=True)]
-
-
-def _folder_splits(column: Column | None, content: Content) -> pa.ChunkedArray | None:
-    """Return the splits that the first folders of the images name, or None.
-
-    As in folders of images, all of them must have usual names of splits, and there must be several.
-    """
-    if column is None or column.is_embedded:
-        return None
-    folders = first_folders(content.paths[column.name])
-    usual, are_splits = all_usual(sorted({*folders}))
-    if len(usual) < 2:
-        return None
-    if not are_splits:
-        others = sorted({*folders} - {*usual})
-        raise InputError(
-            f"column {column.name!r}: only some paths are in the folders {', '.join(usual)}; others are in "
-            f"{', '.join(map(repr, others[:3]))} || add a column 'split', which names the split of each row"
-        )
-    report_line(f"the splits are the folders {', '.join(usual)} in column {column.name!r}")
-    return _texts(to_bytes(usual_split(name) or name) for name in folders)
-
-
-def _texts(values: Iterable[bytes]) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array(values, TEXT)])
-
-
-def _groups(by: str, content: Content, files: Mapping[str, ImageFiles]) -> list[bytes]:
-    """Return the group of each row: its value in the column ``by``, which need not be stored."""
-    if by in files:
-        # with links followed, so that all names of a file are one group
-        pairs = zip(files[by].real, content.paths[by], strict=True)
-        return groups_of(by, _texts(real or path for real, path in pairs))
-    if by not in content.table.column_names:
-        names = listed_columns(sorted([*files, *content.table.column_names]))
-        raise InputError("group-by-column", by=by, columns=names + meant(by, content.table.column_names))
-    return groups_of(by, content.table[by])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import json
@@ -22,9 +21,10 @@ import pyarrow.compute as pc
 
 from tfshards.prep.imaging.formats import SUFFIXES
 from tfshards.prep.sources.classes import repeated
-from tfshards.prep.sources.features import TEXT, flattened, unlisted
+from tfshards.prep.sources.features import TEXT, flattened, is_list_type, unlisted
 from tfshards.prep.sources.fetching import unreadable
 from tfshards.prep.sources.keys import to_bytes
+from tfshards.prep.sources.text_files import without_mark
 from tfshards.schemas import InputError
 from tfshards.schemas.errors import size
 from tfshards.schemas.storage import AnyPath
@@ -34,14 +34,19 @@ JSON_SUFFIXES = (".jsonl", ".ndjson")
 # Length of the longest line, and of the longest value.
 _LONGEST = 64 << 20
 _BLOCK_BYTES = 1 << 20
-# Rows that are turned into columns at a time: the objects of Python in them stay in the caches.
-_BATCH_ROWS = 512
+# Rows that are turned into columns at a time: so few that Python looks for no garbage among their objects.
+_BATCH_ROWS = 256
 # Levels of lists and objects in a line of JSON.
 _DEEPEST = 64
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,18}")
 _INTEGERS = range(-(1 << 63), 1 << 63)
+# Numbers of at most 15 digits, which float64 holds, as Python writes them; it writes 0.00001 as 1e-05.
+_PLAIN = (
+    r"^(?:-?(?:0\.0|0\.0{0,3}[1-9](?:[0-9]{0,9}[1-9])?|[1-9][0-9]{0,6}\.(?:[0-9]{0,6}[1-9]|0))"
+    r"|-?[1-9][0-9]{0,14}|0)$"
+)
 _TRUTH = pa.array(["false", "true"], pa.large_string())
-_LOOKED_AT, _SHOWN = 64, 60
+_SHOWN = 60
 _JSON_SPACES = " \t\r\n"
 _LINES_OF_JSON = "JSON Lines have one object per line, without commas between them"
 
@@ -81,12 +86,15 @@ def read_text(
             lengths[number] += num_rows
     if not sum(lengths):
         raise InputError("table-no-rows", path=paths[0])
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    columns: dict[str, pa.Array] = {}
     warnings: list[str] = []
     for name, of_column in parts.items():
-        columns[name] = _joined(name, of_column, paths)
-        if not is_json and columns[name].type == pa.large_string():
-            columns[name], lines = typed(name, columns[name].combine_chunks())
+        columns[name] = _joined(name, of_column, paths).combine_chunks()
+        if columns[name].type == TEXT:
+            # paths are text, even if they are not UTF-8: columns of bytes are encoded images
+            columns[name] = columns[name].view(pa.large_string())
+        elif not is_json and columns[name].type == pa.large_string():
+            columns[name], lines = typed(name, columns[name])
             warnings += lines
     try:
         table = flattened(pa.table(columns).combine_chunks())
@@ -95,7 +103,8 @@ def read_text(
     for column in table.columns if is_json else ():
         numbers, _ = unlisted(unlisted(column)[0])
         if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
-            _check_numbers(paths)
+            # a number beyond float64 is infinite, too
+            deque(chain.from_iterable(_json_rows(path, _decode_exactly) for path in paths), maxlen=0)
     return table, lengths, warnings
 
 
@@ -125,27 +134,36 @@ def arrow_values(
         if kind is not None:
             # of JSON; whoever needs paths refuses the type that the column has
             return arrow_values(name, values, None, paths)
-        _check_numbers(paths)
         raise _mixed(name, paths, str(error).splitlines()[0]) from None
 
 
 def _exact_values(values: Sequence[Any]) -> pa.Array:
     """Return values of JSON, whose types agree, as Arrow has them."""
     found = pa.array(values)
-    # Arrow takes true for 1.0 if a fraction comes first
-    if pa.types.is_floating(found.type) and bool in {*map(type, values)}:
+    if _has_truth(values, found.type):
         raise TypeError("truth values and numbers")
     return found
 
 
+def _has_truth(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """Return whether truth values are among fractions: Arrow takes ``true`` for 1.0."""
+    if pa.types.is_floating(kind):
+        return bool in {*map(type, values)}
+    if is_list_type(kind):
+        return _has_truth([*chain.from_iterable(filter(None, values))], kind.value_type)
+    if pa.types.is_struct(kind):
+        given = [*filter(None, values)]
+        return any(_has_truth([each.get(field.name) for each in given], field.type) for field in kind)
+    return False
+
+
 def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
-    """Return the error for a column of JSON Lines whose types differ, with the first line that differs."""
-    lines: list[str] = []
-    values: list[Any] = []
-    for path in paths:
-        numbers = [n for n, line in enumerate(_lines(path, newline="\n"), 1) if line.strip(_JSON_SPACES)]
-        lines += [f"{path}:{number}" for number in numbers]
-        values += [row.get(name) for row in _json_rows(path, _decode)]
+    """Return the error for a column of JSON Lines whose types differ, with the first line that differs.
+
+    Raises:
+        InputError: the fault is a number that is not in int64 or float64.
+    """
+    values = [row.get(name) for path in paths for row in _json_rows(path, _decode_exactly)]
 
     def differs(count: int) -> bool:
         try:
@@ -154,7 +172,9 @@ def _mixed(name: str, paths: Sequence[AnyPath], fault: str) -> InputError:
             return True
         return False
 
-    where = lines[bisect_left(range(1, len(values)), True, key=differs)]
+    first = bisect_left(range(1, len(values)), True, key=differs)
+    lines = (f"{path}:{number}" for path in paths for number, _ in _json_lines(path))
+    where = next(islice(lines, first, None))
     return InputError(
         f"{where}: column {name!r} is of another type than in the lines before: {fault} || write values of "
         "one type"
@@ -242,22 +262,26 @@ def typed(name: str, texts: pa.Array) -> tuple[pa.Array, list[str]]:
     try:
         # most columns of text begin with a text
         float(first)
-        encoded = found.dictionary_encode()
-        distinct = encoded.dictionary.to_pylist()
-        numbers = [*map(float, distinct)]
+        if pc.all(pc.match_substring_regex(given, _PLAIN)).as_py():
+            return found.cast(pa.float64()), []
+        written = given.to_pylist()
+        numbers = [*map(float, written)]
     except ValueError:
         return texts, []
-    odd = [
-        text
-        for text, number in zip(distinct, numbers, strict=True)
-        if (repr(number) != text or not math.isfinite(number))
-        # an integer among fractions may be rounded
-        and not (_INTEGER.fullmatch(text) and int(text) in _INTEGERS and int(text) == number)
-    ]
-    if odd:
-        line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
-        return texts, [line]
-    return pa.array(numbers, pa.float64()).take(encoded.indices), []
+    # one comparison, because most columns have no integers among fractions
+    if written != [*map(repr, numbers)] or not all(map(math.isfinite, numbers)):
+        odd = [text for text, number in zip(written, numbers, strict=True) if not _is_exact(text, number)]
+        if odd:
+            line = f"column {name!r} is stored as text, since {min(odd)!r} would not be written back as it is"
+            return texts, [line]
+    return pc.replace_with_mask(pa.nulls(len(texts), pa.float64()), is_given, pa.array(numbers)), []
+
+
+def _is_exact(text: str, number: float) -> bool:
+    """Return whether a text is a finite number as Python writes it, or an integer that is not rounded."""
+    if _INTEGER.fullmatch(text):
+        return int(text) in _INTEGERS and int(text) == number
+    return repr(number) == text and math.isfinite(number)
 
 
 def _json_batches(path: AnyPath) -> Iterator[_Batch]:
@@ -275,16 +299,13 @@ def _json_batches(path: AnyPath) -> Iterator[_Batch]:
 
 def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
     """Yield the object in each line of a file."""
-    for number, line in enumerate(_lines(path, newline="\n"), 1):
-        line = line.strip(_JSON_SPACES)
-        if not line:
-            continue
+    for number, line in _json_lines(path):
         fault = ""
         try:
             row, end = decode(line)
             if end < len(line) or not isinstance(row, dict):
                 fault = f": more than one object, or none || {_LINES_OF_JSON}"
-            elif line.count("[") + line.count("{") > _DEEPEST and _depth(row) > _DEEPEST:
+            elif len(line) > 2 * _DEEPEST and line.count("[") + line.count("{") > _DEEPEST < _depth(row):
                 raise RecursionError
         except json.JSONDecodeError as error:
             fault = f", character {error.pos + 1}: {error.msg} || {_LINES_OF_JSON}"
@@ -295,6 +316,13 @@ def _json_rows(path: AnyPath, decode: _Decode) -> Iterator[dict[str, Any]]:
         if fault:
             raise InputError(f"{path}:{number}{fault}")
         yield row
+
+
+def _json_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line that is not empty."""
+    for number, line in enumerate(_lines(path, newline="\n"), 1):
+        if text := line.strip(_JSON_SPACES):
+            yield number, text
 
 
 def _depth(value: Any) -> int:  # noqa: ANN401 -- what JSON holds
@@ -324,12 +352,6 @@ _decode_exactly = json.JSONDecoder(
 ).raw_decode
 
 
-def _check_numbers(paths: Sequence[AnyPath]) -> None:
-    """Raise InputError if a number in files of JSON is not in int64 or float64."""
-    for path in paths:
-        deque(_json_rows(path, _decode_exactly), maxlen=0)
-
-
 def _lines(path: AnyPath, newline: str) -> Iterator[str]:
     return chain.from_iterable(io.StringIO(block, newline) for block in _blocks(path))
 
@@ -338,10 +360,7 @@ def _blocks(path: AnyPath) -> Iterator[str]:
     """Yield the text of a file in UTF-8 in blocks of whole lines; other bytes become surrogates."""
     try:
         with open_regular(path) as file:
-            block = file.read(_BLOCK_BYTES)
-            if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in block[:_LOOKED_AT]:
-                raise InputError(f"{path} is UTF-16, UTF-32 or binary; save it as UTF-8")
-            block, rest, number = block.removeprefix(codecs.BOM_UTF8), b"", 1
+            block, rest, number = without_mark(file.read(_BLOCK_BYTES)), b"", 1
             while block:
                 lines, newline, rest = (rest + block).rpartition(b"\n")
                 yield (lines + newline).decode("utf-8", "surrogateescape")
@@ -352,3 +371,5 @@ def _blocks(path: AnyPath) -> Iterator[str]:
             yield rest.decode("utf-8", "surrogateescape")
     except OSError as error:
         raise unreadable(path, error) from None
+    except ValueError as error:
+        raise InputError(f"{path} {error}") from None

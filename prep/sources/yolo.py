@@ -12,24 +12,25 @@ from typing import Any, NamedTuple
 import yaml
 
 from tfshards.prep.sources.annotations import (
-    FAULT,
+    AnnotatedImage,
     AnnotatedImages,
+    AnnotatedObject,
     Annotations,
-    Row,
     is_text,
-    read_annotation,
 )
 from tfshards.prep.sources.boundary import Boundary
 from tfshards.prep.sources.classes import MAX_CLASSES, read_class_names
 from tfshards.prep.sources.keys import in_any_form
 from tfshards.prep.sources.remote_tree import tree_of
+from tfshards.prep.sources.row_columns import TableRows
 from tfshards.prep.sources.splits import usual_split
-from tfshards.prep.sources.table_rows import TableRows
+from tfshards.prep.sources.text_files import decoded, read_file, read_text
 from tfshards.prep.sources.tree import is_hidden
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.declared import NORMALIZED
 from tfshards.schemas.errors import counted, listed
 from tfshards.schemas.json_reader import shown
+from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import OPTIONS
 
 # Files with one class name per line.
@@ -45,8 +46,8 @@ _USUAL_KEYS = "the usual keys are path, train, val, test, names, nc and kpt_shap
 class Yolo(Annotations):
     """The images of a folder, and their objects in text files of YOLO.
 
-    ``path`` is a ``data.yaml`` of Ultralytics, or a folder with this file, with ``images`` and ``labels``, or
-    with text files next to the images. The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of
+    ``source`` is a ``data.yaml`` of Ultralytics, or a folder with this file, with ``images`` and ``labels``,
+    or with text files next to the images. The boxes of ``x.jpg`` are in ``x.txt``, in ``labels`` instead of
     ``images`` or next to it; an image without this file has no boxes. ``root`` is the folder to which the
     paths in ``data.yaml`` are relative, if it is neither its ``path`` nor its own folder. ``objects/bbox`` is
     ``cxcywh-normalized``; boxes refer to the upright image unless ``boxes_in`` is "file". If ``kpt_shape`` in
@@ -56,13 +57,14 @@ class Yolo(Annotations):
 
     kind = "yolo"
 
-    def read(self, path: Path, root: Path | None) -> TableRows:
+    def rows(self, root: AnyPath | None, needed: Collection[str | None]) -> TableRows:
         """Return the rows of the text files.
 
         Raises:
             InputError: ``data.yaml`` is not valid, there are no images or no text files, or a path leaves the
                 folder.
         """
+        path, root = Path(self.source), None if root is None else Path(str(root))
         if not path.exists():
             raise InputError("path-missing", path=path)
         folder = path if path.is_dir() else path.parent
@@ -82,27 +84,26 @@ class Yolo(Annotations):
             )
         images = AnnotatedImages(layout.root)
         # by text file, or None for images without one
-        rows_of: dict[Path | None, list[Row]] = {}
+        images_of: dict[Path | None, list[AnnotatedImage]] = {}
         for split, file in self._files(layout.places, inside):
-            row = images.add(file, split)
-            rows_of.setdefault(_text_of(row["file_name"], layout.root), []).append(row)
-        without = rows_of.pop(None, [])
-        texts = {text: rows for text, rows in rows_of.items() if text is not None}
+            image = images.add(file, split)
+            images_of.setdefault(_text_of(image.path, layout.root), []).append(image)
+        without = [os.fsdecode(image.path) for image in images_of.pop(None, [])]
+        texts = {text: some for text, some in images_of.items() if text is not None}
         if not texts:
             raise InputError(
                 f"{path} has no image with a text file of boxes || the files must be next to the images, or "
                 "in labels/ where these are in images/"
             )
-        for text, rows in texts.items():
+        for text, some in texts.items():
             inside.check(text)
-            _add_objects(rows, text, layout, has_polygons=self.segmentations)
+            _add_objects(some, text, layout, has_polygons=self.segmentations)
         roles = {"bbox": f"cxcywh{NORMALIZED}", "category": "label"}
         if layout.num_points:
             roles["keypoints"] = ("xyv" if layout.width == 3 else "xy") + NORMALIZED
         if self.segmentations:
             roles["polygons"] = f"xy{NORMALIZED}"
-        images_without = [os.fsdecode(row["file_name"]) for row in without]
-        warnings = [*layout.warnings, *_unpaired(images_without, texts)]
+        warnings = [*layout.warnings, *_unpaired(without, texts)]
         read = images.table_rows(path, roles, layout.class_names, warnings)
         # Ultralytics reads images with OpenCV, which turns them upright
         return replace(read, boxes_in="upright")
@@ -114,11 +115,7 @@ class Yolo(Annotations):
                 keys = tree_of(place, follow_links=self.follow_links).files().keys
                 yield from ((split, os.path.join(place, os.fsdecode(key))) for key in keys)
                 continue
-            try:
-                lines = _lines(place)
-            except ValueError as error:
-                raise InputError(f"{place}: {error}") from None
-            for line in filter(None, map(str.strip, lines)):
+            for line in filter(None, map(str.strip, read_text(place).splitlines())):
                 # Windows writes paths with backslashes
                 file = os.path.normpath(os.path.join(place.parent, line.replace("\\", "/")))
                 inside.check(file, line)
@@ -197,7 +194,7 @@ def _yaml(config: Path) -> dict[str, Any]:
     All values are text: ``no`` is a name of a class, and a long number takes no time.
     """
     try:
-        described = yaml.BaseLoader(read_annotation(config, OPTIONS)).get_single_data()
+        described = yaml.BaseLoader(read_file(config, OPTIONS)).get_single_data()
     except RecursionError:
         raise InputError(f"{config}: it is nested too deeply || write plain values") from None
     except (yaml.YAMLError, ValueError) as error:
@@ -239,14 +236,6 @@ def _found(folder: Path, inside: Boundary) -> _Layout:
     return _Layout(folder, places or [("", images)], class_names)
 
 
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a text file, or raise ValueError if it is not UTF-8."""
-    try:
-        return read_annotation(path).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError("the file is not UTF-8, but perhaps UTF-16; save it as UTF-8") from None
-
-
 def _text_of(image: bytes, folder: Path) -> Path | None:
     """Return the text file of an image: in ``labels/`` instead of the last ``images/``, or next to it.
 
@@ -272,28 +261,32 @@ def _unpaired(images: Sequence[str], texts: Collection[Path]) -> Iterator[str]:
             yield f"{counted(len(names), noun)} without {lacking}, such as {names[0]!r}"
 
 
-def _add_objects(rows: Sequence[Row], text: Path, layout: _Layout, *, has_polygons: bool) -> None:
+def _add_objects(
+    images: Sequence[AnnotatedImage], text: Path, layout: _Layout, *, has_polygons: bool
+) -> None:
     """Add the objects in a text file to its image, or reject all images that have this file."""
     where = name = os.path.relpath(text, layout.root)
+    content = read_file(text)
     try:
-        if len(rows) > 1:
+        if len(images) > 1:
             raise ValueError("several images have the same text file")
-        for number, line in enumerate(_lines(text), 1):
+        for number, line in enumerate(decoded(content).splitlines(), 1):
             where = f"{name}:{number}"
             if words := line.split():
-                rows[0]["objects"].append(_object(words, layout, has_polygons=has_polygons))
+                images[0].objects.append(_object(words, layout, has_polygons=has_polygons))
     except ValueError as error:
-        for row in rows:
-            row |= {FAULT: f"{where}: {error}", "objects": []}
+        for image in images:
+            image.reject(f"{where}: {error}")
+            image.objects.clear()
 
 
-def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> Row:
+def _object(words: Sequence[str], layout: _Layout, *, has_polygons: bool) -> AnnotatedObject:
     """Return the class, box, keypoints and polygons in a line, or raise ValueError."""
     category, *numbers = map(_number, words)
     most = (len(layout.class_names) or MAX_CLASSES) - 1
     if not category.is_integer() or not 0 <= category <= most:
         raise ValueError(f"the class {words[0]} must be a number from 0 to {most}")
-    values: Row = {"category": int(category), "bbox": numbers[:4]}
+    values: AnnotatedObject = {"category": int(category), "bbox": numbers[:4]}
     if layout.num_points:
         values["keypoints"] = numbers[4:]
     if has_polygons:

@@ -1,4 +1,4 @@
-"""Check the files of a dataset and the records of a shard against the manifest."""
+"""Check the files of a shard, and its records, against the manifest and against each other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tfshards.prep.imaging.options import DEFAULT_MAX_PIXELS
 from tfshards.prep.progress.threads import Tick
 from tfshards.prep.records.frames import Frame, read_frames
 from tfshards.prep.records.values import parse_record
-from tfshards.prep.sources.keys import KeyHashes, hash_array, hash_key, to_bytes, to_text
+from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
 from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
@@ -24,17 +23,17 @@ from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.keys import KeyHashes, hash_array, hash_key
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
+# How many images of one shard are queued or being decoded; all of them are in memory.
+_MAX_WAITING = 16
+_TICK_BYTES = 1 << 20
 
-def shard_problems(folder: AnyPath, shard: Shard) -> list[Problem]:
-    """Return the problems of one shard of the dataset in ``folder`` or its companions."""
-    return digest_problems(folder, shard) + companions(folder, shard).problems
 
-
-def digest_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
-    """Return the problems of the size, the digest or the last bytes of one shard."""
+def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
+    """Return the problems of the size, the digest or the last bytes of one shard of the dataset in ``folder``."""
     path = folder / shard.path
     try:
         with open_regular(path, buffering=0) as file:
@@ -62,6 +61,17 @@ class Companions:
     keys: list[bytes] | None
     problems: list[Problem]
 
+    def label_counts(self) -> Counter[int] | None:
+        """Return the number of records of each label; None if the labels are not known."""
+        if self.labels is None:
+            return None
+        labels, counts = np.unique(self.labels, return_counts=True)
+        return Counter(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+
+    def key_hashes(self) -> KeyHashes:
+        """Return the hash of each key; none if the keys are not known."""
+        return hash_array(map(hash_key, self.keys or ()))
+
 
 def companions(folder: AnyPath, shard: Shard) -> Companions:
     """Return the index, labels and keys of one shard, and their problems."""
@@ -71,37 +81,24 @@ def companions(folder: AnyPath, shard: Shard) -> Companions:
     return Companions(index, labels, keys, of_index + of_labels + of_keys)
 
 
-# How many images of one shard are queued or being decoded; all of them are in memory.
-_MAX_WAITING = 16
-_TICK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Records:
-    """The keys, labels and faults of the records of one shard."""
-
-    problems: list[Problem]
-    keys: KeyHashes
-    numbers: npt.NDArray[np.int64]
-    labels: Counter[int] | None
-
-
-NO_RECORDS = Records([], hash_array([]), np.array([], dtype=np.int64), None)
-
-
-def check_records(
+def record_problems(
     folder: AnyPath,
     shard: Shard,
     manifest: Manifest,
     companions: Companions,
     decoders: ThreadPoolExecutor | None,
     tick: Tick,
-) -> Records:
-    """Return the keys and labels of the records of one shard, and every problem with them."""
+) -> list[Problem]:
+    """Return every problem of the records of one shard; images are decoded if there are ``decoders``."""
     check = _ShardCheck(shard, manifest, companions, decoders)
     done = end = number = 0
     try:
-        for frame in _frames(folder, shard, manifest, companions.index):
+        for frame in read_frames(
+            folder / shard.path,
+            manifest.compression,
+            index=companions.index,
+            record_bytes=shard.record_bytes,
+        ):
             check.add(frame)
             if frame.offset - done >= _TICK_BYTES:
                 # a compressed file is shorter than its content
@@ -109,25 +106,9 @@ def check_records(
                 done = frame.offset
             number, end = frame.number + 1, frame.offset + FRAME_OVERHEAD + len(frame.data or b"")
     except OSError as error:
-        fault = f"cannot be read: {error.strerror}"
-        check.add(Frame(number, end, None, fault=fault, is_last=True))
+        check.add(Frame(number, end, None, fault=f"cannot be read: {error.strerror}"))
     tick(max(0, shard.record_bytes - done) * shard.num_bytes // max(1, shard.record_bytes))
     return check.end()
-
-
-def locate_records(
-    folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordIndex | None, wanted: set[int]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield number, offset and key of the wanted records, which must be readable."""
-    for frame in _frames(folder, shard, manifest, index):
-        if frame.number in wanted:
-            yield frame.number, frame.offset, _key_of(frame.data) or ""
-
-
-def _frames(folder: AnyPath, shard: Shard, manifest: Manifest, index: RecordIndex | None) -> Iterator[Frame]:
-    return read_frames(
-        folder / shard.path, manifest.compression, index=index, record_bytes=shard.record_bytes
-    )
 
 
 class _ShardCheck:
@@ -140,11 +121,9 @@ class _ShardCheck:
         self._images = [feature for feature in manifest.schema.features if feature.is_encoded]
         self._max_pixels = max(_max_pixels(dict(manifest.options)), default=DEFAULT_MAX_PIXELS)
         self._waiting: deque[tuple[Frame, str | None, Future[str | None]]] = deque()
+        # whether all records can be located, and agree with the companions so far
         self._is_whole = self._follows = True
         self._problems: list[RecordProblem] = []
-        self._keys: list[bytes] = []
-        self._numbers: list[int] = []
-        self._labels: Counter[int] = Counter()
         self._checksums: list[int] = []
         self._lengths: list[int] = []
 
@@ -160,7 +139,7 @@ class _ShardCheck:
         if frame.is_sound:
             self._check_values(frame, frame.data)
 
-    def end(self) -> Records:
+    def end(self) -> list[Problem]:
         """Return the findings of all frames."""
         while self._waiting:
             self._note_decoded()
@@ -169,39 +148,30 @@ class _ShardCheck:
         if self._is_whole and count != shard.num_examples:
             message = f"holds {count} records, but the manifest lists {shard.num_examples}"
             problems.append(Problem(shard.path, message))
-        are_sound = self._is_whole and not problems
-        if are_sound:
+        if self._is_whole and not problems:
             checksums = np.array(self._checksums, dtype=np.uint32)
             found = examples_digest(np.array(self._lengths, dtype=np.int64), checksums)
             if found != shard.examples_digest:
-                message = (
-                    f"its records have the digest {found}, but the manifest lists {shard.examples_digest}"
-                )
-                problems.append(Problem(shard.path, message))
-        numbers = np.array(self._numbers, dtype=np.int64)
-        return Records(problems, hash_array(self._keys), numbers, self._labels if are_sound else None)
+                lists = f"but the manifest lists {shard.examples_digest}"
+                problems.append(Problem(shard.path, f"its records have the digest {found}, {lists}"))
+        return problems
 
     def _check_values(self, frame: Frame, data: bytes) -> None:
         values, fault = parse_record(data, self._manifest)
         key = _key_in(values) if not fault else _key_of(data)
         if fault:
             self._note(frame, fault, key)
-        if key is not None:
-            self._keys.append(hash_key(to_bytes(key)))
-            self._numbers.append(frame.number)
         label, number = self._manifest.schema.label, None
         if label and not fault:
             (number,) = cast("list[int]", values[label.name])
-            self._labels[number] += 1
-        self._follow(frame, len(data) + FRAME_OVERHEAD, number, key)
+        if self._follows and frame.number < self._shard.num_examples:
+            self._follow(frame, len(data) + FRAME_OVERHEAD, number, key)
         if self._decoders and not fault:
             self._decode(frame, key, values, self._decoders)
 
     def _follow(self, frame: Frame, length: int, label: int | None, key: str | None) -> None:
         """Report the first record that differs from the index, the file of labels or the file of keys."""
         index, labels, keys = self._companions.index, self._companions.labels, self._companions.keys
-        if not self._follows or frame.number >= self._shard.num_examples:
-            return
         fault = ""
         if index is not None and length != index.lengths[frame.number]:
             fault = f"has {length} bytes with its frame, but the index lists {index.lengths[frame.number]}"
@@ -236,9 +206,9 @@ class _ShardCheck:
 
     def _note(self, frame: Frame, message: str, key: str | None) -> None:
         words = "key" if frame.is_sound else "its key reads"
-        named = "" if key is None else f", {words} {key!r}"
-        text = f"record {frame.number} at byte {frame.offset}{named}: {message}"
-        self._problems.append(RecordProblem(self._shard.path, text, frame.number, frame.offset, key))
+        self._problems.append(
+            RecordProblem.of(self._shard, frame.number, frame.offset, key, message, words=words)
+        )
 
 
 def _max_pixels(options: Json) -> Iterator[int]:

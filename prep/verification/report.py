@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfshards.schemas import Problem
+from tfshards.schemas import Problem, Shard
 from tfshards.schemas.errors import counted, one_line
 from tfshards.schemas.json_reader import Json, as_json
 
@@ -27,6 +27,14 @@ class RecordProblem(Problem):
     offset: int = 0
     key: str | None = None
 
+    @classmethod
+    def of(
+        cls, shard: Shard, record: int, offset: int, key: str | None, fault: str, *, words: str = "key"
+    ) -> RecordProblem:
+        """Return the problem of a record; ``words`` introduce its key."""
+        named = "" if key is None else f", {words} {key!r}"
+        return cls(shard.path, f"record {record} at byte {offset}{named}: {fault}", record, offset, key)
+
 
 @dataclass(frozen=True, repr=False)
 class VerificationReport:
@@ -46,13 +54,13 @@ class VerificationReport:
 
     def __str__(self) -> str:
         """Return the problems, one per line, and their number."""
-        return "\n".join([*_lines(self.problems), _verdict(self.dataset, len(self.problems))])
+        return "\n".join([*_lines(self.problems), _verdict(self.dataset, self.problems)])
 
     __repr__ = __str__
 
-    def to_json(self) -> list[Json]:
-        """Return every problem as an object with ``place`` and ``message``."""
-        return [as_json(problem) for problem in self.problems]
+    def to_json(self) -> dict[str, Json]:
+        """Return the dataset, and every problem as an object with ``place`` and ``message``."""
+        return {"dataset": self.dataset, "problems": as_json(self.problems)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,38 +73,39 @@ class RepairReport:
         dataset: the folder of the dataset, as it was given.
         found: the problems before the repair.
         repaired: the paths of the files that were rebuilt.
-        left: the problems that remain; rebuilt files are checked again.
-        has_source: whether the source of the dataset was given.
+        left: the problems that remain.
+        remedies: how to repair what remains, one line for each folder of a build that has damaged files.
     """
 
     dataset: str
     found: tuple[Problem, ...]
     repaired: tuple[str, ...]
     left: tuple[Problem, ...]
-    has_source: bool
+    remedies: tuple[str, ...]
 
     def __bool__(self) -> bool:
         """Return whether the dataset is sound now."""
         return not self.left
 
     def __str__(self) -> str:
-        """Return the problems found, the files rebuilt and the problems left, one per line."""
+        """Return the problems found, the files rebuilt, the problems left, and the remedies, one per line."""
         lines = _lines(self.found)
         lines += [one_line(f"rebuilt: {path}") for path in self.repaired]
         if self.left and self.repaired:
             lines += ["still damaged:", *_lines(self.left)]
         rebuilt = f", {counted(len(self.repaired), 'file')} rebuilt" if self.repaired else ""
-        hint = "; shards can only be rebuilt from their source" if self.left and not self.has_source else ""
-        return "\n".join([*lines, f"{_verdict(self.dataset, len(self.left))}{rebuilt}{hint}"])
+        return "\n".join([*lines, f"{_verdict(self.dataset, self.left)}{rebuilt}", *self.remedies])
 
     __repr__ = __str__
 
     def to_json(self) -> dict[str, Json]:
-        """Return the problems found, the paths repaired and the problems left."""
+        """Return the attributes."""
         return {
+            "dataset": self.dataset,
             "found": as_json(self.found),
             "repaired": list(self.repaired),
             "left": as_json(self.left),
+            "remedies": list(self.remedies),
         }
 
 
@@ -112,5 +121,5 @@ def _lines(problems: Sequence[Problem]) -> list[str]:
     return lines
 
 
-def _verdict(dataset: str, number: int) -> str:
-    return one_line(f"{dataset}: {counted(number, 'problem') if number else 'sound'}")
+def _verdict(dataset: str, problems: Sequence[Problem]) -> str:
+    return one_line(f"{dataset}: {counted(len(problems), 'problem') if problems else 'sound'}")

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from tfshards.prep.building.rejects import read_rejects
 from tfshards.prep.imaging.formats import HEAD_BYTES, format_of
-from tfshards.prep.records.frames import RecordError, read_records
+from tfshards.prep.records.frames import FrameReader, RecordError, read_records
 from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes
 from tfshards.prep.writing.build_folder import Reject
-from tfshards.schemas import Feature, InputError, Manifest, Schema, read_manifest
+from tfshards.schemas import Feature, FormatError, InputError, Manifest, Schema, keys, read_manifest
+from tfshards.schemas.companions import read_index
 from tfshards.schemas.example import Decoded
+from tfshards.schemas.index import FOOTER_BYTES, HEADER_BYTES
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.schema import UNCOMMON_DTYPES
 from tfshards.schemas.sizes import size
+from tfshards.schemas.split import rows_by_shard
 from tfshards.schemas.storage import AnyPath, any_path
 from tfshards.schemas.summary import escaped
 
 _SHOWN_ELEMENTS = 8
 _SHOWN_BYTES = 200
-_POSITION = re.compile(r"(?:(.+):)?([0-9]+)")
+_POSITION = re.compile(r"(?:(.+):)?([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,6 @@ class Found:
     shard: str
     record: int
     values: dict[str, Decoded]
-
-    @property
-    def key(self) -> bytes:
-        """The key; empty if there is none."""
-        return next((key for key in self.values.get("key", []) if isinstance(key, bytes)), b"")
 
     def to_json(self) -> dict[str, Json]:
         """Return the example as JSON values: of an image what it is, of a class also its name."""
@@ -61,53 +58,41 @@ class Found:
 def find(root: str | os.PathLike[str], what: str) -> Found:
     """Return the example with a key, or at a position such as ``train:5``, or ``5`` if there is one split.
 
-    A number alone is a key, not a position, if the keys of the dataset are row numbers.
+    A number alone is a key, not a position, if the keys of the dataset are row numbers. Only the record of
+    the example is read.
     """
-    manifest = read_manifest(root)
+    manifest, folder = read_manifest(root), any_path(root)
     position = _POSITION.fullmatch(what)
     split = position[1] if position else None
     if position is None or (split is not None and split not in manifest.splits):
-        return _find_key(any_path(root), manifest, what)
+        return _find_key(folder, manifest, what)
     if split is None:
-        first = next(examples(root), None)
-        if first is not None and first.key.isdigit():
-            return _find_key(any_path(root), manifest, what)
+        if _has_row_numbers(folder, manifest):
+            return _find_key(folder, manifest, what)
         if len(manifest.splits) > 1:
             named = ", ".join(f"{name}:{position[2]}" for name in manifest.splits)
             raise InputError("split-needed", root=root, named=named)
         split = next(iter(manifest.splits))
-    found = next(examples(root, split, int(position[2])), None)
-    if found is None:
-        size = manifest.splits[split].num_examples
+    number, size = int(position[2]), manifest.splits[split].num_examples
+    if number >= size:
         raise InputError("number-unknown", root=root, split=split, size=size, what=what)
-    return found
+    return _read(folder, manifest, split, number)
 
 
-def examples(root: str | os.PathLike[str], split: str | None = None, start: int = 0) -> Iterator[Found]:
+def examples(root: str | os.PathLike[str], split: str | None = None) -> Iterator[Found]:
     """Yield the examples of a split, or of all splits one after another, in stored order."""
-    manifest = read_manifest(root)
+    manifest, folder = read_manifest(root), any_path(root)
     if split is not None and split not in manifest.splits:
         names = ", ".join(map(repr, manifest.splits))
         raise InputError("split-not-shown", root=root, split=split, names=names)
-    yield from _examples(any_path(root), manifest, manifest.splits if split is None else [split], start)
-
-
-def _examples(
-    root: AnyPath, manifest: Manifest, splits: Iterable[str], start: int = 0, wanted: bytes = b""
-) -> Iterator[Found]:
-    """Yield examples whose records contain ``wanted``, which is far cheaper to search for than to parse."""
-    for name in splits:
-        base = 0
+    for name in manifest.splits if split is None else [split]:
+        number = 0
         for shard in manifest.splits[name].shards:
-            low, path = max(0, start - base), root / shard.path
-            frames = enumerate(read_records(path, manifest.compression)) if low < shard.num_examples else ()
-            for record, (offset, data) in islice(frames, low, None):
-                if wanted in data:
-                    values, fault = parse_record(data, manifest)
-                    if fault:
-                        raise RecordError(path, record, offset, fault)
-                    yield Found(manifest.schema, name, base + record, shard.path, record, values)
-            base += shard.num_examples
+            records = enumerate(read_records(folder / shard.path, manifest.compression))
+            for record, (offset, data) in records:
+                values = _parsed(folder / shard.path, manifest, record, offset, data)
+                yield Found(manifest.schema, name, number, shard.path, record, values)
+                number += 1
 
 
 def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
@@ -122,10 +107,41 @@ def _find_key(root: AnyPath, manifest: Manifest, key: str) -> Found:
             raise InputError(
                 "key-rejected", root=root, key=reject.key, reason=reject.reason, detail=reject.detail
             )
-    for found in _examples(root, manifest, manifest.splits, wanted=wanted):
-        if found.values.get("key") == [wanted]:
-            return found
+    for name, split in manifest.splits.items() if manifest.schema.key else ():
+        number = int(keys.find(root, split.shards, [wanted])[0])
+        if number >= 0:
+            return _read(root, manifest, name, number)
     raise InputError("key-unknown", root=root, key=key, position=f"{next(iter(manifest.splits))}:0")
+
+
+def _has_row_numbers(root: AnyPath, manifest: Manifest) -> bool:
+    """Return whether the first key is a row number."""
+    held = [shard for shard in manifest.shards if shard.num_examples]
+    if not (held and manifest.schema.key):
+        return False
+    return keys.keys_at(root, held[:1], np.array([0]))[0].isdigit()
+
+
+def _read(root: AnyPath, manifest: Manifest, split: str, number: int) -> Found:
+    """Return an example of a split by its number; its shard has an index, so that only its record is read."""
+    ((_, shard, _, records),) = rows_by_shard(manifest.splits[split].shards, np.array([number]))
+    index, problems = read_index(root, shard)
+    if index is None:
+        raise FormatError(
+            f"{root}: the index of a shard (`tfshards verify {root}` lists all faults)", problems
+        )
+    record, path = int(records[0]), root / shard.path
+    with closing(FrameReader(path, manifest.compression, index)) as frames:
+        data = frames.read(record)[0][HEADER_BYTES:-FOOTER_BYTES]
+    values = _parsed(path, manifest, record, int(index.offsets[record]), data)
+    return Found(manifest.schema, split, number, shard.path, record, values)
+
+
+def _parsed(path: AnyPath, manifest: Manifest, record: int, offset: int, data: bytes) -> dict[str, Decoded]:
+    values, fault = parse_record(data, manifest)
+    if fault:
+        raise RecordError(path, record, offset, fault)
+    return values
 
 
 def description(feature: Feature, schema: Schema, values: Decoded) -> str:

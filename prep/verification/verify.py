@@ -7,26 +7,31 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads, num_jobs
-from tfshards.prep.verification.checks import (
-    NO_RECORDS,
-    Records,
-    check_records,
-    companions,
-    digest_problems,
-    locate_records,
-)
+from tfshards.prep.sources.keys import to_text
+from tfshards.prep.verification.checks import companions, record_problems, shard_problems
 from tfshards.prep.verification.report import RecordProblem, VerificationReport
 from tfshards.schemas import Manifest, Problem, Shard, read_manifest
 from tfshards.schemas.errors import listed
-from tfshards.schemas.manifest_file import digest_problems as digest_problems_of
+from tfshards.schemas.files import file_digest
+from tfshards.schemas.keys import KeyHashes
+from tfshards.schemas.manifest_file import digest_problems
+from tfshards.schemas.names import MANIFEST_NAME
 from tfshards.schemas.storage import AnyPath, any_path
 
 _SHOWN = 5
+
+
+class _Held(NamedTuple):
+    """What the records of one shard hold, according to its companions: hashes of keys, counts of labels."""
+
+    keys: KeyHashes
+    label_counts: Counter[int] | None
 
 
 def verify(
@@ -39,8 +44,9 @@ def verify(
 
     Args:
         dataset: the dataset's folder, or its URL.
-        deep: also read every record, and check its checksums, its features against the schema, its label and
-            key, the lengths in the index, and label counts. Reading continues after damage.
+        deep: also read every record, and check its checksums, its features against the schema, its length,
+            label and key against the index and the files of labels and keys, and the keys and label counts
+            of the whole dataset. Reading continues after damage.
         decode: also decode every image, and compare it with the schema; implies ``deep``.
 
     Raises:
@@ -55,61 +61,65 @@ def verify(
     is_deep = deep or decode
     num_bytes = sum(split.num_bytes for split in manifest.splits.values()) * (2 if is_deep else 1)
 
-    def look(shard: Shard, tick: Tick) -> tuple[list[Problem], Records | None]:
-        of_file, found = digest_problems(folder, shard, tick), companions(folder, shard)
+    def look(shard: Shard, tick: Tick) -> tuple[list[Problem], _Held | None]:
+        of_file, found = shard_problems(folder, shard, tick), companions(folder, shard)
         if not is_deep:
             return of_file + found.problems, None
-        if not (folder / shard.path).is_file():
-            return of_file + found.problems, NO_RECORDS
-        records = check_records(folder, shard, manifest, found, decoders if decode else None, tick)
-        reported = of_file + records.problems
-        if of_file and not records.problems:
-            how = "" if manifest.compression == "none" else ", or compressed differently"
-            message = f"its records are those that were written, but in a different order{how}"
-            reported.append(Problem(shard.path, message))
-        return reported + found.problems, records
+        of_records: list[Problem] = []
+        if (folder / shard.path).is_file():
+            pool = decoders if decode else None
+            of_records = record_problems(folder, shard, manifest, found, pool, tick)
+            if of_file and not of_records:
+                how = "" if manifest.compression == "none" else ", or compressed differently"
+                message = f"its records are those that were written, but in a different order{how}"
+                of_records.append(Problem(shard.path, message))
+        return of_file + of_records + found.problems, _Held(found.key_hashes(), found.label_counts())
 
     with Meter("verify", num_bytes) as meter, ThreadPoolExecutor(num_jobs()) as decoders:
         found = in_threads(look, manifest.shards, meter.add)
-    problems = [problem for shard, _ in found for problem in shard]
-    problems += digest_problems_of(folder, manifest.other_digests)
-    records = [record for _, record in found if record]
-    if len(records) == len(manifest.shards):
-        problems += _repeated_keys(folder, manifest, records)
-        problems += _other_labels(manifest, records)
+    problems = [problem for of_shard, _ in found for problem in of_shard]
+    problems += digest_problems(folder, {**manifest.other_digests, **copy_digest(folder, manifest)})
+    held = [each for _, each in found if each]
+    if is_deep:
+        problems += _repeated_keys(folder, manifest, [each.keys for each in held])
+        problems += _other_labels(manifest, [each.label_counts for each in held])
     return VerificationReport(os.fspath(dataset), tuple(problems))
 
 
-def _repeated_keys(folder: AnyPath, manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
-    """Yield a problem for each record whose key an earlier record has."""
-    keys = np.concatenate([records.keys for records in found])
+def copy_digest(folder: AnyPath, manifest: Manifest) -> dict[str, str]:
+    """Return the digest of the manifest in the folder of the build, by path; an adopted dataset has none."""
+    if not manifest.folder:
+        return {}
+    return {f"{manifest.folder}/{MANIFEST_NAME}": file_digest(folder / MANIFEST_NAME)}
+
+
+def _repeated_keys(folder: AnyPath, manifest: Manifest, hashes: Sequence[KeyHashes]) -> Iterator[Problem]:
+    """Yield a problem for each record whose key an earlier record has, according to the files of keys."""
+    keys = np.concatenate(hashes)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     original = first[inverse]
     repeats = np.flatnonzero(original != np.arange(len(keys)))
-    if not len(repeats):
-        return
-    shard_of = np.repeat(np.arange(len(found)), [len(records.keys) for records in found])
-    numbers = np.concatenate([records.numbers for records in found])
-    for position in np.unique(shard_of[repeats]).tolist():
-        shard = manifest.shards[position]
-        inside = repeats[shard_of[repeats] == position]
-        earlier = dict(zip(numbers[inside].tolist(), original[inside].tolist(), strict=True))
-        index = companions(folder, shard).index
-        for number, offset, key in locate_records(folder, shard, manifest, index, set(earlier)):
-            of = earlier[number]
-            same = f"has the key of record {numbers[of]} of {manifest.shards[shard_of[of]].path}"
-            message = f"record {number} at byte {offset}, key {key!r}: {same}"
-            yield RecordProblem(shard.path, message, number, offset, key)
+    shard_of = np.repeat(np.arange(len(hashes)), [len(each) for each in hashes])
+    record_of = np.concatenate([np.arange(len(each)) for each in hashes])
+    for index in np.unique(shard_of[repeats]).tolist():
+        shard = manifest.shards[index]
+        held = companions(folder, shard)
+        for position in repeats[shard_of[repeats] == index].tolist():
+            record, earlier = int(record_of[position]), int(original[position])
+            offset = int(held.index.offsets[record]) if held.index else 0
+            key = to_text(held.keys[record]) if held.keys else None
+            of = f"record {record_of[earlier]} of {manifest.shards[shard_of[earlier]].path}"
+            yield RecordProblem.of(shard, record, offset, key, f"has the key of {of}")
 
 
-def _other_labels(manifest: Manifest, found: Sequence[Records]) -> Iterator[Problem]:
-    """Yield a problem for each split whose label counts differ from those of its records."""
-    by_path = dict(zip((shard.path for shard in manifest.shards), found, strict=True))
+def _other_labels(manifest: Manifest, held: Sequence[Counter[int] | None]) -> Iterator[Problem]:
+    """Yield a problem for each split whose label counts differ from its files of labels."""
+    by_path = dict(zip((shard.path for shard in manifest.shards), held, strict=True))
     names = manifest.schema.class_names
     for name, split in manifest.splits.items():
-        labels = [by_path[shard.path].labels for shard in split.shards]
+        labels = [by_path[shard.path] for shard in split.shards]
         if None in labels or not split.label_counts:
-            # unreadable records are reported with their shards
+            # damaged files of labels are reported with their shards
             continue
         counted = sum(filter(None, labels), Counter[int]())
         seen = {

@@ -23,10 +23,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from tfshards.prep.progress.threads import num_jobs
-from tfshards.prep.sources.staging_folder import has_record_of, record_text, staged_name
-from tfshards.schemas import FormatError, InputError, Manifest, Shard
+from tfshards.prep.sources.staging_folder import (
+    has_record_of,
+    record_text,
+    staged_name,
+    unfinished_in,
+)
+from tfshards.schemas import BuildError, FormatError, InputError, Manifest, Shard
 from tfshards.schemas.json_reader import Json, load_json
-from tfshards.schemas.manifest_file import read_manifest_file
+from tfshards.schemas.manifest_file import digest_problems, read_manifest_file
 from tfshards.schemas.names import FOLDER_PATTERN, MANIFEST_NAME, RECORD_NAME, WORK_NAME
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import RECORD, read_whole
@@ -36,8 +41,11 @@ from tfshards.schemas.storage.verbs import (
     each,
     exists,
     files_in,
+    holds_only,
+    link,
     make_folder,
     mark_of,
+    moved,
     new_file,
     new_folder,
     put,
@@ -125,10 +133,14 @@ class FinishedShard:
 
 @dataclass(frozen=True)
 class BuildFolder:
-    """The folder ``name`` of a build in the folder ``dataset`` of a dataset."""
+    """The folder ``name`` of a build in the folder ``dataset`` of a dataset.
+
+    ``working`` is a folder for work on a build that is committed, which is never taken for an unfinished one.
+    """
 
     dataset: AnyPath
     name: str
+    working: AnyPath | None = None
 
     @property
     def root(self) -> AnyPath:
@@ -138,7 +150,7 @@ class BuildFolder:
     @property
     def work(self) -> AnyPath:
         """The folder in it for what is needed only while shards are written."""
-        return self.root / WORK_NAME
+        return self.root / WORK_NAME if self.working is None else self.working
 
     def create(self, options: Mapping[str, Json], stamps: str = "") -> None:
         """Create the folder with its record, or take over one that a killed build has left.
@@ -156,9 +168,9 @@ class BuildFolder:
         elif not is_owned(self.root):
             raise foreign(self.root)
         elif not self.has_record(text):
-            make_folder(self.work)
-            put(self.root / RECORD_NAME, text, self.work)
-            sync(self.root)
+            with unfinished_in(self.dataset) as unfinished:
+                put(self.root / RECORD_NAME, text, unfinished)
+                sync(self.root)
 
     def has_record(self, text: bytes) -> bool:
         """Return whether the record of the folder is this one."""
@@ -188,6 +200,17 @@ class BuildFolder:
     def is_complete(self) -> bool:
         """Whether the build has its last file, which may be damaged."""
         return (self.root / MANIFEST_NAME).is_file()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the build is a generation of the dataset; its work is removed after the commit."""
+        return self.is_complete and not (self.root / WORK_NAME).is_dir()
+
+    def reopen(self) -> None:
+        """Make a build that was complete, but not committed, an unfinished one."""
+        if self.is_complete:
+            delete(self.root, [MANIFEST_NAME])
+            sync(self.root)
 
     # Plans and records of shards.
 
@@ -257,6 +280,24 @@ class BuildFolder:
         """Write small files of the build, each atomically."""
         each(self.root, lambda name: put(self.root / name, files[name], self.work), files)
 
+    def copy_shard(self, root: AnyPath, shard: Shard, name: str) -> Shard:
+        """Copy a shard of another dataset with its companions, by links if possible, and return its entry.
+
+        Raises:
+            BuildError: a file has another digest than the entry states.
+        """
+        copy = replace(shard, path=f"{self.name}/{name}")
+        for source, target in zip(shard.files, copy.files, strict=True):
+            link(root / source, self.dataset / target, self.work)
+        problems = digest_problems(self.dataset, {**copy.companion_digests, copy.path: copy.digest})
+        if problems:
+            path = dict(zip(copy.files, shard.files, strict=True))[problems[0].place]
+            raise BuildError(
+                f"{root} is damaged: {path}: {problems[0].message} || run tfshards verify on it, which lists "
+                "all damage"
+            )
+        return copy
+
     def marks_of(self, shard: Shard) -> dict[str, str]:
         """Return the marks of a written shard and its companions; see ``mark_of``."""
         return mark_of(self.dataset, shard.files, {shard.path: shard.num_bytes})
@@ -296,12 +337,17 @@ class BuildFolder:
         delete(self.root, names)
         # without its record, what a power failure brings back would not be known to be of tfshards
         sync(*(folder for folder in (self.root / "index", self.root) if folder.is_dir()))
-        if not kept:
-            delete(self.root, [RECORD_NAME])
-        for folder in (self.root / "index", self.root):
+        if kept:
+            return
+        for folder in (self.root / "index", self.work):
             with suppress(OSError):
                 # only empty folders are removed
                 folder.rmdir()
+        if holds_only(self.root, RECORD_NAME):
+            # at once, since a folder without its record would not be known to be of tfshards
+            delete_tree(moved(self.root, self.dataset / staged_name(secrets.token_hex(4))), RECORD_NAME)
+        else:
+            delete(self.root, [RECORD_NAME])
 
 
 def is_owned(folder: AnyPath) -> bool:

@@ -23,8 +23,9 @@ from tfshards.prep.records.shard_file import Frames, ShardFile, frames_of
 from tfshards.prep.records.values import content_digest
 from tfshards.prep.sources.base import Accepted, Columns, Outcome, Reader, Row, pieces_of
 from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Phase, Reject, ShardId, ShardPlan
-from tfshards.schemas import InputError, Schema
+from tfshards.schemas import InputError, Schema, Shard
 from tfshards.schemas.compression import Compression
+from tfshards.schemas.storage import AnyPath
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Pieces(Protocol):
 
     def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
+
+    def copied(self, plan: ShardPlan) -> tuple[AnyPath, Shard] | None:
+        """Return the shard, and the folder of its dataset, of which the planned one is a copy; else None."""
 
     def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
         """Return a plan without the rejected rows."""
@@ -93,6 +97,13 @@ def write_shard(task: ShardTask, shard: ShardId) -> FinishedShard:
         return earlier
     plan = task.folder.read_plan(task.phase, shard)
     name = task.shard_name(shard)
+    if copied := task.source.copied(plan):
+        described = task.folder.copy_shard(*copied, name)
+        task.reporter.report(described.num_examples, described.record_bytes)
+        marks, digests = task.folder.marks_of(described), plan.digests
+        finished = FinishedShard(described, digests.whole, digests.content, marks=marks)
+        task.folder.write_finished(task.phase, shard, finished)
+        return finished
     path = f"{task.folder.name}/{name}"
     rejected: list[Reject] = []
     conversions: Counter[str] = Counter()
@@ -153,6 +164,9 @@ class EncodedInputs:
     def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
         """Yield the pieces of a shard."""
         yield from _read_ahead(_rows_of(plan), self.reader, self.schema, _encoder(self))
+
+    def copied(self, plan: ShardPlan) -> None:
+        """Return None: every shard is encoded."""
 
     def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
         """Return a plan without the rejected rows."""

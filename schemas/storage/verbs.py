@@ -18,13 +18,15 @@ from typing import TypeVar
 from tfshards.schemas.storage.listing import RemoteStatus
 from tfshards.schemas.storage.reader import in_flight
 from tfshards.schemas.storage.remote_path import AnyPath, RemotePath
-from tfshards.schemas.storage.untrusted import open_regular
-from tfshards.schemas.storage.writing import Sink, abort_uploads, local_sink, open_sink
+from tfshards.schemas.storage.untrusted import open_regular, read_gradually, read_range
+from tfshards.schemas.storage.writing import Sink, abort_uploads, link_file, local_sink, open_sink
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _BLOCK = 1 << 20
+# Ranges of an object that are requested before they are needed.
+_RANGES_AHEAD = 4
 
 
 def new_file(path: AnyPath, unfinished: AnyPath) -> Sink:
@@ -49,6 +51,39 @@ def put(path: AnyPath, data: bytes, unfinished: AnyPath) -> None:
     except BaseException:
         sink.abandon()
         raise
+
+
+def link(source: AnyPath, path: AnyPath, unfinished: AnyPath) -> None:
+    """Give a file that never changes a second name, in place of another file, or copy it.
+
+    On a disk it is a hard link if the file system allows one; a store copies inside of a bucket itself.
+    """
+    if isinstance(path, RemotePath):
+        link_file(source, path)
+        return
+    temporary = Path(str(unfinished)) / f"{path.name}.{secrets.token_hex(8)}"
+    link_file(source, temporary)
+    temporary.replace(path)
+
+
+def names_files_at_end(folder: AnyPath) -> bool:
+    """Return whether files are written under other names and renamed, as on disks."""
+    return isinstance(folder, Path)
+
+
+def ranges_of(path: AnyPath, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the bytes ``[start, end)`` of a file for each range; fewer if a file on a disk ends before.
+
+    An object that ends before raises ChangedError. Its next ranges are already requested.
+    """
+    if isinstance(path, RemotePath):
+        yield from in_flight(lambda each: read_range(path, *each), ranges, _RANGES_AHEAD)
+        return
+    # a mapped file that is shortened meanwhile would end the process
+    with open_regular(path, buffering=0) as file:
+        for start, end in ranges:
+            file.seek(start)
+            yield read_gradually(file, end - start)
 
 
 def version(path: AnyPath) -> RemoteStatus | None:
@@ -109,6 +144,20 @@ def new_folder(folder: AnyPath, unfinished: AnyPath) -> Iterator[AnyPath]:
     sync(unfinished)
     os.rename(str(unfinished), str(folder))
     sync(folder.parent)
+
+
+def moved(folder: AnyPath, target: AnyPath) -> AnyPath:
+    """Return where a folder is after giving it another name at once; in a store it keeps its name."""
+    if isinstance(folder, RemotePath):
+        return folder
+    os.rename(str(folder), str(target))
+    sync(target.parent)
+    return target
+
+
+def holds_only(folder: AnyPath, name: str) -> bool:
+    """Return whether there is one file, or one folder, in a folder, which has this name."""
+    return [path.name for path in folder.iterdir()] == [name]
 
 
 def files_in(folder: AnyPath) -> list[str]:

@@ -158,7 +158,7 @@ def _add_which(parser: argparse.ArgumentParser) -> None:
     )
     add("--epoch", type=int, metavar="N", help="epoch from 0")
     add("--worker", type=int, metavar="N", help="index of the only worker to print (default: all)")
-    add("--numbers", action="store_true", help="print no keys, which are read from the records of the steps")
+    add("--numbers", action="store_true", help="print no keys, which are read from files of keys")
     add_options(parser, RunFlags)
 
 
@@ -186,7 +186,12 @@ def _examples(args: argparse.Namespace) -> list[str | int]:
 def _add_when(parser: argparse.ArgumentParser) -> None:
     add_dataset(parser)
     add = parser.add_argument
-    add("examples", nargs="+", metavar="KEY", help="keys, to find which all records of the split are read")
+    add(
+        "examples",
+        nargs="+",
+        metavar="KEY",
+        help="keys, which are looked up in the files of keys of the split",
+    )
     add("--numbers", action="store_true", help="KEY is a number in stored order, for which nothing is read")
     add("--epochs", default="1", metavar="N", help="number of epochs, or epochs, such as 10:20 (default: 1)")
     add_options(parser, RunFlags)

@@ -689,8 +689,12 @@ LAYOUTS = [
     *(row(f"YOLO with keypoints and {name}", *yolo_of(text, POSE_YAML), refused(BuildError, None, word))
         for name, text, word in (("a box", "1 .5 .5 .5 .25", "4 numbers"), ("pixels", "1 .5 .5 .5 .25 2 .5",
         "objects/keypoints"))),
-    row("a list of YOLO with a NUL", of_yolo(".", "../labels", list_txt="a\0b.png\n",
+    row("a list of YOLO with a NUL", of_yolo(".", "../labels", list_txt="\n" * 64 + "a\0b.png\n",
         data_yaml="train: list.txt"), yolo(), refused(InputError, None, "text file")),
+    *(row(f"{name} of YOLO in {code} without a mark", of_yolo("images", "labels", **{f"{name}_txt":
+        "a.png\n".encode(code)}, **more), yolo(), refused(InputError, None, f"{name}.txt", "UTF-16", "UTF-8"))
+        for code in ("utf-16-le", "utf-16-be", "utf-32-le") for name, more in (("classes", {}), ("list",
+        {"data_yaml": "train: list.txt"}))),
     *(row(f"a missing folder of YOLO for {split}", of_yolo("images", "labels", data_yaml=text), yolo(),
         refused(InputError, None, split, missing, "in/none/images" if split == "train" else "in/")) for split,
         text, missing in (("train", "train: ../none/images\nval: images\n", "../none/images"), ("val",

@@ -29,6 +29,16 @@ def lists_of(values, kind):
     return pa.array(values, pa.list_(kind))
 
 
+def stream(**values):
+    """Return a function that returns a stream of Arrow, as data frames are."""
+
+    class Frame:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.table(values).__arrow_c_stream__(requested_schema)
+
+    return Frame
+
+
 # Text: the same rows in each format
 
 WORDS = ["plain", 'with "quotes", commas\nand lines', "", "Käse 猫\t"]
@@ -56,6 +66,12 @@ TEXT = {
     "a large integer among fractions": (b"a,b\n9007199254740993,z\n0.5,z\n", ["9007199254740993", "0.5"]),
     "the smallest int64": (b"a,b\n-9223372036854775808,z\n0,z\n", np.array([-(2**63), 0])),
     "fractions": (b"a,b\n0.5,z\n-2.25,z\n", f64(0.5, -2.25)),
+    "fractions as Python writes them": (b"a,b\n0.0001,z\n-0.0,z\n1234567.1234567,z\n12,z\n1e-05,z\n", f64(
+        0.0001, -0.0, 1234567.1234567, 12, 1e-05)),
+    "fractions of many digits": (b"a,b\n0.1,z\n0.30000000000000004,z\n-7,z\n", f64(0.1, 0.1 + 0.2, -7)),
+    "a small fraction": (b"a,b\n0.5,z\n0.00001,z\n", ["0.5", "0.00001"]),
+    "a negative zero": (b"a,b\n0.5,z\n-0,z\n", ["0.5", "-0"]),
+    "a fraction and a new line": (b'a,b\n0.5,z\n"1.5\n",z\n', ["0.5", "1.5\n"]),
     "infinity": (b"a,b\n0.5,z\n-inf,z\n", ["0.5", "-inf"]), "one value": (b"a,b\n5,z\n", np.array([5])),
 }  # fmt: skip
 FORMS = [
@@ -323,6 +339,12 @@ IMAGES = [
         pictures("train/a.png", "val/b.png", **{"in/in.csv": "file_name\nval/b.png\ntrain/a.png\n"}),
         table("in/in.csv"), stored({"train": {"train/a.png": {"image": 0}},
         "val": {"val/b.png": {"image": 1}}})),
+    row("folders of splits and a column of one split", pictures("train/a.png", "val/b.png",
+        **{"in/in.csv": "file_name,split\nval/b.png,all\ntrain/a.png,all\n"}), table("in/in.csv"),
+        stored({"all": {"train/a.png": {"image": 0}, "val/b.png": {"image": 1}}})),
+    row("folders of splits and ratios", pictures("train/a.png", "val/b.png",
+        **{"in/in.csv": "file_name\nval/b.png\ntrain/a.png\n"}), table("in/in.csv", splits={"all": 1}),
+        refused(InputError, "splits-of-source", "train, val", "a column 'split'", "--split")),
     row("a link inside",
         pictures("a.png", **{"in/l.png": Link("a.png"), "in/in.csv": "file_name\nl.png\na.png\n"}),
         table("in/in.csv"), stored({"train": {"a.png": {"image": 0}, "l.png": {"image": 0}}})),
@@ -462,6 +484,16 @@ REFUSALS = [
         splits=HALVES), refused(InputError, None, "train", "val")),
     *(row(f"a role {name}", columns(x=[1]), table(PARQUET, roles), refused(InputError, "column-unknown",
         "z")) for name, roles in ROLES.items()),
+    *(row(f"a struct as {role}", {PARQUET: {"o": [{"box": [[1, 2, 3, 4]], "n": 1}], "x": [1]}}, table(PARQUET,
+        {"o": role}), refused(InputError, None, "'o'", "o/box, o/n", f"--column o/box={role}")) for role in
+        ("xywh", "label", "image", "mask", "list", "split", "key")),
+    row("a stream with a struct as boxes", {}, table(stream(o=[{"box": [1, 2, 3, 4]}]), {"o": "xyxy"}),
+        refused(InputError, None, "roles={'o/box': 'xyxy'}")),
+    *(row(f"a stream {name}", {}, table(stream(**values)), refused(InputError, None,
+        "roles={'x': 'drop'}")) for name, values in {"with a missing number":
+        {"x": pa.array([1, None])}, "of durations": {"x": pa.array([1], pa.duration("s"))}}.items()),
+    row("a stream of undeclared images", {}, table(stream(x=["a.png"])), refused(InputError, None,
+        "this Frame", "roles={'x': 'image'}", "roles={'x': 'value'}")),
     row("a role that does not exist", columns(x=[1]), table(PARQUET, {"x": "picture"}), refused(OptionsError,
         None, "picture")),
     *(row(f"a role {typo}", columns(x=[1]), table(PARQUET, {"x": typo}), refused(OptionsError, None,
@@ -737,18 +769,9 @@ def valued(*folders, suffix="parquet"):
     return {f"in/{name}/p.{suffix}": rows(n * 10, n * 10 + 1) for n, name in enumerate(folders)}
 
 
-def stream(**values):
-    """Return a function that returns a stream of Arrow, as data frames are."""
-
-    class Frame:
-        def __arrow_c_stream__(self, requested_schema=None):
-            return pa.table(values).__arrow_c_stream__(requested_schema)
-
-    return Frame
-
-
 LIKE = [("label", name) for name in ("Label", "LABEL", " label", "label ")]
 LIKE += [("split", name) for name in ("Split", "SPLIT", " split")]
+USUAL_ROLE = {"file_name": "image"}
 LIKE += [("file_name", "File_Name"), ("key", "Key"), ("image", " image")]
 NO_NUMBERS = ("713752e1", "1234e567", "+49170", "00007", "1.10", "12E4", "0e1", "1e05", "nan", "-0")
 NO_BOOLS = (["0", "1", "true"], ["true", "1", "false"], ["True", "False", "True"], ["true", "0.5", "1"])
@@ -804,7 +827,7 @@ OTHERS = [
         "'x'")),
     row("a folder without a value", valued("n=1", "m"), table("in"), refused(InputError, None, "n=")),
     *(row(f"{name!r} is nearly {usual}", {"in.csv": f"n,{name}\n1,train\n"}, table(), refused(InputError,
-        None, f"={'image' if usual == 'file_name' else usual}", "=value")) for usual, name in LIKE),
+        None, f"{name!r}: {USUAL_ROLE.get(usual, usual)!r}", f"{name!r}: 'value'")) for usual, name in LIKE),
     *(row(f"{name!r} is declared", {"in.csv": f"n,{name}\n1,train\n"}, table(roles={name: "label"}),
         stored(by_row(n=np.array([1]), **{name: ["train"]}), "train")) for name in ("Label", "LABEL",
         " label")),
@@ -891,6 +914,12 @@ OTHERS = [
     *(row(f"{one} and {other} of json", {JSONL: f'{{"a": {one}}}\n{{"a": {other}}}\n'}, table(JSONL),
         refused(InputError, None, "'a'")) for one, other in [("true", 1), (1, "true"), ("true", 0.5), (0.5,
         "true")]),
+    *(row(f"truth values among numbers of json {name}", {JSONL: "".join(f'{{"a": {value}}}\n' for value in
+        values)}, table(JSONL), refused(InputError, None, f"{JSONL}:{len(values)}: ", "'a'")) for name, values
+        in {"in a list": ("[0.5]", "[0.5, true]"), "in lists of two rows": ("[0.5]", "null", "[true]"),
+        "in lists of lists": ("[[0.5]]", "[[false]]"), "in objects": ('{"b": 0.5}', '{"b": true}'),
+        "in lists of objects": ('[{"b": 0.5}]', '[{"c": 1, "b": 2}, {"b": true}]'), "in a list of one row":
+        ("[0.5, true]",), "after integers in a list": ("[1]", "[0.5, 1]", "[2, true]")}.items()),
     *(row(f"a path in another Unicode form {given!r}", {f"in/{held}.png": 1, "in/in.parquet": {"file_name":
         [f"{given}.png"]}}, table("in/in.parquet"), stored({"train": {f"{given}.png": {"image": 1}}})) for
         given, held in FORMS_OF_UNICODE),
@@ -936,3 +965,12 @@ OTHERS = [
 )
 def test_a_table_becomes_what_it_holds_or_is_refused(files, call, expected):
     check(files, call, expected)
+
+
+@pytest.mark.parametrize("source", [".", "p.csv", "./p.csv", "*.csv", "../split=test", "../../*/*/p.csv"])
+def test_names_of_the_current_folder_are_values_however_the_source_is_written(source, tmp_path, monkeypatch):
+    folder = tmp_path / "label=cat" / "split=test"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    expected = stored(by_row("test", x=np.array([7, 8]), label=["cat"] * 2), "cat")
+    check({"p.csv": "x\n7\n8\n"}, table(source), expected)

@@ -1,7 +1,7 @@
 """The commands that change disks or buckets: one table for every test that ends them too early.
 
 A command line is text in which ``IN`` is the folder of ``write_inputs``, ``OUT`` the folder or URL that holds
-the datasets, and ``FIRST`` the build id of the first dataset in ``OUT/data``.
+the datasets, and ``FIRST`` the folder of the first build in ``OUT/data``.
 """
 
 import contextlib
@@ -61,6 +61,14 @@ def _damaged(files: Files) -> Files:
     return {**files, f"data/{shards[0]}": b"damaged", index: b"damaged"}
 
 
+def _damaged_index(files: Files) -> Files:
+    """Replace the index of a shard, and the file of class names."""
+    shards = [shard["path"] for shard in json.loads(files[f"data/{POINTER}"])["splits"]["train"]["shards"]]
+    index = next(path for path in files if path.endswith(f"{Path(shards[1]).name}.idx"))
+    names = next(path for path in files if path.endswith("/labels.txt"))
+    return {**files, index: b"damaged", names: b"damaged"}
+
+
 def _only_shards(files: Files) -> Files:
     """Keep the TFRecord files of a dataset, without what tfshards writes beside them."""
     shards = [data for path, data in sorted(files.items()) if ".tfrecord-" in Path(path).name[:-4]]
@@ -95,6 +103,10 @@ COMMANDS: dict[str, Command] = {
     ),
     # the last one discards a replacement that was not committed
     "build other inputs": Command(line=_CHANGED, before=(_IMAGES,), then=f"{_IMAGES} --overwrite"),
+    # other times, the same content
+    "build touched inputs": Command(
+        line="build images IN/touched/photos OUT/data --shards 2 --max-rejected 50%", before=(_IMAGES,)
+    ),
     "build damaged again": Command(
         line=f"{_IMAGES} --overwrite", before=(_IMAGES,), change=_damaged, makes="repair"
     ),
@@ -136,9 +148,9 @@ COMMANDS: dict[str, Command] = {
         prunes=True,
     ),
     "repair": Command(
-        line="verify OUT/data --repair IN/few/photos",
+        line="verify OUT/data --repair",
         before=(_IMAGES,),
-        change=_damaged,
+        change=_damaged_index,
         makes="repair",
         is_remote=False,
     ),
@@ -158,13 +170,14 @@ COMMANDS: dict[str, Command] = {
 
 def write_inputs(folder: Path) -> Path:
     """Write the inputs of all commands; the same files have the same times. Returns the folder."""
-    for name, count in (("few", 8), ("more", 11), ("changed", 8)):
+    for name, count in (("few", 8), ("touched", 8), ("more", 11), ("changed", 8)):
         for number in range(count):
             # one file that has other pixels, in as many bytes, and another time
             is_changed = (name, number) == ("changed", 4)
             picture = Image.new("RGB", (4, 4), (number, 0, 255 * is_changed))
             file = image_file(picture, "BMP" if number == 4 else "PNG")
-            _write(folder / name / "photos" / "ab"[number % 2] / _photo(number), file, STAMP + is_changed)
+            stamp = STAMP + is_changed + (name == "touched")
+            _write(folder / name / "photos" / "ab"[number % 2] / _photo(number), file, stamp)
         _write(folder / name / "photos" / "a" / "bad.png", b"no image")
         with io.BytesIO() as file:
             np.savez(file, x=np.arange(count), y=np.arange(count) % 3)

@@ -13,7 +13,7 @@ import obstore.store
 from .commands import POINTER, Command, Files, run, words
 from .steps import Moment, Steps, in_store, on_disk
 
-FOREIGN = {"mine.txt": b"mine", "index/mine.idx": b"0 16\n", "generations/mine.json": b"{}"}
+FOREIGN = {"mine.txt": b"mine", "index/mine.idx": b"0 16\n", "deadbeef/mine.json": b"{}"}
 
 
 class Place:
@@ -150,7 +150,7 @@ def undisturbed(command: Command, place: Place, inputs: Path, local: Folder | No
     for line in command.before:
         case.run(line)
         if not case.first:
-            case.first = json.loads(case.place.files()[f"data/{POINTER}"])["build_id"]
+            case.first = json.loads(case.place.files()[f"data/{POINTER}"])["folder"]
     case.old = {"mine.txt": b"mine", **command.change(case.place.files())}
     if f"{command.out}/{POINTER}" in case.old:
         case.old.update({f"{command.out}/{path}": data for path, data in FOREIGN.items()})

@@ -106,7 +106,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 def shard_of(path: Path, index: int) -> Path:
     """Return the shard of a dataset of one split with this index."""
-    return sorted(path.glob("*.tfrecord-*"))[index]
+    return sorted(path.glob("*/*.tfrecord-*"))[index]
 
 
 def frames_of(shard: Path) -> RecordIndex:

@@ -28,7 +28,7 @@ def numbers(path, **options):
 
 
 def shards_of(path):
-    return sorted(path.glob("*.tfrecord-*"))
+    return sorted(path.glob("*/*.tfrecord-*"))
 
 
 def copies(disk):

@@ -170,7 +170,7 @@ def test_bytes_that_are_damaged_on_the_way_are_fetched_again(dataset, tmp_path, 
 def test_shards_that_cannot_be_read_end_the_run_and_are_read_again_when_they_are_back(dataset, tmp_path):
     far = shutil.copytree(dataset, tmp_path / "far")
     data = loader.load(far, batch_size=32, shuffle=SHUFFLE, cache=disk(tmp_path / "near", "500KB"))
-    shards = sorted(far.glob("*.tfrecord-*"))
+    shards = sorted(far.glob("*/*.tfrecord-*"))
     for shard in shards:
         shard.rename(tmp_path / shard.name)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"tfrecord-0000\d-of-00005 cannot be read: "):

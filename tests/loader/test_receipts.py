@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.errors import fault, raises
+from tests.format_reader import companion
 from tests.surface.command import main
 from tfshards.command import VERBS
 from tfshards.loader import Mix, Occurrence, Part, Shuffle, Worker, batches, when, which
@@ -36,26 +37,25 @@ def test_a_key_that_two_mixed_datasets_have_is_found_in_both(data, write_dataset
     assert {each.key for each in found} == {b"a/4"}
 
 
-def test_only_records_whose_keys_are_asked_for_are_read(write_dataset, tmp_path):
+def test_only_files_of_keys_are_read_of_shards_whose_keys_are_asked_for(write_dataset, tmp_path):
     path = write_keys(write_dataset, tmp_path / "damaged", "a/")
-    flip_bit(shard_of(path, 2), 100)
+    for shard in range(4):
+        shard_of(path, shard).write_bytes(b"")
+    flip_bit(path / companion(shard_of(path, 2).name, "keys"), 100)
     where = {"batch_size": 17, "shuffle": None}
     assert which(path, step=0, **where)[3] == Occurrence(0, 0, 0, 3, 3, b"a/3")
     assert len(which(path, step=1, keys=False, **where)) == 17
     assert when(path, examples=[20], **where) == [Occurrence(0, 1, 0, 3, 20, None)]
     for ask in (lambda: which(path, step=1, **where), lambda: when(path, examples=["a/3"], **where)):
-        with pytest.raises(ValueError, match="damaged record"):
+        with pytest.raises(ValueError, match=r"00002-of-00004\.keys"):
             ask()
 
 
-def test_compressed_shards_have_receipts_by_numbers(write_dataset, tmp_path, numbered):
+def test_compressed_shards_and_examples_without_keys_have_receipts(write_dataset, tmp_path, numbered):
     path = write_keys(write_dataset, tmp_path / "gzip", "a/", compression="gzip")
     found = which(path, batch_size=4, step=0, shuffle=Shuffle())
-    assert {each.key for each in found} == {None}
-    again = when(path, batch_size=4, examples=[each.number for each in found], shuffle=Shuffle())
-    assert again == found
-    with raises(InputError, "records-compressed"):
-        when(path, batch_size=4, examples=["a/3"])
+    assert [each.key for each in found] == [f"a/{each.number}".encode() for each in found]
+    assert when(path, batch_size=4, examples=[each.key for each in found], shuffle=Shuffle()) == found
     assert which(numbered(SIZES), batch_size=4, step=0)[0] == Occurrence(0, 0, 0, 0, 0, None)
     with raises(InputError, "records-no-keys"):
         when(numbered(SIZES), batch_size=4, examples=[b"3"])

@@ -208,7 +208,7 @@ def test_threads_read_at_the_same_time(varied, delivered):
 def test_adopted_records_are_read(tmp_path, varied):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    for shard in varied.glob("*.tfrecord-*"):
+    for shard in varied.glob("*/*.tfrecord-*"):
         (folder / shard.name).write_bytes(shard.read_bytes())
     prep.adopt(folder, log=lambda _: None)
     assert Records(folder).keys == [b"%d" % number for number in range(COUNT)]

@@ -81,7 +81,7 @@ def built(path, count, shards):
 def adopted(path, data):
     """Write a manifest for the files of a dataset."""
     path.mkdir()
-    for number, shard in enumerate(sorted(data.path.glob("*.tfrecord-*"))):
+    for number, shard in enumerate(sorted(data.path.glob("*/*.tfrecord-*"))):
         if shard.stat().st_size:
             shutil.copy(shard, path / f"data-train-{number}.tfrecord")
     prep.adopt(path, log=lambda _: None)

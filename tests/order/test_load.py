@@ -259,7 +259,7 @@ def test_no_worker_reads_the_records_of_another(tmp_path, workers, shuffle):
         options = {"worker": Worker(index, workers), "select": ("number",), **how}
         readers = [function(data.path, **options) for function in (load, batches)]
         spoiled = damage(data, tmp_path / f"of {index}", others)
-        for shard in sorted(spoiled.path.glob("*.tfrecord-*")):
+        for shard in sorted(spoiled.path.glob("*/*.tfrecord-*")):
             shutil.copyfile(shard, data.path / shard.name)
         for reader in readers:
             assert [np.asarray(numbers).tolist() for (numbers,) in reader] == own

@@ -186,7 +186,7 @@ def test_new_classes_follow_all_others_in_the_order_of_a_source_with_names(tmp_p
 
 @pytest.fixture
 def photos(tmp_path) -> Path:
-    """A folder of 20 images whose dataset is ``out``; the two largest were converted, since they are BMP."""
+    """A folder of 20 images whose dataset is ``out``."""
     photos = write_images(tmp_path / "photos", range(18))
     for name in ("cat/big.bmp", "dog/big.bmp"):
         write(photos / name, bmp("red" if "cat" in name else "blue"))
@@ -202,47 +202,30 @@ def changed(source: object, out: Path) -> tuple[int, str]:
     """Append; return how many inputs the warning counts, and the name in it."""
     lines: list[str] = []
     append(source, out, log=lines.append)
-    warnings = [line for line in lines if line.startswith("warning: ") and " changed" in line]
+    warnings = [line for line in lines if line.startswith("warning: ") and "another class or split" in line]
     assert len(warnings) <= 1
-    assert any("up to date" in line for line in lines) <= (not warnings)
     return (int(warnings[0].split()[1]), warnings[0].split("'")[1]) if warnings else (0, "")
 
 
-def test_a_changed_input_is_reported_and_not_called_up_to_date(photos, contents):
+def test_the_content_of_known_inputs_is_not_looked_at(photos, contents):
     out = photos.parent / "out"
     before = contents(out)
-    # as old as all others, so that only its size shows the change
     write(photos / "cat" / "000.png", (photos / "cat" / "004.png").read_bytes())
-    (photos / "dog" / "big.bmp").write_bytes(bmp("green"))
-    assert changed(photos, out) == (2, "cat/000.png")
+    (photos / "dog" / "big.bmp").write_bytes(b"no image")
+    assert changed(photos, out) == (0, "")
     assert contents(out) == before
 
 
-def test_a_changed_row_of_copied_arrays_with_keys_is_reported(tmp_path):
-    def arrays(first: int) -> Arrays:
-        return Arrays({"x": np.array([first, 1, 2]), "key": np.array(["a", "b", "c"])})
-
-    build(arrays(0), tmp_path / "out", shards=1)
-    assert changed(arrays(0), tmp_path / "out") == (0, "")
-    assert changed(arrays(9), tmp_path / "out") == (1, "a")
-
-
-def test_only_inputs_with_another_size_or_time_are_compared(photos, tmp_path):
-    """The times are those of all builds of the dataset; without a record of them, all are compared."""
-    write_images(photos, range(20, 23))
-    out = tmp_path / "out"
-    assert changed(photos, out) == (0, "")
-    new, old = photos / "cat" / "022.png", photos / "cat" / "002.png"
-    for path in (new, old):
-        status = path.stat()
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert changed(photos, out) == (0, "")
-    os.utime(new)
-    assert changed(photos, out) == (1, "cat/022.png")
-    for path in out.glob("inputs-*.npz"):
-        path.unlink()
-    assert changed(photos, out) == (2, "cat/002.png")
+def test_no_record_is_read(photos):
+    """The shards need only have the sizes in the manifest: keys and labels are in files."""
+    out = photos.parent / "out"
+    old = prep.info(out).shards
+    for shard in old:
+        (out / shard.path).write_bytes(bytes(shard.num_bytes))
+    write_images(photos, range(18, 21))
+    made = append(photos, out)
+    assert made.num_examples == 23
+    assert {*old} < {*made.shards}
 
 
 def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path, log):
@@ -255,7 +238,7 @@ def test_inputs_that_the_source_lacks_are_reported(photos, tmp_path, log):
     assert made.splits["train"].label_counts == {"cat": 10, "dog": 13}
 
 
-def test_rows_with_another_class_split_or_image_have_changed(tmp_path):
+def test_rows_with_another_class_or_split_have_changed(tmp_path):
     table, out = make_table(tmp_path, 12), tmp_path / "out"
     roles = {"color": "label", "part": "split", "noise": "drop"}
     build(Table(table, roles, root=tmp_path / "images"), out)
@@ -263,27 +246,61 @@ def test_rows_with_another_class_split_or_image_have_changed(tmp_path):
     other = text.replace("004.png,red", "004.png,blue")
     table.write_text(other.replace("006.png,red,test", "006.png,red,train"))
     assert changed([table, tmp_path / "images"], out) == (2, "004.png")
-    table.write_text(text)
-    (tmp_path / "images" / "003.png").write_bytes((tmp_path / "images" / "004.png").read_bytes())
-    assert changed([table, tmp_path / "images"], out) == (1, "003.png")
 
 
-def test_another_mask_and_another_image_within_a_table_are_found(tmp_path):
-    for number in range(3):
-        for kind in ("images", "masks"):
-            (tmp_path / "photos" / kind).mkdir(parents=True, exist_ok=True)
-            Image.new("L", (8, 6), number).save(tmp_path / "photos" / kind / f"{number}.png")
-    build(ImageFolder(tmp_path / "photos"), tmp_path / "out")
-    Image.new("L", (8, 6), 9).save(tmp_path / "photos" / "masks" / "1.png")
-    assert changed(tmp_path / "photos", tmp_path / "out") == (1, "images/1.png")
+# Rows that are known by their numbers
 
-    def parquet(*pixels: int) -> Table:
-        images = [
-            {"bytes": image_file(Image.new("L", (3, 3), pixel), "BMP"), "path": f"{number}.bmp"}
-            for number, pixel in enumerate(pixels)
-        ]
-        pq.write_table(pa.table({"image": images}), tmp_path / "table.parquet")
-        return Table(tmp_path / "table.parquet")
 
-    build(parquet(1, 2, 3), tmp_path / "rows")
-    assert changed(parquet(1, 9, 3), tmp_path / "rows") == (1, "1.bmp")
+def parquet(tmp_path: Path, *pixels: int) -> Table:
+    """A table of embedded images without keys."""
+    images = [{"bytes": image_file(Image.new("L", (3, 3), pixel), "BMP")} for pixel in pixels]
+    pq.write_table(pa.table({"image": images}), tmp_path / "table.parquet")
+    return Table(tmp_path / "table.parquet", {"image": "image"})
+
+
+def numbers(tmp_path: Path, *values: int) -> Arrays:
+    """An array without keys."""
+    return Arrays({"x": np.array(values)})
+
+
+@pytest.mark.parametrize("rows", [parquet, numbers])
+def test_a_source_of_rows_has_to_begin_with_those_of_the_dataset(rows, tmp_path, contents):
+    out, values = tmp_path / "out", [*range(20, 29)]
+    build(rows(tmp_path, *values), out, shards=3)
+    before = contents(out)
+    for other, row in (([*range(40, 50)], "0"), ([*values[:-2], 99, *values[-1:], 30], "7")):
+        with raises(InputError, "append-row-differs", row=row):
+            append(rows(tmp_path, *other), out)
+    # fewer rows may all be new
+    with pytest.raises(InputError, match="row 8"):
+        append(rows(tmp_path, *values[:-1]), out)
+    assert contents(out) == before
+    assert append(rows(tmp_path, *values), out) == prep.info(out)
+    assert append(rows(tmp_path, *values, 30, 31), out).num_examples == 11
+    assert verify(out, deep=True)
+
+
+# The folder of what was appended
+
+
+@pytest.mark.parametrize("damage", ["none", "shard", "index", "rejects"])
+def test_after_restore_the_same_append_finds_its_folder_again(damage, photos, tmp_path, contents, log):
+    out = tmp_path / "out"
+    write_images(tmp_path / "more", range(30, 36), ["cat/bad.png"])
+    old = prep.info(out)
+    made = append(tmp_path / "more", out, shards=2, max_rejected="50%")
+    before = contents(out)
+    prep.restore(out, old.folder, log=quiet)
+    path = {
+        "none": made.shards[0].path,
+        "shard": made.shards[-1].path,
+        "index": next(iter(made.shards[-1].companion_digests)),
+        "rejects": made.rejects_path,
+    }[damage]
+    if damage != "none":
+        (out / path).write_bytes((out / path).read_bytes()[:-1])
+    again = append(tmp_path / "more", out, shards=2, max_rejected="50%", log=log.append)
+    assert verify(out, deep=True)
+    assert again.build_id == made.build_id
+    if damage != "rejects":
+        assert contents(out) == before

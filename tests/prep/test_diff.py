@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tests.format_reader import read
-from tests.prep.exported import record, write_dataset, write_records
+from tests.format_reader import companion, read
+from tests.prep.exported import write_dataset
 from tfshards import prep
 from tfshards.prep import Arrays, adopt, append, build, diff, relabel, remove, reshard
-from tfshards.schemas import Feature, InputError, Schema, TfshardsError, read_manifest
+from tfshards.schemas import Feature, FormatError, InputError, Schema, TfshardsError, read_manifest
 
 from .derived import write_images
 
@@ -119,13 +119,54 @@ def test_datasets_that_cannot_be_compared_are_refused(origin, root, tmp_path):
         diff(origin, tmp_path / "none")
     keyed = Schema((*schema.features, Feature("key", "bytes", "bytes")))
     write_dataset(tmp_path / "sound", keyed, {"train": [[{"x": 1, "key": b"a"}]]})
-    write_records(tmp_path / "lost", keyed, {"train": [[record(schema, {"x": 2})]]})
-    with pytest.raises(TfshardsError, match=r"00000-of-00001.*record 0 at byte 0"):
+    write_dataset(tmp_path / "lost", keyed, {"train": [[{"x": 1, "key": b"b"}]]})
+    (path,) = (tmp_path / "lost").glob("index/*.keys")
+    path.write_bytes(b"c")
+    with pytest.raises(FormatError, match=path.name):
         diff(tmp_path / "sound", tmp_path / "lost")
-    remove(root, ["cat/000.png"], log=QUIET["log"])
+    # a record that differs is read
+    first = next(path for path in sorted((root / "index").glob("*.keys")))
+    key = first.read_text().split("\0")[0]
+    relabel(root, {key: "dog" if key.startswith("cat") else "cat"}, log=QUIET["log"])
     shard = changed_shard(root)
     data = bytearray(shard.read_bytes())
     data[40] ^= 1
     shard.write_bytes(data)
     with pytest.raises(TfshardsError, match=rf"{shard.name}.*record 0 at byte 0"):
         diff(origin, root)
+
+
+SIZES = [0, 1, 300, 5000, 70_000, 4_200_000]
+
+
+@pytest.mark.parametrize("compressions", [("none", "none"), ("none", "gzip"), ("gzip", "none")])
+def test_records_are_compared_by_their_lengths_and_checksums(compressions, tmp_path):
+    rows = {f"{number:02d}": b"a" * SIZES[number % 6] for number in range(36)}
+    edited = {"01": b"b", "04": b"a" * 69_999 + b"b", "05": b"b" * 4_200_000, "06": b"a", "35": b""}
+    labels = {key: int(key) % 3 for key in rows}
+    for name, values, compression, shards in zip(
+        "ab", (rows, rows | edited), compressions, (3, 4), strict=True
+    ):
+        ones = [(key, {"x": value, "y": labels[key]}) for key, value in values.items()]
+        labels["07"] = labels["08"] = 9
+        options = prep.Options(compression=compression)
+        build(prep.Examples(ones, {"y": "label"}), tmp_path / name, shards=shards, options=options, **QUIET)
+    if compressions[1] == "none":
+        # what is equal is not read
+        for shard in read_manifest(tmp_path / "b").shards:
+            blank_equal(tmp_path / "b", shard, {*edited, "07", "08"})
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.changed == tuple(edited)
+    assert found.relabeled == (("07", "1", "9"), ("08", "2", "9"))
+    assert (found.num_same, found.added, found.removed, found.moved) == (29, (), (), ())
+
+
+def blank_equal(root: Path, shard, differing) -> None:
+    """Overwrite the data of records, but not their checksums."""
+    data = bytearray((root / shard.path).read_bytes())
+    lines = (root / companion(shard.path, "idx")).read_text().splitlines()
+    for key, line in zip((root / companion(shard.path, "keys")).read_text().split("\0"), lines, strict=True):
+        offset, length = map(int, line.split())
+        if key not in differing:
+            data[offset : offset + length - 4] = bytes(length - 4)
+    (root / shard.path).write_bytes(data)

@@ -131,7 +131,7 @@ def test_ambiguous_arrays_are_named_and_masks_do_not_stay_behind_in_silence(buil
     out = build(pair)
     (line,) = [line for line in log if "may be images" in line]
     assert "'left' and 'right'" in line
-    assert "--column NAME=image" in line
+    assert "roles={'NAME': 'image'}" in line
     with raises(OptionsError, "image-arrays-unclear", names=["left", "right"]):
         loader.load(out, "train", batch_size=7, image=loader.Image(size=(6, 6)))
     with raises(OptionsError, "image-no-images"):

@@ -27,7 +27,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(image_folder):
         # shutil.rmtree is recursive and would fail
         subprocess.run(["rm", "-r", root], check=True)
     assert [key.count(b"/") for key in listing.keys] == [depth]
-    assert listing.skipped == {"beside the folders": 1}
+    assert listing.skipped == {"outside the folders": 1}
 
 
 def longer(path: Path) -> None:

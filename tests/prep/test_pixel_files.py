@@ -66,7 +66,7 @@ def test_the_dataset_is_like_any_other(built, tmp_path):
 
 
 def test_files_of_pixels_are_adopted_and_built_again(built, tmp_path):
-    for shard in (built / "pixels").glob("*.tfrecord-*"):
+    for shard in (built / "pixels").glob("*/*.tfrecord-*"):
         shutil.copy(shard, tmp_path)
     assert run(["adopt", tmp_path]).status == 0
     feature = read_manifest(tmp_path).schema["image"]

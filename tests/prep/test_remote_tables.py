@@ -95,7 +95,7 @@ def test_a_column_of_urls_of_objects(photos, upload, bucket, tmp_path, build_tab
     url = upload(photos)
     table = write_text(tmp_path / "t.csv", "url,n", *(f"{url}/{name},1" for name in NAMES))
 
-    with pytest.raises(InputError, match="--column url=image"):
+    with pytest.raises(InputError, match=r"roles=\{'url': 'image'\}"):
         build_table(table)
     roles = {"url": "image"}
     manifest = build_table(table, roles=roles, root=url, build={"shards": 2, "options": OPTIONS})

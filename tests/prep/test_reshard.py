@@ -58,8 +58,7 @@ def test_records_that_are_not_those_of_the_dataset_are_not_resharded(old, tmp_pa
 
 @pytest.mark.parametrize("text", [None, ""])
 def test_a_damaged_list_of_rejects_is_refused(text, tmp_path):
-    derived.build_images(tmp_path)
-    rejects = next((tmp_path / "old").glob("rejected-*"))
+    rejects = tmp_path / "old" / derived.build_images(tmp_path).rejects_path
     rejects.unlink() if text is None else rejects.write_text(text)
     with pytest.raises(InputError, match=rejects.name):
         reshard(tmp_path / "old", tmp_path / "out", log=quiet)
@@ -71,12 +70,12 @@ def test_an_output_without_space_is_refused_before_anything_is_written(old, tmp_
     # a full disk cannot be arranged here
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with raises(InputError, "disk-full", what="the dataset", free=1000):
-        reshard(old, tmp_path / "plain", log=quiet)
+        reshard(old, tmp_path / "plain", shards=2, log=quiet)
     # the size is not known
     reshard(old, tmp_path / "gzip", options=ShardOptions(compression="gzip"), log=quiet)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with raises(InputError, "disk-full", what="the dataset"):
-        reshard(tmp_path / "gzip", tmp_path / "again", log=quiet)
+        reshard(tmp_path / "gzip", tmp_path / "again", shards=2, log=quiet)
 
 
 def test_a_dataset_that_is_resharded_in_place_keeps_its_name(old):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tests.format_reader import read
+from tests.format_reader import companion, read
 from tests.prep.exported import write_dataset
 from tests.surface.command import refused, run
 from tfshards import loader
 from tfshards.prep import Arrays, ImageFolder, Options
-from tfshards.schemas import Feature, Schema
+from tfshards.schemas import Feature, Schema, read_manifest
 
 
 def shown(*words: object) -> list[str]:
@@ -44,6 +44,28 @@ def test_keys_that_are_numbers_or_parts_of_other_keys_are_not_confused(tmp_path,
     at = shown(tmp_path / "out", "train:12")
     assert at[0].startswith("split train, example 12,")
     assert at[-1] != "key: 12"
+
+
+def test_only_the_record_of_the_example_is_read(tmp_path, quiet_build, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quiet_build(Arrays({"x": np.arange(50) * 7}), tmp_path / "out", seed=5)
+    (key, values) = [*read(tmp_path / "out")["train"].items()][30]
+    (shard,) = read_manifest(tmp_path / "out").shards
+    offset, length = map(int, (tmp_path / "out" / companion(shard.path, "idx")).read_text().split()[60:62])
+    data = (tmp_path / "out" / shard.path).read_bytes()
+    kept = data[offset : offset + length]
+    damaged = bytes(offset) + kept + bytes(len(data) - offset - length)
+    (tmp_path / "out" / shard.path).write_bytes(damaged)
+    for place in (key, "train:30"):
+        assert shown(tmp_path / "out", place)[1:] == [f"x: int64 []: {values['x']}", f"key: {key}"]
+    other = next(each for each in read_keys(tmp_path / "out" / companion(shard.path, "keys")) if each != key)
+    refused(["show", str(tmp_path / "out"), other], shard.path, status=1, code="record-damaged")
+    (tmp_path / "out" / companion(shard.path, "keys")).unlink()
+    refused(["show", str(tmp_path / "out"), key], f"{shard.path}.keys", status=1, code="format")
+
+
+def read_keys(path):
+    return path.read_bytes().decode().split("\0")
 
 
 def test_every_kind_of_value_is_described_in_one_line(tmp_path):

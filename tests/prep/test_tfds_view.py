@@ -72,7 +72,7 @@ def test_every_dtype_is_read_exactly_in_every_shape(tmp_path):
                 wanted_facts = (value.dtype, value.shape, value.tobytes())
                 assert (got.dtype, got.shape, got.tobytes()) == wanted_facts, name
     # with the data sources of TFDS, without TensorFlow
-    (path, *_) = (tmp_path / "d").glob("*.tfrecord-*")
+    (path, *_) = (tmp_path / "d").glob("*/*.tfrecord-*")
     data = next(iter(tf.data.TFRecordDataset(str(path)))).numpy()
     features = tfds.builder_from_directory(tmp_path / "d").info.features
     assert features["label"].names == ["cat", "dog"]

@@ -121,7 +121,7 @@ def test_a_damaged_frame_hides_no_other_one(tmp_path, quiet_build):
     quiet_build(
         Examples([{"key": f"k{n}", "word": "x" * n} for n in range(100, 200, 10)]), tmp_path, shards=1
     )
-    (shard,) = tmp_path.glob("*.tfrecord-*")
+    (shard,) = tmp_path.glob("*/*.tfrecord-*")
     starts = [
         int(line.split()[0]) for line in (tmp_path / "index" / f"{shard.name}.idx").read_text().splitlines()
     ]

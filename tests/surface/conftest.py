@@ -43,7 +43,7 @@ def made(tmp_path_factory) -> Path:
     write(root / "old", first.build_id)
     shutil.copytree(root / "data", root / "more")
     shutil.copytree(root / "data", root / "torn")
-    for shard in (root / "torn").glob("*.tfrecord-*"):
+    for shard in (root / "torn").glob("*/*.tfrecord-*"):
         shard.write_bytes(shard.read_bytes()[:20] + b"?" + shard.read_bytes()[21:])
     numbers = prep.build(prep.Arrays({"x": np.arange(12)}), root / "numbers", shards=2, **QUIET)
     for number, shard in enumerate(numbers.shards):

@@ -361,7 +361,7 @@ def records():
     np.save("debug.npy", np.arange(6))
     run("build arrays digit.npy debug.npy data/digits --shards 2")
     Path("DIR").mkdir()
-    for number, path in enumerate(sorted(Path("data/digits").glob("*.tfrecord-*"))):
+    for number, path in enumerate(sorted(Path("data/digits").glob("*/*.tfrecord-*"))):
         path.rename(f"DIR/part-{number}0.tfrecord")
     classes()
     for path in Path("photos").rglob("*.png"):
@@ -405,7 +405,7 @@ def reference():
     np.save("digit.npy", np.arange(6) % 2)
     run("build arrays digit.npy data/digits")
     Path("elsewhere").mkdir()
-    shutil.copy(next(Path("data/digits").glob("*.tfrecord-*")), "elsewhere/part-00.tfrecord")
+    shutil.copy(next(Path("data/digits").glob("*/*.tfrecord-*")), "elsewhere/part-00.tfrecord")
     page = yield
     (printed,) = page.printed
     assert (bool(page.names["report"]), page.names["manifest"].num_examples) == (True, 92)

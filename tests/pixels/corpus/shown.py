@@ -1,7 +1,7 @@
 """The pixels of a file as decoded by Pillow, with rules written independently of those of the build.
 
 Of 16 bits the upper eight count, floating point numbers range from 0 to 1, alpha is composed on white, a file
-shows its first frame, and gray is 0.299 red, 0.587 green and 0.114 blue.
+shows its first frame (a TIFF the first that is no preview), and gray is 0.299 red, 0.587 green and 0.114 blue.
 """
 
 import io
@@ -52,16 +52,38 @@ def formats() -> list[str]:
 def _eight_bits(data: bytes, formats: list[str]) -> np.ndarray:
     """Return the first frame as it is stored, in RGB or RGBA."""
     with Image.open(io.BytesIO(data), formats=formats) as image:
+        if image.format == "TIFF":
+            _seek_picture(image)
         image.load()
         has_alpha = image.has_transparency_data
         if image.mode.startswith("I") or image.mode == "F":
             values = np.asarray(image)
             bits = image.tag_v2[258][0] if image.format == "TIFF" and image.mode == "I;16" else 16
             gray = np.rint(values * 255) if image.mode == "F" else values >> bits - 8
+            if image.format == "TIFF" and image.tag_v2.get(262) == 0:
+                # 0 is white, which Pillow applies up to 8 bits
+                gray = np.rint((1 - values) * 255) if image.mode == "F" else 255 - gray
             opacity = np.where(values == image.info["transparency"], 0, 255) if has_alpha else None
             parts = [gray] * 3 + ([opacity] if has_alpha else [])
             return np.stack(parts, axis=2).astype(np.uint8)
         return np.asarray(image.convert("RGBA" if has_alpha else "RGB"))
+
+
+def _seek_picture(image: Image.Image) -> None:
+    """Go to the first page of a TIFF that is not marked as a preview, by NewSubfileType or SubfileType."""
+    number = 0
+    while _is_preview(image):
+        number += 1
+        try:
+            image.seek(number)
+        except (EOFError, SyntaxError):
+            image.seek(0)
+            return
+
+
+def _is_preview(image: Image.Image) -> bool:
+    new, old = (image.tag_v2.get(tag, 0) for tag in (254, 255))
+    return bool(new & 1) or (old[0] if isinstance(old, tuple) else old) == 2
 
 
 def difference(pixels: np.ndarray, wanted: np.ndarray) -> str:

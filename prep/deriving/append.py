@@ -1,0 +1,236 @@
+"""Add new examples to a dataset in new shards; the existing shards stay where they are."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from tfshards.prep.building.build import SourceBuild
+from tfshards.prep.building.commit import Draft, produce
+from tfshards.prep.building.output import claimed, output_folder, staged
+from tfshards.prep.building.rejects import log_rejects, rejects_text
+from tfshards.prep.building.state import Wanted
+from tfshards.prep.deriving.joining import add_totals, join_splits, with_rejects
+from tfshards.prep.deriving.new_inputs import NewInputs, build_by_ratio, find_new_inputs
+from tfshards.prep.deriving.removed import removed_text
+from tfshards.prep.deriving.stored import Origin, open_origin
+from tfshards.prep.engines.table import EngineName, find_run, is_distributed
+from tfshards.prep.planning.make_plan import make_plan
+from tfshards.prep.planning.options import DEFAULT_MAX_REJECTED, Options, ShardCounts, Shards
+from tfshards.prep.planning.plan import Layouts
+from tfshards.prep.progress.lines import Log, report_line, report_warning, takes_log, to_stderr
+from tfshards.prep.sources.base import Source
+from tfshards.prep.sources.kinds import KINDS, Recorded
+from tfshards.prep.writing.build_folder import BuildFolder, FinishedShard, Reject, ShardId
+from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.errors import counted
+from tfshards.schemas.files import bytes_digest
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
+from tfshards.schemas.option import check_path
+from tfshards.schemas.storage import AnyPath
+
+# A source, or its inputs as they are named on the command line.
+Inputs: TypeAlias = "Source | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+@takes_log
+def append(
+    source: Inputs,
+    dataset: str | os.PathLike[str],
+    *,
+    shards: Shards = None,
+    max_rejected: Fraction | float | str = DEFAULT_MAX_REJECTED,
+    follow_links: bool = False,
+    new_classes: bool = False,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+    log: Log = to_stderr,
+) -> Manifest:
+    """Add the new examples of ``source`` to a dataset and return its new manifest.
+
+    An input is new if no example of the dataset has its key. An input that the dataset rejected is new if it
+    would not be rejected for the same reason now. New examples are written to new shards; their splits are
+    given by the split ratios of the build, or by the source. Existing examples keep their split, shard and
+    bytes, even if their inputs are missing or have changed: another class or split is logged, and other
+    content is not noticed, which ``build`` with ``overwrite=True`` takes over. Where keys are row numbers,
+    all rows of the dataset must be in the source, unchanged.
+
+    An interrupted call resumes when it is repeated.
+
+    Args:
+        source: either paths, for which the options are those in the dataset's manifest: an image folder;
+            array arguments; or a table and, if its images are in another folder, that folder. Or a source
+            with the options of the build. It may hold only new examples, or known ones as well.
+        dataset: folder of the dataset.
+        shards: number of new shards of each split, or a dict by split; by default by
+            ``Options.shard_size``.
+        max_rejected: maximum share of the new inputs that may be rejected, such as ``0.01`` or ``"1%"``.
+        follow_links: follow links out of the image folder. Only for paths; not required if the dataset was
+            built from an image folder with this option.
+        new_classes: add classes that the dataset does not have to the end of its class names, sorted.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the source does not fit the dataset, or nothing determines the splits of new examples.
+        FormatError: a file of keys of the dataset is missing or damaged.
+        BuildError: appending stopped before its commit. The dataset is unchanged; the same call resumes.
+    """
+    run, on_workers = find_run(engine, beam_args), is_distributed(engine, beam_args)
+    check_path("dataset", dataset)
+    origin = open_origin(dataset)
+    names = origin.manifest.schema.class_names
+    if new_classes and not names:
+        raise OptionsError("new-classes-useless")
+    given = _source_of(source, origin.manifest, follow_links=follow_links)
+    if not origin.has_keys:
+        raise InputError("append-no-keys", folder=origin.root)
+    if origin.manifest.made.source == "adopt":
+        raise InputError("edit-of-foreign-records", root=origin.root)
+    options = Options(max_rejected=max_rejected, compression=origin.manifest.compression)
+    build = build_by_ratio(origin.manifest)
+    group_by = build.group_by if build else None
+    if names:
+        found = _class_names(given) if new_classes else ()
+        given = given.with_class_names((*names, *(name for name in found if name not in names)))
+    location = given.location()
+    folder = output_folder(origin.root, location)
+    with claimed(folder) as state, staged(given, folder, group_by, on_workers=on_workers) as reader:
+        # read again: the dataset is locked now, so no other process can change it
+        origin = open_origin(folder)
+        new = find_new_inputs(reader, origin, new_classes=new_classes)
+        if not new.listing.num_examples:
+            report_line(f"{folder} stays as it is: none of the {counted(new.num_known, 'input')} is new")
+            return origin.manifest
+        report_warning(*new.listing.warnings)
+        report_line(f"{counted(new.listing.num_examples, 'new input')}, {new.num_known:,} known")
+        job = Appended(
+            plan=make_plan(reader, origin.manifest.name, ShardCounts.of(shards), 0, options, new.listing),
+            reader=reader,
+            options=options,
+            run=run,
+            locations=() if location is None else (location,),
+            may_be_empty=True,
+            origin=origin,
+            new=new,
+        )
+        return produce(job, state, overwrite=True)
+
+
+def _source_of(given: Inputs, manifest: Manifest, *, follow_links: bool) -> Source:
+    """Return the source of new inputs: the given one, or that of paths with the options of the build.
+
+    The dataset may have been resharded or merged since; several builds must have had the same options.
+    """
+    paths = [given] if isinstance(given, (str, bytes, os.PathLike)) else given
+    if not isinstance(paths, Sequence):
+        if not hasattr(paths, "stage"):
+            raise OptionsError("source-not-paths", given=given)
+        if follow_links:
+            raise OptionsError("follow-links-of-source")
+        return paths
+    if not all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
+        raise OptionsError("source-not-paths", given=given)
+    if follow_links and not any(feature.is_encoded for feature in manifest.schema.features):
+        raise OptionsError("follow-links-useless")
+    sources: list[Source] = []
+    remedy = "build the new examples as a dataset, and merge the two"
+    for build in manifest.made.builds():
+        if build.source == "examples":
+            raise InputError("examples-of-python", manifest=manifest.name)
+        if build.source not in KINDS:
+            raise InputError("records-no-build", manifest=manifest.name, get=build.source, remedy=remedy)
+        recorded = Recorded(manifest.schema, build.options, follow_links)
+        kind = KINDS[build.source].source
+        sources.append(kind.from_recorded(recorded, [os.fsdecode(path) for path in paths]))
+    first, *others = map(vars, sources)
+    for other in others:
+        if differing := [name for name in first if other.get(name) != first[name]]:
+            raise InputError("builds-differ", manifest=manifest.name, differing=differing, remedy=remedy)
+    return sources[0]
+
+
+def _class_names(source: Source) -> Sequence[str]:
+    """Return the class names of a source."""
+    with tempfile.TemporaryDirectory() as staging:
+        return source.stage(Path(staging), preview=True).listing().schema.class_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appended(SourceBuild):
+    """The build of new inputs, whose shards join those of a dataset.
+
+    Attributes:
+        origin: the dataset.
+        new: the inputs that the plan is made of, and what is known of the others.
+    """
+
+    origin: Origin
+    new: NewInputs
+
+    @property
+    def wanted(self) -> Wanted:
+        """The dataset with the new inputs, as an output shows whether it holds it."""
+        before, plan = self.origin.manifest, self.plan
+        names = plan.listing.schema.class_names
+        entry: dict[str, Json] = {"inputs_digest": plan.inputs_digest, "options": dict(plan.options)}
+        if new_classes := names[len(before.schema.class_names) :]:
+            entry["new_classes"] = [*new_classes]
+        appended = [*cast("Sequence[Json]", before.options.get("appended", ())), entry]
+        return Wanted(
+            name=before.name,
+            schema=replace(before.schema, class_names=names),
+            options={**before.options, "appended": appended, "made_by": "append"},
+            inputs_digest=bytes_digest(f"{before.to_text()}{plan.inputs_digest}".encode("ascii")),
+        )
+
+    def draft(
+        self,
+        folder: BuildFolder,
+        layouts: Layouts,
+        finished: Mapping[ShardId, FinishedShard],
+        rejects: Sequence[Reject],
+    ) -> Draft:
+        """Return the dataset with what was written."""
+        before, wanted = self.origin.manifest, self.wanted
+        draft = super().draft(folder, layouts, finished, rejects)
+        added = draft.manifest
+        all_rejects = [*self.new.rejects, *rejects]
+        rejects_file, removed_file = rejects_text(all_rejects), removed_text(self.origin.removed())
+        parts = {
+            name: [split, added.splits[name]] if name in added.splits else [split]
+            for name, split in before.splits.items()
+        }
+        totals = before.totals
+        if self.new.num_known:
+            # the source is assumed to hold all known inputs, so it skips what the dataset has skipped
+            totals = replace(totals, skipped=0, reasons={})
+        manifest = replace(
+            added,
+            schema=wanted.schema,
+            splits={name: join_splits(joined, wanted.schema) for name, joined in parts.items()},
+            totals=with_rejects(
+                add_totals([totals, added.totals]),
+                before.totals.accepted + added.totals.accepted,
+                all_rejects,
+            ),
+            options=wanted.options,
+            split_cuts=self.new.cuts,
+            rejects_digest=bytes_digest(rejects_file) if all_rejects else "",
+            inputs_digest=wanted.inputs_digest,
+            removed_digest=before.removed_digest,
+        )
+        files = {REJECTS_NAME: rejects_file, REMOVED_NAME: removed_file}
+        return replace(draft, manifest=manifest, files={name: data for name, data in files.items() if data})
+
+    def report(self, manifest: Manifest, rejects: Sequence[Reject], folder: AnyPath) -> None:
+        """Log which of the new inputs were rejected."""
+        log_rejects(rejects, self.plan.listing.num_examples, manifest, folder)

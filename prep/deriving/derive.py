@@ -1,0 +1,255 @@
+"""Derive a dataset from the records of others: what is in it, its shards, and its commit as a build's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from tfshards.prep.building.commit import Draft, produce, up_to_date
+from tfshards.prep.building.output import claimed
+from tfshards.prep.building.rejects import rejects_text
+from tfshards.prep.building.state import Wanted
+from tfshards.prep.building.write import Writer
+from tfshards.prep.deriving.layout import SplitLayout
+from tfshards.prep.deriving.removed import Removed, RemovedKey, removed_text
+from tfshards.prep.deriving.stored import OldShard, Origin, StoredRuns, copy_plan, open_origin, runs_plan
+from tfshards.prep.engines.table import Work
+from tfshards.prep.progress.lines import Written, report_line
+from tfshards.prep.writing.build_folder import BuildFolder, Reject, ShardId, ShardPlan
+from tfshards.schemas import BuildError, InputError, Manifest, Shard
+from tfshards.schemas.digests import digest_together
+from tfshards.schemas.files import bytes_digest, require_space
+from tfshards.schemas.names import REJECTS_NAME, REMOVED_NAME
+from tfshards.schemas.storage import AnyPath
+
+
+class Examples(NamedTuple):
+    """The examples that a split has to have; ``digest`` is None if only their number is known."""
+
+    number: int
+    digest: str | None
+
+
+def examples_of(split: str, manifests: Iterable[Manifest]) -> Examples:
+    """Return the examples that a split has in several datasets together."""
+    parts = [manifest.splits[split] for manifest in manifests if split in manifest.splits]
+    number = sum(part.num_examples for part in parts)
+    return Examples(number, digest_together(part.examples_digest for part in parts))
+
+
+def check_examples(made: Manifest, expected: Mapping[str, Examples]) -> None:
+    """Raise BuildError unless each split holds exactly the examples that it has to have."""
+    for name, split in made.splits.items():
+        number, digest = expected[name]
+        if split.num_examples != number or (digest is not None and split.examples_digest != digest):
+            raise BuildError(
+                "copies-differ",
+                name=name,
+                num_examples=split.num_examples,
+                examples_digest=split.examples_digest,
+                expected=number,
+                expected2=digest,
+            )
+
+
+def shards_of(origins: Sequence[Origin], split: str) -> list[OldShard]:
+    """Return the shards of a split of all origins."""
+    held = [(index, origin.manifest.splits.get(split)) for index, origin in enumerate(origins)]
+    return [OldShard(index, shard) for index, of in held if of for shard in of.shards]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """A dataset whose records are those of others; see ``building.commit.Job``.
+
+    Attributes:
+        outline: its manifest with the label counts of each split, but without what is only known when it is
+            written: shards, folder and ids.
+        origins: the datasets.
+        olds: the shards of the origins, with new labels, by split; layouts count through them.
+        layouts: the layout of each split.
+        expected: the examples of each split.
+        run: does the work of an engine.
+        rejects: rejected inputs.
+        removed: removed keys.
+        is_next: whether it is the next generation of its only origin, and names its shards if they stay.
+        report: is called after the commit.
+    """
+
+    outline: Manifest
+    origins: Sequence[Origin]
+    olds: Mapping[str, Sequence[OldShard]]
+    layouts: Mapping[str, SplitLayout]
+    expected: Mapping[str, Examples]
+    run: Callable[[Work], None]
+    rejects: Sequence[Reject]
+    removed: Removed
+    is_next: bool = False
+    report: Callable[[Manifest], None] = lambda _: None
+    # what changes in an origin is part of the hash of the inputs
+    stamps: str = field(default="", init=False)
+    trusts_times: bool = field(default=True, init=False)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The dataset, as an output shows whether it holds it."""
+        outline = self.outline
+        return Wanted(outline.name, outline.schema, outline.options, outline.inputs_digest)
+
+    def write(self, folder: BuildFolder) -> Draft:
+        """Write the shards that are not those of the origin."""
+        shards = [shard for shard in self._shards if not (self.is_next and self._kept(shard))]
+        self._require_space(folder, shards)
+        finished = self._writer(folder).write("first", self._plans(shards), self._sizes(shards))
+
+        def entry(shard: ShardId) -> Shard:
+            return finished[shard].shard if shard in finished else self._old(shard).shard
+
+        outline = self.outline
+        splits = {
+            name: replace(split, shards=tuple(entry(shard) for shard in self._shards if shard.split == name))
+            for name, split in outline.splits.items()
+        }
+        rejects, removed = rejects_text(self.rejects), removed_text(self.removed)
+        files = {REJECTS_NAME: rejects, REMOVED_NAME: removed}
+        manifest = replace(
+            outline,
+            folder=folder.name,
+            splits=splits,
+            rejects_digest=bytes_digest(rejects) if rejects else "",
+            removed_digest=bytes_digest(removed) if removed else "",
+        )
+        check_examples(manifest, self.expected)
+        return Draft(manifest, {name: text for name, text in files.items() if text}, finished, self.report)
+
+    def mend(self, folder: BuildFolder, manifest: Manifest, damaged: Sequence[Shard]) -> bool:
+        """Write damaged shards of a complete build again; return that it is possible."""
+        digests = {shard.path: shard.digest for shard in damaged}
+        shards = [
+            ShardId(name, index)
+            for name, split in manifest.splits.items()
+            for index, shard in enumerate(split.shards)
+            if shard.path in digests
+        ]
+        plans, sizes = self._plans(shards), self._sizes(shards)
+        self._writer(folder).write("final", plans, sizes, expected=digests)
+        return True
+
+    @cached_property
+    def _shards(self) -> list[ShardId]:
+        return [ShardId(name, index) for name, of in self.layouts.items() for index in range(len(of.sizes))]
+
+    def _old(self, shard: ShardId) -> OldShard:
+        """Return the shard whose records a new one holds in their order."""
+        return self.olds[shard.split][self.layouts[shard.split].kept[shard.shard_index]]
+
+    def _kept(self, shard: ShardId) -> bool:
+        """Return whether a new shard has the bytes of an old one, which tfshards wrote and never changes."""
+        if self.layouts[shard.split].kept[shard.shard_index] < 0:
+            return False
+        old = self._old(shard)
+        origin = self.origins[old.origin]
+        is_changed = old.labels or origin.prefix or origin.manifest.compression != self.outline.compression
+        return bool(origin.manifest.folder) and not is_changed
+
+    def _writer(self, folder: BuildFolder) -> Writer:
+        outline = self.outline
+        return Writer(
+            folder=folder,
+            source=StoredRuns([origin.slim for origin in self.origins], outline.compression),
+            schema=outline.schema,
+            name=outline.name,
+            num_shards={name: len(layout.sizes) for name, layout in self.layouts.items()},
+            run=self.run,
+            what=str(outline.made.source),
+            locations=tuple(origin.root for origin in self.origins),
+        )
+
+    def _plans(self, shards: Iterable[ShardId]) -> Iterator[tuple[ShardId, ShardPlan]]:
+        for shard in shards:
+            runs = self.layouts[shard.split].runs
+            is_kept, olds = self._kept(shard), self.olds[shard.split]
+            yield shard, copy_plan(self._old(shard)) if is_kept else runs_plan(olds, runs(shard.shard_index))
+
+    def _sizes(
+        self,
+        shards: Iterable[ShardId],
+        num_bytes: Callable[[Shard], int] = lambda shard: shard.record_bytes,
+    ) -> dict[ShardId, Written]:
+        """Return the examples of shards, and about as many bytes as these have in the old ones."""
+        share = {
+            name: sum(num_bytes(old.shard) for old in olds)
+            / max(1, sum(old.shard.num_examples for old in olds))
+            for name, olds in self.olds.items()
+        }
+        numbers = {shard: self.layouts[shard.split].sizes[shard.shard_index] for shard in shards}
+        return {shard: Written(number, int(number * share[shard.split])) for shard, number in numbers.items()}
+
+    def _require_space(self, folder: BuildFolder, shards: Iterable[ShardId]) -> None:
+        """Raise InputError if the file system cannot hold the shards that are not finished."""
+        compression = self.outline.compression
+        if compression != "none" and {origin.manifest.compression for origin in self.origins} != {
+            compression
+        }:
+            # the ratio of compression is not known
+            return
+        written = [shard for shard in shards if not self._kept(shard)]
+        is_plain = compression == "none"
+        sizes = self._sizes(written, lambda shard: shard.record_bytes if is_plain else shard.num_bytes)
+        finished = folder.finished("first", written).values()
+        missing = sum(size.num_bytes for size in sizes.values()) - sum(
+            done.shard.num_bytes for done in finished
+        )
+        require_space(folder.dataset, max(0, missing), "the dataset")
+
+
+def derived_from_all(
+    outline: Manifest,
+    origins: Sequence[Origin],
+    layouts: Mapping[str, SplitLayout],
+    run: Callable[[Work], None],
+    *,
+    is_next: bool = False,
+) -> Derived:
+    """Return the dataset that holds all examples of the origins."""
+    expected = {name: examples_of(name, [origin.manifest for origin in origins]) for name in layouts}
+    # with new keys, the records have other digests
+    if any(origin.prefix for origin in origins):
+        expected = {name: each._replace(digest=None) for name, each in expected.items()}
+    texts = "".join(origin.manifest.to_text() for origin in origins)
+    return Derived(
+        outline=replace(outline, inputs_digest=bytes_digest(texts.encode("ascii"))),
+        origins=origins,
+        olds={name: shards_of(origins, name) for name in layouts},
+        layouts=layouts,
+        expected=expected,
+        run=run,
+        rejects=[reject for origin in origins for reject in origin.rejects()],
+        removed=frozenset[RemovedKey]().union(*(origin.removed() for origin in origins)),
+        is_next=is_next,
+    )
+
+
+def commit_new(new: Derived, folder: AnyPath, *, overwrite: bool) -> Manifest:
+    """Write and commit a dataset in a folder of its own, and return its manifest."""
+    with claimed(folder) as state:
+        return produce(new, state, overwrite=overwrite)
+
+
+def commit_next(folder: AnyPath, find: Callable[[Origin], Derived | None]) -> Manifest:
+    """Write and commit the next generation of a dataset, and return its manifest.
+
+    ``find`` returns it, given the dataset; None if nothing changes.
+    """
+    origin = open_origin(folder)
+    if origin.manifest.made.source == "adopt":
+        raise InputError("edit-of-foreign-records", root=origin.root)
+    with claimed(folder) as state:
+        # read again: the dataset is locked now, so no other process can change it
+        origin = open_origin(folder)
+        if new := find(origin):
+            return produce(new, state, overwrite=True)
+        report_line(up_to_date(folder, is_compared=False))
+        return origin.manifest

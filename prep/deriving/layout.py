@@ -1,0 +1,134 @@
+"""Lay out the records of shards in new shards: pure functions of numbers of records.
+
+The records of the old shards of a split are numbered through all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import TypeAlias
+
+import numpy as np
+
+from tfshards.prep.planning.balance import BoolArray, rebalance
+from tfshards.schemas.index import IntArray
+
+# Runs of records, shape ``(num_runs, 3)``: index of the old shard, first record in it, number of records.
+Runs: TypeAlias = IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class SplitLayout:
+    """The new shards of one split.
+
+    Attributes:
+        sizes: number of records of each new shard.
+        kept: for each new shard, the index of the old one whose records it holds in their order; -1 if there
+            is none.
+        runs: returns the runs of records of a new shard, by its index.
+        num_moved: number of records that go from one shard to another to keep them balanced.
+    """
+
+    sizes: Sequence[int]
+    kept: Sequence[int]
+    runs: Callable[[int], Runs]
+    num_moved: int = 0
+
+
+def interleave(counts: Sequence[int], start: int = 0, end: int | None = None) -> IntArray:
+    """Return an order of the records of several sequences that spreads each evenly and keeps its own order.
+
+    If the sequences were concatenated, most shards would hold records of only one sequence.
+    It has the shape ``(end - start,)``: record numbers, counted through all sequences, from the position
+    ``start`` of the order to ``end``, by default all. Time and memory depend on ``end - start`` alone.
+    """
+    total, num = sum(counts), len(counts)
+    end = total if end is None else end
+    if start == end:
+        return np.arange(0)
+    # Up to a position, each sequence has its share of records, to within one for each of the sequences.
+    firsts = [max(0, (start - num) * count // total - 2) for count in counts]
+    lasts = [min(count, (end + num) * count // total + 3) for count in counts]
+    fractions = [
+        (np.arange(first, last) + 0.5) / count if count else np.empty(0)
+        for first, last, count in zip(firsts, lasts, counts, strict=True)
+    ]
+    before = np.cumsum([0, *counts[:-1]])
+    numbers = np.concatenate([np.arange(*of) for of in zip(before + firsts, before + lasts, strict=True)])
+    order = np.argsort(np.concatenate(fractions), kind="stable")
+    left_out = sum(firsts)
+    return numbers[order[start - left_out : end - left_out]]
+
+
+def runs_of(firsts: IntArray, lengths: IntArray, counts: Sequence[int]) -> Runs:
+    """Return the runs of intervals of records, cut where an old shard ends; ``counts`` are their sizes."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    # if several shards end at the same number, all but the first are empty
+    first, last = (np.searchsorted(ends, of, side="right") for of in (firsts, firsts + lengths - 1))
+    interval = np.repeat(np.arange(len(firsts)), last - first + 1)
+    olds = (
+        np.arange(len(interval)) - np.flatnonzero(np.diff(interval, prepend=-1))[interval] + first[interval]
+    )
+    starts = np.append(0, ends)[olds]
+    begins = np.maximum(firsts[interval], starts)
+    found: IntArray = np.minimum((firsts + lengths)[interval], ends[olds]) - begins
+    return np.compress(found > 0, np.stack([olds, begins - starts, found], 1), axis=0)
+
+
+def runs_of_records(numbers: IntArray, counts: Sequence[int]) -> Runs:
+    """Return the runs of records in the order of their numbers; ``counts`` as for ``runs_of``."""
+    firsts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+    return runs_of(numbers[firsts], np.diff(firsts, append=len(numbers)), counts)
+
+
+def whole_layout(counts: Sequence[int]) -> SplitLayout:
+    """Return the layout that keeps the old shards as they are."""
+    return SplitLayout(counts, range(len(counts)), lambda shard: np.array([[shard, 0, counts[shard]]]))
+
+
+def new_layout(counts: Sequence[Sequence[int]], num_shards: int) -> SplitLayout:
+    """Return the layout in new shards of the old ones of each dataset; each new shard mixes the datasets."""
+    old, totals = [*chain.from_iterable(counts)], [sum(of) for of in counts]
+    share, extra = divmod(sum(totals), num_shards)
+    sizes = [share + (index < extra) for index in range(num_shards)]
+    starts, old_starts = [0, *accumulate(sizes)], accumulate(old, initial=0)
+
+    def runs(shard: int) -> Runs:
+        start, end = starts[shard], starts[shard + 1]
+        if len(totals) == 1:
+            return runs_of(np.array([start]), np.array([end - start]), old)
+        return runs_of_records(interleave(totals, start, end), old)
+
+    kept = {(start, size): index for index, (start, size) in enumerate(zip(old_starts, old, strict=False))}
+    found = [kept.get(new, -1) for new in zip(starts, sizes, strict=False)]
+    return SplitLayout(sizes, found if len(totals) == 1 else [-1] * num_shards, runs)
+
+
+def kept_layout(counts: Sequence[int], is_removed: BoolArray, *, is_balanced: bool) -> SplitLayout:
+    """Return the layout that keeps the old shards without the removed records, of which at least one stays.
+
+    Records that leave a shard to balance others are its last ones, and become the last ones of the other
+    shard; all others keep their shard and their order. A shard that loses all its records is left out.
+
+    Args:
+        counts: number of records of each old shard.
+        is_removed: shape ``(num_examples,)``.
+        is_balanced: whether the new shards have to differ by at most one record.
+    """
+    old = np.split(np.arange(len(is_removed), dtype=np.int64), np.cumsum(counts)[:-1])
+    left = [numbers[~is_removed[numbers]] for numbers in old]
+    new = rebalance(old, is_removed) if is_balanced else left
+    # but not a shard that was empty before
+    chosen = [index for index in range(len(old)) if len(new[index]) or not len(old[index])]
+
+    def runs(shard: int) -> Runs:
+        return runs_of_records(new[chosen[shard]], counts)
+
+    return SplitLayout(
+        sizes=[len(new[index]) for index in chosen],
+        kept=[index if len(new[index]) == len(left[index]) == len(old[index]) else -1 for index in chosen],
+        runs=runs,
+        num_moved=sum(max(0, len(now) - len(before)) for now, before in zip(new, left, strict=True)),
+    )

@@ -1,0 +1,179 @@
+"""Merge several datasets into one, split by split, or each as one split."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tfshards.prep.building.output import dataset_name, output_folder
+from tfshards.prep.deriving.derive import commit_new, derived_from_all, shards_of
+from tfshards.prep.deriving.joining import add_totals, class_difference, feature_difference, join_splits
+from tfshards.prep.deriving.layout import whole_layout
+from tfshards.prep.deriving.options import NewShards, ShardOptions
+from tfshards.prep.deriving.stored import Origin, open_origin
+from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.planning.options import Options, ShardCounts, Shards
+from tfshards.prep.progress.lines import Log, report_warning, takes_log, to_stderr
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.keys import each_shard, hash_array, hash_key, keys_at
+from tfshards.schemas.option import check_path, check_strings
+from tfshards.schemas.storage import AnyPath
+
+
+@takes_log
+def merge(
+    sources: Sequence[str | os.PathLike[str]] | Mapping[str, str | os.PathLike[str]],
+    dataset: str | os.PathLike[str],
+    *,
+    shards: Shards = None,
+    overwrite: bool = False,
+    options: ShardOptions | None = None,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+    log: Log = to_stderr,
+) -> Manifest:
+    """Merge the datasets ``sources`` into a new one in the folder ``dataset`` and return its manifest.
+
+    Each split holds the examples of the splits of the same name, which is verified by digest. A key may be in
+    only one of the datasets. Without ``shards`` and options of shards, the existing shards are linked under
+    new names, or copied if the file system has no hard links; their sizes may differ. Otherwise new shards
+    are written, each of which mixes the datasets.
+
+    If ``sources`` is a dict, each dataset becomes the split of that name. All records are written into new
+    shards, since the key of each example becomes ``SPLIT/KEY``, so that keys stay unique.
+
+    Args:
+        sources: folders of two or more datasets with the same features and class names; or a dict of them by
+            the name of the split that each becomes, such as ``{"train": "data/a", "test": "data/b"}``, where
+            each dataset has one split.
+        dataset: folder of the new dataset; created if it is missing.
+        shards: number of new shards of each split, or a dict by split.
+        overwrite: replace another dataset in ``dataset``.
+        options: size and compression of new shards, and the name of the new dataset.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the datasets are incompatible, a split has fewer examples than shards, or ``dataset``
+            already holds other files.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    run = find_run(engine, beam_args)
+    options = options or ShardOptions()
+    asked = ShardCounts.of(shards, options.shard_size)
+    as_splits = [*sources] if isinstance(sources, Mapping) else []
+    check_strings("sources", as_splits)
+    roots = [*sources.values()] if isinstance(sources, Mapping) else sources
+    _check_sources(roots)
+    names = as_splits or [""] * len(roots)
+    origins = [open_origin(root, split) for root, split in zip(roots, names, strict=True)]
+    folder = output_folder(dataset, *(origin.root for origin in origins))
+    name = dataset_name(folder, Options(name=options.name))
+    for other in origins[1:]:
+        _check_same(origins[0], other)
+    has_keys = origins[0].has_keys
+    schema = origins[0].manifest.schema
+    held = [origin.manifest.splits for origin in origins]
+    splits = {
+        name: join_splits([each[name] for each in held if name in each], schema)
+        for name in dict.fromkeys(name for each in held for name in each)
+    }
+    recorded: dict[str, Json] = {"source": "merge", "of": [origin.to_json() for origin in origins]}
+    if as_splits:
+        recorded["as_splits"] = [*as_splits]
+    compression = origins[0].manifest.compression
+    if not options.keeps_shards or asked != ShardCounts() or (as_splits and has_keys):
+        new = NewShards.of(origins, splits, asked, options)
+        recorded |= new.to_json()
+        layouts, compression = new.layouts(), new.compression
+    else:
+        _check_compression(origins)
+        olds = {name: shards_of(origins, name) for name in splits}
+        layouts = {name: whole_layout([each.shard.num_examples for each in olds[name]]) for name in splits}
+
+    if not has_keys:
+        report_warning("the examples have no keys, so repeated examples cannot be found")
+    elif not as_splits:
+        # with the splits before them, keys of different datasets differ
+        check_keys_differ(origins)
+    manifests = [origin.manifest for origin in origins]
+    # different cuts do not determine the split of a key, nor do cuts of a single split
+    cuts = {} if as_splits else manifests[0].split_cuts
+    outline = Manifest(
+        name=name,
+        build_id="",
+        folder="",
+        schema=schema,
+        splits={name: replace(split, shards=()) for name, split in splits.items()},
+        totals=add_totals([manifest.totals for manifest in manifests]),
+        options=recorded,
+        split_cuts=cuts if all(manifest.split_cuts == cuts for manifest in manifests) else {},
+        compression=compression,
+    )
+    return commit_new(derived_from_all(outline, origins, layouts, run), folder, overwrite=overwrite)
+
+
+def _check_sources(sources: Sequence[str | os.PathLike[str]]) -> None:
+    if isinstance(sources, (str, bytes)) or len(sources) < 2:
+        raise OptionsError("merge-too-few")
+    for root in sources:
+        check_path("sources", root)
+    real = [os.path.realpath(root) for root in sources]
+    twice = next((root for root, path in zip(sources, real, strict=True) if real.count(path) > 1), None)
+    if twice is not None:
+        raise OptionsError("merge-repeated", twice=os.fspath(twice))
+
+
+def _check_same(first: Origin, other: Origin) -> None:
+    both = first.manifest.schema, str(first.root), other.manifest.schema, str(other.root)
+    if difference := feature_difference(*both):
+        raise InputError("merge-features-differ", difference=difference)
+    if difference := class_difference(*both):
+        raise InputError("merge-classes-differ", difference=difference, root=other.root, root2=first.root)
+
+
+def _check_compression(origins: Sequence[Origin]) -> None:
+    found: dict[str, AnyPath] = {}
+    for origin in origins:
+        found.setdefault(origin.manifest.compression, origin.root)
+    if len(found) > 1:
+        (one, root), (other, root2) = [*found.items()][:2]
+        raise InputError(
+            "merge-compressions-differ", root=root, compression=one, root2=root2, compression2=other
+        )
+
+
+def check_keys_differ(origins: Sequence[Origin]) -> None:
+    """Check that no key is in two of the datasets, among examples and rejected inputs."""
+    rejected = [[to_bytes(reject.key) for reject in origin.rejects()] for origin in origins]
+    hashes = []
+    for origin, others in zip(origins, rejected, strict=True):
+        shards = each_shard(origin.root, origin.manifest.shards)
+        held = [hash_array(map(hash_key, keys)) for _, keys in shards]
+        hashes.append(np.concatenate([*held, hash_array(map(hash_key, others))]))
+    # S compares as V, since all hashes have the same length, and can be sorted
+    together = np.concatenate(hashes).view("S16")
+    order = np.argsort(together, kind="stable")
+    repeated = order[1:][together[order[1:]] == together[order[:-1]]]
+    if not len(repeated):
+        return
+    one, other = np.flatnonzero(together == together[repeated.min()])[:2].tolist()
+    ends = np.cumsum([*map(len, hashes)])
+    first, second = np.searchsorted(ends, [one, other], side="right").tolist()
+    number = one - int(ends[first]) + len(hashes[first])
+    origin, num_known = origins[first], origins[first].manifest.num_examples
+    if number < num_known:
+        (key,) = keys_at(origin.root, origin.manifest.shards, np.array([number]))
+    else:
+        key = rejected[first][number - num_known]
+    in_all = "" if len(repeated) == 1 else f" ({len(repeated):,} keys in total)"
+    raise InputError(
+        "keys-overlap", key=to_text(key), root=origin.root, root2=origins[second].root, in_all=in_all
+    )

@@ -1,0 +1,294 @@
+"""Find the inputs of a source that a dataset does not hold, and the splits of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tfshards.prep.building.rejects import original_of
+from tfshards.prep.deriving.joining import class_difference, feature_difference
+from tfshards.prep.deriving.removed import are_removed
+from tfshards.prep.deriving.stored import Origin
+from tfshards.prep.imaging.options import VERSIONS
+from tfshards.prep.planning.splits import Membership, split_by_cuts
+from tfshards.prep.progress.lines import Meter, report_line, report_warning
+from tfshards.prep.records.frames import read_frames
+from tfshards.prep.sources.base import Listing, Reader
+from tfshards.prep.sources.classes import quoted
+from tfshards.prep.sources.keys import RowKeys, to_text
+from tfshards.prep.writing.build_folder import Reject
+from tfshards.prep.writing.shard import EncodedInputs, Piece, inputs_plan
+from tfshards.schemas import InputError, Manifest, Problem, Shard
+from tfshards.schemas.digests import examples_digest
+from tfshards.schemas.errors import counted
+from tfshards.schemas.index import FRAME_OVERHEAD, IntArray
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.keys import find, keys_at
+from tfshards.schemas.made import Made
+
+# Options in which the source may differ from the build.
+_MAY_DIFFER = {"source", "follow_links", "columns", *VERSIONS}
+
+
+@dataclass(frozen=True)
+class NewInputs:
+    """The inputs of a source that a dataset does not hold, and what is known of the others.
+
+    Attributes:
+        listing: the new inputs with their splits, and the class numbers of the dataset.
+        cuts: hash values that separate the splits, see ``Manifest.split_cuts``.
+        num_known: number of inputs that the dataset holds, or has rejected and would reject again.
+        rejects: what the dataset has rejected, except inputs that are new now.
+    """
+
+    listing: Listing
+    cuts: Mapping[str, Json]
+    num_known: int
+    rejects: list[Reject]
+
+
+def find_new_inputs(reader: Reader, origin: Origin, *, new_classes: bool) -> NewInputs:
+    """Return the inputs of a source that a dataset does not hold, and report on the others.
+
+    Files of keys and labels are read, but no records. The content of an input whose key is known is not read,
+    except where keys are row numbers; see ``_check_rows``.
+
+    Raises:
+        InputError: the source does not fit the dataset, or nothing determines the splits of new inputs.
+        FormatError: a file of keys is missing or damaged.
+    """
+    root, manifest = origin.root, origin.manifest
+    listing = reader.listing()
+    _check_fit(listing, reader.options(), origin, new_classes=new_classes)
+    examples = find(root, manifest.shards, listing.keys)
+    is_new = examples < 0
+    # the number in the source of each example of the dataset, or -1
+    numbers = np.full(manifest.num_examples, -1)
+    numbers[examples[~is_new]] = np.flatnonzero(~is_new)
+    labels = _labels_of(origin) if listing.labels is not None else None
+    changed = _changed(listing, origin, numbers, labels)
+    if _are_numbered(listing):
+        _check_rows(listing, reader, origin, numbers, changed, labels)
+    rejects, rejected_again = _rejected_again(listing, reader, origin)
+    is_new[rejected_again] = False
+    num_known = int((~is_new).sum())
+    removed = np.flatnonzero(is_new & are_removed(listing.keys, origin.removed()))
+    is_new[removed] = False
+    # keys are sorted as bytes, which is not the order of row numbers
+    added = np.array(sorted(np.flatnonzero(is_new).tolist(), key=listing.keys.__getitem__), np.int64)
+    new = replace(
+        listing,
+        keys=[listing.keys[number] for number in added.tolist()],
+        sizes=listing.sizes[added],
+        stamps=listing.stamps[added],
+        labels=None if listing.labels is None else listing.labels[added],
+        groups=[listing.groups[number] for number in added.tolist()] if listing.groups else None,
+    )
+    membership = _membership(new, added, origin)
+    new = replace(new, splits=membership.examples)
+    _report(listing, origin, numbers, removed=removed, changed=changed)
+    _report_classes(new, origin)
+    return NewInputs(new, membership.cuts, num_known, rejects)
+
+
+def _are_numbered(listing: Listing) -> bool:
+    """Return whether inputs are known by their numbers, so that other inputs have the same keys."""
+    return listing.is_numbered or isinstance(listing.keys, RowKeys)
+
+
+def _check_fit(listing: Listing, options: Mapping[str, Json], origin: Origin, *, new_classes: bool) -> None:
+    """Raise InputError if the source has other options, features or class names than the dataset."""
+    root, manifest = origin.root, origin.manifest
+    builds = [build.options for build in manifest.made.builds() if build.source == options["source"]]
+    names = sorted({*options} - _MAY_DIFFER)
+    differing = [[name for name in names if build.get(name) != options[name]] for build in builds]
+    if builds and all(differing):
+        name = differing[0][0]
+        before, now = builds[0].get(name), options[name]
+        raise InputError("append-options-differ", root=root, name=name, get=before, options=now)
+    schema = listing.schema
+    if new_classes:
+        schema = replace(schema, class_names=schema.class_names[: len(manifest.schema.class_names)])
+    both = manifest.schema, str(root), schema, "the source"
+    if difference := feature_difference(*both):
+        raise InputError("append-features-differ", difference=difference)
+    if difference := class_difference(*both):
+        raise InputError("append-classes-differ", difference=difference)
+    if _are_numbered(listing) and manifest.made.has("as_splits"):
+        raise InputError("rows-renumbered", root=root)
+
+
+def _labels_of(origin: Origin) -> IntArray | None:
+    """Return the label of each example, counted through all shards; None without labels."""
+    found = [labels for shard in origin.manifest.shards if (labels := origin.labels(shard)) is not None]
+    return np.concatenate(found) if found else None
+
+
+def _changed(listing: Listing, origin: Origin, numbers: IntArray, labels: IntArray | None) -> IntArray:
+    """Return the inputs that have another class or split than their examples, whose ``numbers`` are given.
+
+    In a relabeled dataset, another class is not a change of the input.
+    """
+    manifest = origin.manifest
+    differs = np.zeros(len(numbers), np.bool_)
+    if labels is not None and listing.labels is not None and not manifest.made.has("relabeled"):
+        differs |= labels != listing.labels[numbers]
+    if listing.splits:
+        names = [*manifest.splits]
+        now = np.full(listing.num_examples, -1)
+        for name, members in listing.splits.items():
+            now[members] = names.index(name) if name in names else -1
+        sizes = [split.num_examples for split in manifest.splits.values()]
+        differs |= np.repeat(np.arange(len(names)), sizes) != now[numbers]
+    return np.sort(numbers[differs & (numbers >= 0)])
+
+
+def _check_rows(
+    listing: Listing,
+    reader: Reader,
+    origin: Origin,
+    numbers: IntArray,
+    changed: IntArray,
+    labels: IntArray | None,
+) -> None:
+    """Check that a source whose keys are row numbers begins with the rows of the dataset.
+
+    A source of only new rows starts at number 0 as well, which only the content shows: from the rows, the
+    digest of the examples of each shard is computed, and compared with the one in the manifest.
+    """
+    root, manifest = origin.root, origin.manifest
+    if len(missing := np.flatnonzero(numbers < 0)):
+        (key,) = keys_at(root, manifest.shards, missing[:1])
+        raise InputError(
+            f"the source has no row {to_text(key)}, unlike {root}: rows are identified by their numbers || "
+            "give the rows of the dataset, followed by the new ones"
+        )
+    if len(changed):
+        raise InputError("append-row-differs", row=to_text(listing.keys[int(changed[0])]), root=root)
+    if labels is not None and listing.labels is not None:
+        # of a relabeled dataset, contents are compared with the labels that the examples have
+        now = listing.labels.copy()
+        now[numbers] = labels
+        listing = replace(listing, labels=now)
+    source, start = EncodedInputs(reader, listing.schema, "none"), 0
+    with Meter("comparing rows", int(listing.sizes[numbers].sum())) as meter:
+        for shard in manifest.shards:
+            rows = numbers[start : start + shard.num_examples]
+            start += shard.num_examples
+            _check_rows_of(shard, source.pieces(inputs_plan(listing.columns(rows))), origin)
+            meter.add(int(listing.sizes[rows].sum()))
+
+
+def _check_rows_of(shard: Shard, pieces: Iterator[Piece], origin: Origin) -> None:
+    """Raise InputError about the first row that differs from its record in a shard; ``pieces`` are the rows."""
+    keys: list[bytes] = []
+    records: list[tuple[int, int]] = []
+    for piece in pieces:
+        if piece.rejected:
+            raise InputError("append-row-differs", row=piece.rejected[0].key, root=origin.root)
+        keys += piece.keys
+        checksums = np.frombuffer(piece.frames.footers, "<u4").tolist()
+        lengths = [length - FRAME_OVERHEAD for length in piece.frames.lengths]
+        records += zip(lengths, checksums, strict=True)
+    lengths, checksums = np.array(records, np.int64).reshape(-1, 2).T
+    if examples_digest(lengths, checksums.astype(np.uint32)) == shard.examples_digest:
+        return
+    path = origin.root / shard.path
+    for key, record, frame in zip(
+        keys, records, read_frames(path, origin.manifest.compression), strict=False
+    ):
+        if record != (len(frame.require_data(path)), frame.checksum):
+            raise InputError("append-row-differs", row=to_text(key), root=origin.root)
+    raise origin.damaged([Problem(shard.path, "its records have another digest than in the manifest")])
+
+
+def _rejected_again(listing: Listing, reader: Reader, origin: Origin) -> tuple[list[Reject], list[int]]:
+    """Return the rejects of a dataset that stay, since the source lacks them or they would be rejected again.
+
+    Returns also the numbers of those in the source.
+    """
+    rejects = {reject: listing.find(reject.key) for reject in origin.rejects()}
+    originals = (listing.find(of) for reject in rejects if (of := original_of(reject)) is not None)
+    read = sorted({number for number in (*rejects.values(), *originals) if number is not None})
+    source = EncodedInputs(reader, listing.schema, "none", finds_duplicates=True)
+    # what is rejected, and the digests of the contents of the others
+    found: dict[str, Reject | str] = {}
+    for piece in source.pieces(inputs_plan(listing.columns(np.array(read, np.int64)))):
+        found |= {reject.key: reject for reject in piece.rejected}
+        found |= zip(map(to_text, piece.keys), piece.contents, strict=True)
+
+    def stays(reject: Reject) -> bool:
+        if reject.key not in found:
+            return True
+        of = original_of(reject)
+        return found[reject.key] == (reject if of is None else found.get(of))
+
+    kept = [reject for reject in rejects if stays(reject)]
+    return kept, [number for reject in kept if (number := rejects[reject]) is not None]
+
+
+def build_by_ratio(manifest: Manifest) -> Made | None:
+    """Return how the first build of a dataset that divided its examples by ratio was made, or None."""
+    return next((build for build in manifest.made.builds() if build.ratios), None)
+
+
+def _membership(new: Listing, numbers: IntArray, origin: Origin) -> Membership:
+    """Return the splits of new inputs; ``numbers`` are those that they have in the source."""
+    splits, cuts, build = origin.manifest.splits, origin.manifest.split_cuts, build_by_ratio(origin.manifest)
+    if new.splits:
+        unknown = [name for name in new.splits if name not in splits]
+        if unknown and len(numbers):
+            raise InputError("split-not-in-dataset", unknown=unknown[0], root=origin.root, splits=splits)
+        members = {name: np.flatnonzero(np.isin(numbers, held)) for name, held in new.splits.items()}
+    elif cuts and build:
+        ratios = {name: Fraction(ratio) for name, ratio in build.ratios.items()}
+        return split_by_cuts(new.keys, cuts, ratios, strata=new.labels, groups=new.groups)
+    elif len(splits) > 1 and len(numbers):
+        raise InputError("splits-undetermined", root=origin.root, splits=splits)
+    else:
+        members = {next(iter(splits)): np.arange(len(numbers))}
+    return Membership({name: found for name, found in members.items() if len(found)}, cuts)
+
+
+def _report(
+    listing: Listing, origin: Origin, numbers: IntArray, *, removed: IntArray, changed: IntArray
+) -> None:
+    """Report inputs that were removed from the dataset, have changed, or are not in the source."""
+    root, missing = origin.root, np.flatnonzero(numbers < 0)
+    if len(removed):
+        one = to_text(listing.keys[int(removed[0])])
+        report_line(f"leaving out {counted(len(removed), 'input')} removed from {root}, such as {one!r}")
+    if len(changed):
+        have, one = "has" if len(changed) == 1 else "have", to_text(listing.keys[int(changed[0])])
+        inputs = counted(len(changed), "input")
+        report_warning(
+            f"{inputs} {have} another class or split than in {root}, such as {one!r}; "
+            "the dataset keeps its own: tfshards relabel changes classes, a build with --overwrite all"
+        )
+    if len(missing):
+        (key,) = keys_at(root, origin.manifest.shards, missing[:1])
+        inputs = counted(len(missing), "known input")
+        report_line(
+            f"{inputs} not in the source, such as {to_text(key)!r}: kept in the dataset, and left out by "
+            "a build with --overwrite; a renamed input is a new one"
+        )
+
+
+def _report_classes(new: Listing, origin: Origin) -> None:
+    """Report new classes, for which a model may have no output, and refuse inputs without a class."""
+    if new.labels is None:
+        return
+    names, splits = new.schema.class_names, origin.manifest.splits
+    for split, numbers in (new.splits or {}).items():
+        without = numbers[new.labels[numbers] < 0]
+        if names and len(without) and splits[split].label_counts:
+            key = to_text(new.keys[without[0]])
+            raise InputError("append-without-class", split=split, root=origin.root, keys=key)
+    held = {name for split in splits.values() for name, count in split.label_counts.items() if count}
+    labels = [label for label in np.unique(new.labels).tolist() if label >= 0]
+    added = [name for name in (names[label] if names else str(label) for label in labels) if name not in held]
+    if held and added:
+        report_line(f"new classes: {quoted(added)}")

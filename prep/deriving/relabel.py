@@ -1,0 +1,157 @@
+"""Give examples of a dataset other classes, by rewriting the shards that hold them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit, labels_of
+from tfshards.prep.deriving.stored import Origin
+from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.sources.classes import quoted
+from tfshards.prep.sources.keys import to_bytes, to_text
+from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.errors import counted
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.keys import find
+from tfshards.schemas.storage import AnyPath
+
+COLUMNS = ("key", "label")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+@takes_log
+def relabel(
+    dataset: str | os.PathLike[str],
+    labels: str | os.PathLike[str] | Mapping[str | bytes, str | int],
+    *,
+    new_classes: bool = False,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+    log: Log = to_stderr,
+) -> Manifest:
+    """Give examples of a dataset other classes and return its new manifest.
+
+    Only the shards that hold the examples are written. In their records only the label changes, which is
+    verified, as is the digest of all others. Each example stays in its split and at its position. The old
+    dataset stays readable until the new one is committed, and its files until ``prune``.
+    An interrupted call resumes when it is repeated.
+
+    Args:
+        dataset: folder of the dataset.
+        labels: CSV, TSV, JSON Lines or Parquet file with the columns ``key`` and ``label``; or the labels by
+            key. A label is the name of a class, or its number if the classes have no names.
+        new_classes: add classes that the dataset does not have to the end of its class names, sorted.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the dataset does not have a key or a class, or cannot be edited.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    wanted = new_labels(labels)
+
+    def edit(origin: Origin) -> Edit | None:
+        return _edit(origin, wanted, new_classes=new_classes)
+
+    return commit_edit(dataset, edit, find_run(engine, beam_args))
+
+
+def new_labels(labels: str | os.PathLike[str] | Mapping[str | bytes, str | int]) -> dict[bytes, str]:
+    """Return the name of the new class, or its number as text, by key."""
+    if isinstance(labels, Mapping):
+        for key, label in labels.items():
+            is_label = isinstance(label, (str, int)) and not isinstance(label, bool)
+            if not isinstance(key, (str, bytes)) or not is_label:
+                raise OptionsError("labels-mapping", key=key, label=label)
+        if not labels:
+            raise OptionsError("labels-none")
+        return {to_bytes(key) if isinstance(key, str) else key: str(label) for key, label in labels.items()}
+    # imported late, because Arrow takes a second
+    from tfshards.prep.sources.features import TEXT, is_bytes_type
+    from tfshards.prep.sources.table_files import find_files, read_files
+
+    files = find_files(labels, follow_links=True)
+    path, table = files.where, read_files(files, (), COLUMNS.__contains__).batches.joined()
+    for name in COLUMNS:
+        if name not in table.column_names:
+            columns = ", ".join(map(repr, table.column_names))
+            raise InputError("labels-column", path=path, name=name, join=columns)
+    found: dict[bytes, str] = {}
+    # keys need not be UTF-8
+    read = [table[name].cast(TEXT) if is_bytes_type(table[name].type) else table[name] for name in COLUMNS]
+    rows = zip(*(column.to_pylist() for column in read), strict=True)
+    for number, row in enumerate(rows, 1):
+        key, label = (_text(value, column, number, path) for value, column in zip(row, COLUMNS, strict=True))
+        if found.setdefault(to_bytes(key), label) != label:
+            earlier = found[to_bytes(key)]
+            raise InputError(
+                "label-repeated", path=path, number=number, name=key, found=label, found2=earlier
+            )
+    return found
+
+
+def _text(value: object, column: str, number: int, path: AnyPath) -> str:
+    if isinstance(value, bytes):
+        value = to_text(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value:
+        raise InputError("label-type", path=path, number=number, column=column, found=value)
+    return value
+
+
+def _edit(origin: Origin, wanted: Mapping[bytes, str], *, new_classes: bool) -> Edit | None:
+    manifest, old = origin.manifest, labels_of(origin)
+    if old is None:
+        raise InputError("relabel-no-label", root=origin.root)
+    numbers_of, added = _classes(manifest, old, {*wanted.values()}, origin.root, new_classes=new_classes)
+    examples = find(origin.root, manifest.shards, [*wanted])
+    unknown = [key for key, number in zip(wanted, examples.tolist(), strict=True) if number < 0]
+    check_known_keys(unknown, len(wanted), origin)
+    labels = old.copy()
+    labels[examples] = np.array([numbers_of[label] for label in wanted.values()], np.int64)
+    changed = np.flatnonzero(labels != old)
+    if num_same := len(examples) - len(changed):
+        report_line(f"{counted(num_same, 'example')} with the wanted label already")
+    if not len(changed):
+        return None
+    return Edit(
+        verb="relabel",
+        what=f"relabeling {counted(len(changed), 'example')} of",
+        is_removed=np.zeros(len(old), np.bool_),
+        labels=labels,
+        is_changed=labels != old,
+        schema=replace(manifest.schema, class_names=(*manifest.schema.class_names, *added)),
+        rejects=origin.rejects(),
+        removed=origin.removed(),
+        options={"relabeled": manifest.made.num_relabeled + len(changed)},
+        content=[changed.tolist(), labels[changed].tolist()],
+    )
+
+
+def _classes(
+    manifest: Manifest, labels: IntArray, wanted: Collection[str], root: AnyPath, *, new_classes: bool
+) -> tuple[dict[str, int], list[str]]:
+    """Return the number of each class, and the names of the new ones."""
+    schema, names = manifest.schema, manifest.schema.class_names
+    known = names or [str(label) for label in np.unique(labels).tolist()]
+    unknown = sorted({*wanted} - {*known})
+    if unknown and not new_classes:
+        more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
+        raise InputError("class-unknown", root=root, unknown=unknown[0], more=more, classes=quoted(known))
+    if names:
+        return {name: number for number, name in enumerate((*names, *unknown))}, unknown
+    assert schema.label is not None
+    limits = np.iinfo(schema.label.dtype)
+    for name in unknown:
+        if not (_INTEGER.fullmatch(name) and limits.min <= int(name) <= limits.max):
+            raise InputError("label-not-integer", root=root, name=name, dtype=schema.label.dtype)
+    return {name: int(name) for name in (*known, *unknown)}, []

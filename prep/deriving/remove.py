@@ -1,0 +1,110 @@
+"""Remove examples from a dataset by their keys, by rewriting the shards that hold them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from tfshards.prep.building.rejects import original_of
+from tfshards.prep.deriving.edit import Edit, check_known_keys, commit_edit, labels_of
+from tfshards.prep.deriving.removed import RemovedKey, are_removed
+from tfshards.prep.deriving.stored import Origin
+from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.progress.lines import Log, report_line, takes_log, to_stderr
+from tfshards.prep.sources.keys import read_keys, to_bytes
+from tfshards.prep.writing.build_folder import Reject
+from tfshards.schemas import InputError, Manifest, OptionsError
+from tfshards.schemas.errors import counted
+from tfshards.schemas.keys import hash_key, occurrences
+
+
+@takes_log
+def remove(
+    dataset: str | os.PathLike[str],
+    keys: str | os.PathLike[str] | Collection[str | bytes],
+    *,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+    log: Log = to_stderr,
+) -> Manifest:
+    """Remove examples, and rejected inputs, from a dataset and return its new manifest.
+
+    Only the shards that hold the examples are written, and those that give examples to them so that the
+    shards of a split differ by at most one example, if they did before. Records are copied without being
+    decoded; a digest verifies that all others are unchanged. The old dataset stays readable until the new
+    one is committed, and its files until ``prune``. An interrupted call resumes when it is repeated.
+
+    The dataset keeps a hash of each removed key, so that ``append`` does not take the input again. Inputs
+    that were rejected as duplicates of a removed example are removed with it.
+
+    Args:
+        dataset: folder of the dataset.
+        keys: file of keys, one per line, see ``prep/sources/keys.py``; or the keys.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: the dataset does not have a key, a split would have no examples, or the dataset cannot be
+            edited.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    wanted = _wanted(keys)
+    return commit_edit(dataset, lambda origin: _find(origin, wanted), find_run(engine, beam_args))
+
+
+def _wanted(keys: str | os.PathLike[str] | Collection[str | bytes]) -> list[bytes]:
+    if isinstance(keys, (str, os.PathLike)):
+        found = read_keys(keys)
+        if not found:
+            raise InputError("keys-empty", keys=os.fspath(keys))
+        return sorted({*found})
+    if isinstance(keys, bytes) or not isinstance(keys, Iterable) or not keys:
+        raise OptionsError("keys-argument", keys=keys)
+    if not all(isinstance(key, (str, bytes)) for key in keys):
+        raise OptionsError("keys-type")
+    return sorted({to_bytes(key) if isinstance(key, str) else key for key in keys})
+
+
+def _find(origin: Origin, wanted: Sequence[bytes]) -> Edit | None:
+    manifest, before = origin.manifest, origin.removed()
+    is_removed = np.zeros(manifest.num_examples, np.bool_)
+    removed: set[bytes] = set()
+    # all examples with a key, even if there are several
+    for number, key in occurrences(origin.root, manifest.shards, wanted):
+        is_removed[number] = True
+        removed.add(key)
+    rejects = origin.rejects()
+    gone = [reject for reject in rejects if _is_named(reject, {*wanted})]
+    removed |= {to_bytes(reject.key) for reject in gone}
+    missing = [key for key in wanted if key not in removed]
+    was_removed = are_removed(missing, before).tolist()
+    unknown = [key for key, is_one in zip(missing, was_removed, strict=True) if not is_one]
+    check_known_keys(unknown, len(wanted), origin)
+    if num_before := sum(was_removed):
+        report_line(f"{counted(num_before, 'key')} removed before")
+    if not removed:
+        return None
+    inputs = f" and {counted(len(gone), 'rejected input')}" if gone else ""
+    new = frozenset(RemovedKey(hash_key(key)) for key in removed)
+    return Edit(
+        verb="remove",
+        what=f"removing {counted(int(is_removed.sum()), 'example')}{inputs} from",
+        is_removed=is_removed,
+        labels=labels_of(origin),
+        is_changed=np.zeros(len(is_removed), np.bool_),
+        schema=manifest.schema,
+        rejects=[reject for reject in rejects if reject not in gone],
+        removed=before | new,
+        options={},
+        content=sorted(each.hashed.hex() for each in new),
+    )
+
+
+def _is_named(reject: Reject, keys: Collection[bytes]) -> bool:
+    """Return whether a rejected input, or the example of which it was a duplicate, has one of these keys."""
+    original = original_of(reject)
+    return to_bytes(reject.key) in keys or (original is not None and to_bytes(original) in keys)

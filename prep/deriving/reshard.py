@@ -1,0 +1,84 @@
+"""Write the examples of a dataset to new shards, with another number or compression."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tfshards.prep.building.output import dataset_name, output_folder
+from tfshards.prep.deriving.derive import Derived, commit_new, commit_next, derived_from_all
+from tfshards.prep.deriving.options import NewShards, ShardOptions
+from tfshards.prep.deriving.stored import Origin, open_origin
+from tfshards.prep.engines.table import EngineName, find_run
+from tfshards.prep.planning.options import Options, ShardCounts, Shards
+from tfshards.prep.progress.lines import Log, takes_log, to_stderr
+from tfshards.schemas import Manifest, OptionsError, Split
+from tfshards.schemas.json_reader import Json
+from tfshards.schemas.storage import any_path, is_same
+
+
+@takes_log
+def reshard(
+    source: str | os.PathLike[str],
+    dataset: str | os.PathLike[str],
+    *,
+    shards: Shards = None,
+    overwrite: bool = False,
+    options: ShardOptions | None = None,
+    engine: EngineName | None = None,
+    beam_args: Sequence[str] = (),
+    log: Log = to_stderr,
+) -> Manifest:
+    """Write the dataset ``source`` to the folder ``dataset`` with new shards and return the new manifest.
+
+    Records are copied without being parsed, decoded or encoded, and whole shards as files. Each split keeps
+    its examples, which is verified by digest. An interrupted call resumes when it is repeated.
+
+    With ``overwrite``, ``dataset`` may be ``source`` itself. As in a build, the dataset is the old one until
+    the new one is committed, and the old shards stay until ``prune``. Shards that are already as asked for
+    are not written again.
+
+    Args:
+        source: folder of a dataset.
+        dataset: folder of the new dataset; created if it is missing.
+        shards: number of shards of each split, or a dict by split; by default as many as ``source`` has.
+        overwrite: replace another dataset in ``dataset``.
+        options: size and compression of the new shards, and the name of the new dataset.
+        engine: engine that writes the shards, as for ``build``.
+        beam_args: Apache Beam's pipeline options, as for ``build``.
+        log: receives status lines.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        InputError: ``source`` is not a dataset or is damaged, a split has fewer examples than shards, or
+            ``dataset`` already holds other files.
+        BuildError: writing stopped before the commit; the same call resumes.
+    """
+    run = find_run(engine, beam_args)
+    options = options or ShardOptions()
+    asked = ShardCounts.of(shards, options.shard_size)
+
+    def derive(origin: Origin, name: str, *, is_next: bool) -> Derived:
+        of = origin.manifest
+        new = NewShards.of([origin], of.splits, asked, options)
+        splits = {split: Split((), held.label_counts) for split, held in of.splits.items()}
+        recorded: dict[str, Json] = {"source": "reshard", **new.to_json(), "origin": origin.to_json()}
+        outline = replace(of, name=name, splits=splits, options=recorded, compression=new.compression)
+        return derived_from_all(outline, [origin], new.layouts(), run, is_next=is_next)
+
+    def derive_next(origin: Origin) -> Derived | None:
+        new = derive(origin, options.name or origin.manifest.name, is_next=True)
+        # of a dataset that is already the result of this call in place
+        made, asked = ({**each.options, "origin": None} for each in (origin.manifest, new.outline))
+        return None if origin.manifest.name == new.outline.name and made == asked else new
+
+    origin, folder = open_origin(source), any_path(dataset)
+    if not is_same(origin.root, folder):
+        folder = output_folder(dataset, origin.root)
+        name = dataset_name(folder, Options(name=options.name))
+        return commit_new(derive(origin, name, is_next=False), folder, overwrite=overwrite)
+    if not overwrite:
+        raise OptionsError("reshard-onto-itself", dataset=folder)
+    dataset_name(folder, Options(name=options.name or origin.manifest.name))
+    return commit_next(folder, derive_next)

@@ -1,0 +1,272 @@
+"""Datasets as sources: their records, as pieces of new shards, perhaps with another label or key."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tfshards.prep.building.rejects import read_rejects
+from tfshards.prep.deriving.layout import Runs
+from tfshards.prep.deriving.removed import Removed, RemovedKey, read_removed
+from tfshards.prep.records.example import with_key_prefix, with_label
+from tfshards.prep.records.frames import Change, FrameReader, RecordError
+from tfshards.prep.records.shard_file import Frames, compressed, in_groups, join_small
+from tfshards.prep.writing.build_folder import Reject, ShardPlan
+from tfshards.prep.writing.shard import Piece
+from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, Problem, Shard, read_manifest
+from tfshards.schemas.companions import read_index, read_keys, read_labels
+from tfshards.schemas.compression import Compression
+from tfshards.schemas.example import decode_example
+from tfshards.schemas.index import IntArray
+from tfshards.schemas.json_reader import Json, load_json
+from tfshards.schemas.manifest_file import file_problems
+from tfshards.schemas.names import name_fault
+from tfshards.schemas.storage import AnyPath, any_path
+
+# Appended to every message about damage.
+SEE_VERIFY = "tfshards verify lists all damage"
+# Bytes of frames that are hashed, compressed and written together.
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A committed dataset whose records are copied.
+
+    Attributes:
+        root: folder of the dataset, or its URL.
+        manifest: manifest of the dataset.
+        split: name of the split that the whole dataset becomes; each new key is this name, ``/`` and the key
+            of the example. Empty to keep splits and keys.
+    """
+
+    root: AnyPath
+    manifest: Manifest
+    split: str = ""
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the examples have keys."""
+        return self.manifest.schema.key is not None
+
+    @property
+    def prefix(self) -> bytes:
+        """What is put before each key."""
+        return f"{self.split}/".encode() if self.split and self.has_keys else b""
+
+    @property
+    def slim(self) -> Origin:
+        """This origin without what grows with the dataset, to be sent to workers."""
+        return replace(self, manifest=replace(self.manifest, splits={}, options={}, views={}))
+
+    def frames(self, shard: Shard, labels: Mapping[int, int] | None = None) -> FrameReader:
+        """Return a reader of single frames of a shard, with new keys, or new labels by record."""
+        index, problems = read_index(self.root, shard)
+        if index is None:
+            raise self.damaged(problems)
+        change = self._change(labels or {})
+        return FrameReader(self.root / shard.path, self.manifest.compression, index, change)
+
+    def _change(self, labels: Mapping[int, int]) -> Change | None:
+        prefix, label = self.prefix, self.manifest.schema.label
+        if prefix:
+            return lambda _, data: with_key_prefix(data, prefix)
+        if label is None or not labels:
+            return None
+        name = label.name
+
+        def relabel(record: int, data: bytes) -> bytes:
+            if record not in labels:
+                return data
+            changed = with_label(data, name, labels[record])
+            if decode_example(changed) != {**decode_example(data), name: [labels[record]]}:
+                raise ValueError("would change in more than its label")
+            return changed
+
+        return relabel
+
+    def labels(self, shard: Shard) -> IntArray | None:
+        """Return the label of each record of a shard; None if there are no labels."""
+        if not shard.labels_digest:
+            return None
+        labels, problems = read_labels(self.root, shard)
+        if labels is None:
+            raise self.damaged(problems)
+        return labels
+
+    def keys(self, shard: Shard) -> list[bytes] | None:
+        """Return the new key of each record of a shard; None if there are no keys."""
+        if not shard.keys_digest:
+            return None
+        keys, problems = read_keys(self.root, shard)
+        if keys is None:
+            raise self.damaged(problems)
+        return [self.prefix + key for key in keys] if self.prefix else keys
+
+    def rejects(self) -> list[Reject]:
+        """Return the rejected inputs, with their new keys."""
+        prefix = f"{self.split}/" if self.split else ""
+        return [reject._replace(key=prefix + reject.key) for reject in read_rejects(self.root, self.manifest)]
+
+    def removed(self) -> Removed:
+        """Return the removed keys, with what is before the new keys."""
+        removed = read_removed(self.root, self.manifest)
+        return frozenset(RemovedKey(each.hashed, self.prefix + each.prefix) for each in removed)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return what the manifest of a derived dataset records about this one."""
+        manifest = self.manifest
+        split: dict[str, Json] = {"split": self.split} if self.split else {}
+        options = dict(manifest.options)
+        return {"name": manifest.name, "build_id": manifest.build_id, "options": options, **split}
+
+    def damaged(self, problems: Sequence[Problem]) -> InputError:
+        """Return the error about damage of the dataset."""
+        return InputError("origin-damaged", root=self.root, fault=str(problems[0]), see_verify=SEE_VERIFY)
+
+
+def open_origin(root: str | os.PathLike[str] | AnyPath, split: str = "") -> Origin:
+    """Return the dataset in ``root``, whose shards must all be there with the sizes that the manifest lists.
+
+    ``split`` is as in ``Origin``.
+
+    Raises:
+        OptionsError: no split may have this name.
+        InputError: the folder is not a dataset, a shard is damaged, or there are several splits that would
+            become one.
+    """
+    if split and name_fault(split):
+        raise OptionsError("split-name", fault=name_fault(split))
+    origin = Origin(any_path(root), read_manifest(root), split)
+    if problems := file_problems(origin.manifest, origin.root):
+        raise origin.damaged(problems)
+    splits = origin.manifest.splits
+    if not split:
+        return origin
+    if len(splits) > 1:
+        raise InputError("as-splits-several", root=root, splits=splits, split=split)
+    return replace(origin, manifest=replace(origin.manifest, splits={split: next(iter(splits.values()))}))
+
+
+@contextmanager
+def damage_named() -> Iterator[None]:
+    """Raise BuildError about a damaged record that is read in the context."""
+    try:
+        yield
+    except RecordError as error:
+        raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
+
+
+class OldShard(NamedTuple):
+    """A shard of an origin, given by its index, and new labels by number of the record."""
+
+    origin: int
+    shard: Shard
+    labels: Mapping[int, int] = {}
+
+
+def copy_plan(old: OldShard) -> ShardPlan:
+    """Return the plan of a shard that is a copy of an old one."""
+    return _plan(copied=[old.origin, vars(old.shard)])
+
+
+def runs_plan(olds: Sequence[OldShard], runs: Runs) -> ShardPlan:
+    """Return the plan of a shard of runs of records of old shards."""
+    used, numbers = np.unique(runs[:, 0], return_inverse=True)
+    chosen = [olds[index] for index in used.tolist()]
+    return _plan(
+        olds=[[old.origin, vars(old.shard), [*old.labels.items()]] for old in chosen],
+        runs=np.column_stack([numbers, runs[:, 1:]]).tolist(),
+    )
+
+
+def _plan(**content: Json) -> ShardPlan:
+    return ShardPlan(json.dumps(content, separators=(",", ":")).encode("ascii"))
+
+
+class _Record(NamedTuple):
+    frame: bytes
+    footer: bytes
+    key: bytes
+    label: int
+
+
+@dataclass(frozen=True)
+class StoredRuns:
+    """Pieces that are runs of records of datasets; see ``writing.shard.Pieces``.
+
+    Attributes:
+        origins: the datasets, without their shards: the plan of a shard has all that it is written from.
+        compression: that of the new shards.
+    """
+
+    origins: Sequence[Origin]
+    compression: Compression
+
+    def pieces(self, plan: ShardPlan) -> Iterator[Piece]:
+        """Yield the pieces of a shard."""
+        with damage_named():
+            for group in in_groups(self._records(plan), lambda record: len(record.frame), _PIECE_BYTES):
+                frames, footers, keys, labels = zip(*group, strict=True)
+                found = Frames(join_small(frames), [*map(len, frames)], b"".join(footers))
+                yield Piece(compressed(found, self.compression), keys, labels)
+
+    def _records(self, plan: ShardPlan) -> Iterator[_Record]:
+        content = load_json(plan.content)
+        olds = [OldShard(index, Shard(**entry), dict(labels)) for index, entry, labels in content["olds"]]
+        # of each origin the old shard that is read: runs alternate between origins
+        opened: dict[int, tuple[int, _OpenShard]] = {}
+        try:
+            for number, first, count in content["runs"]:
+                old = olds[number]
+                open_number, shard = opened.get(old.origin, (-1, None))
+                if shard is None or open_number != number:
+                    if shard is not None:
+                        shard.close()
+                    shard = _OpenShard(self.origins[old.origin], old)
+                    opened[old.origin] = number, shard
+                yield from shard.records(first, count)
+        finally:
+            for _, shard in opened.values():
+                shard.close()
+
+    def copied(self, plan: ShardPlan) -> tuple[AnyPath, Shard] | None:
+        """Return the shard, and the folder of its dataset, of which the planned one is a copy."""
+        if not plan.content.startswith(b'{"copied"'):
+            return None
+        index, entry = load_json(plan.content)["copied"]
+        return self.origins[index].root, Shard(**entry)
+
+    def without(self, plan: ShardPlan, rejected: Sequence[Reject]) -> ShardPlan:
+        """Raise AssertionError, since records of a dataset are never rejected."""
+        raise AssertionError(rejected, plan)
+
+
+class _OpenShard:
+    """A shard of an origin that is being read, with its new keys and labels."""
+
+    def __init__(self, origin: Origin, old: OldShard) -> None:
+        labels = origin.labels(old.shard)
+        if labels is not None and old.labels:
+            labels = labels.copy()
+            labels[[*old.labels]] = [*old.labels.values()]
+        self._labels = None if labels is None else labels.tolist()
+        self._keys = origin.keys(old.shard)
+        self._frames = origin.frames(old.shard, old.labels)
+
+    def records(self, first: int, count: int) -> Iterator[_Record]:
+        """Yield consecutive records."""
+        keys, labels, read = self._keys, self._labels, self._frames.read
+        for record in range(first, first + count):
+            key, label = keys[record] if keys else b"", labels[record] if labels else 0
+            yield _Record(*read(record), key, label)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._frames.close()
