@@ -339,7 +339,7 @@ def test_only_a_manifest_of_tfshards_is_replaced_and_only_on_request(tmp_path):
     (tmp_path / "index" / "build.json").write_text("{}")
     index.write_text("mine")
     for _ in range(2):
-        with raises(InputError, "foreign-file", path=tmp_path / "index"):
+        with raises(InputError, "foreign-file", path=str(tmp_path / "index")):
             adopt(tmp_path, overwrite=True, **QUIET)
         manifest.unlink(missing_ok=True)
     assert index.read_text() == "mine"
