@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfshards.prep.adoption.adopt import adopt
-    from tfshards.prep.adoption.manifest import AdoptOptions
-    from tfshards.prep.adoption.seen import FeatureRoles
     from tfshards.prep.auditing.audit import audit
     from tfshards.prep.building.build import build, plan
     from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
@@ -43,13 +41,11 @@ if TYPE_CHECKING:
     from tfshards.schemas import read_manifest as info
 
 __all__ = [
-    "AdoptOptions",
     "Arrays",
     "Coco",
     "Diff",
     "Examples",
     "Export",
-    "FeatureRoles",
     "Generation",
     "ImageFolder",
     "ImageOptions",
@@ -124,8 +120,6 @@ def __dir__() -> list[str]:
 # the public names of each module
 _NAMES = {
     "prep.adoption.adopt": "adopt",
-    "prep.adoption.manifest": "AdoptOptions",
-    "prep.adoption.seen": "FeatureRoles",
     "prep.auditing.audit": "audit",
     "prep.building.build": "build plan",
     "prep.building.generations": "Generation Pruned generations prune restore",
