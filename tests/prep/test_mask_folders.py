@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from tests.errors import raises
-from tests.prep.table_files import check_repair
 from tfshards import loader
 from tfshards.prep import ImageFolder, append, verify
 from tfshards.schemas import BuildError, InputError
@@ -71,7 +70,7 @@ def test_a_mask_that_changes_after_it_was_listed_stops_the_build(change, write, 
 
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
-def test_append_and_repair_find_the_masks_again(template, write, tmp_path, quiet_build):
+def test_append_finds_the_masks_again(template, write, tmp_path, quiet_build):
     image, mask = ("{}{}_left.png", "{}{}_gt.png") if template else ("{}{}.png", "{}{}.png")
 
     def grow(*numbers):
@@ -83,7 +82,6 @@ def test_append_and_repair_find_the_masks_again(template, write, tmp_path, quiet
     root, out, log = grow(1, 2), tmp_path / "out", []
     given = {"mask_dir": "seg/", "as_is": True, **({"mask_name": template} if template else {})}
     quiet_build(ImageFolder(root, **given), out, shards=2)
-    check_repair(out, root)
     grow(3)
     append([root], out, log=log.append)
     assert not [line for line in log if "taken for" in line]
