@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from contextlib import contextmanager
 
+import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -148,6 +149,8 @@ def test_a_plan_is_that_of_the_build_and_copies_nothing(tmp_path, quiet_build, s
     sources = [
         lambda: Arrays(f"{tmp_path}/a.npz"),
         lambda: Arrays({"x": x, "t": np.array([*"abcdef"])}),
+        lambda: Arrays({"x": np.asfortranarray(x), "y": x.astype(">f4")[::-1], "label": np.arange(6) % 2}),
+        lambda: Arrays({"x": x.astype(ml_dtypes.bfloat16), "y": x[:, :0]}),
         lambda: Arrays({"x": x[n : n + 2], "y": np.arange(2)} for n in (0, 2, 4)),
     ]
     for number, source in enumerate(sources):

@@ -115,15 +115,15 @@ def test_files_in_a_bucket_are_adopted_as_on_a_disk(tmp_path, upload, monkeypatc
     prep.adopt(str(remote), log=log.append)
     assert "up to date" in log[-1]
     # another process adopts the files while this one reads them
-    write_files = adopted_files.write_files
+    scan_shard = adopted_files.scan_shard
 
-    def interfere(*arguments: object) -> None:
+    def interfere(*arguments: object) -> object:
         (remote / "dataset.json").write_bytes(b"{}")
-        write_files(*arguments)
+        return scan_shard(*arguments)
 
-    monkeypatch.setattr(adopted_files, "write_files", interfere)
+    monkeypatch.setattr(adopted_files, "scan_shard", interfere)
     with raises(BuildError, "adopt-overtaken", manifest_name="dataset.json"):
-        prep.adopt(str(remote), prep.AdoptOptions(name="other"), overwrite=True, log=log.append)
+        prep.adopt(str(remote), name="other", overwrite=True, log=log.append)
 
 
 def test_a_dataset_in_a_bucket_is_not_repaired(bucket):
