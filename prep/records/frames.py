@@ -125,7 +125,7 @@ def read_frames(
 
 
 def _by_index(path: AnyPath, index: RecordIndex) -> Iterator[Frame]:
-    """Yield the frames up to the first one that the file does not hold, or whose header states another length."""
+    """Yield the frames until the file ends, or a sound header states another length than the index."""
     for part, data in _contents(path, "none", index, 0, len(index.lengths)):
         begins = [*accumulate(part.lengths, initial=0)]
         if checked := _checked(data, part.lengths):

@@ -83,7 +83,7 @@ def _rebuilt(folder: AnyPath, manifest: Manifest, damaged: Collection[str]) -> I
 
 
 def _replace(dataset: AnyPath, path: str, data: bytes) -> bool:
-    """Write a file in place of a damaged one; return False if it is in a folder that tfshards did not make."""
+    """Write a file in place of a damaged one; return False in a folder that tfshards did not make."""
     target, build = dataset / path, BuildFolder(dataset, path.partition("/")[0])
     unfinished = build.work if is_owned(build.root) else target.parent
     if unfinished == target.parent and not (unfinished / RECORD_NAME).is_file():
@@ -108,7 +108,7 @@ def _remedies(name: str, dataset: AnyPath, manifest: Manifest, left: Collection[
     for folder in sorted(folders):
         build = BuildFolder(dataset, folder)
         if not is_owned(build.root):
-            yield f"{folder}: {RECORD_NAME} does not show that tfshards made it; copy the folder from a backup"
+            yield f"{folder}: its {RECORD_NAME} is missing or damaged; copy the folder from a backup"
             continue
         back = "" if folder == manifest.folder else f", then 'tfshards restore {name} {manifest.folder}'"
         yield f"{folder}: {_command(name, build.manifest())}{back}"
