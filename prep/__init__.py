@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfshards.prep.building.build import build, plan
     from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
-    from tfshards.prep.comparison.diff import Diff, diff
+    from tfshards.prep.deriving.diff import Diff, diff
     from tfshards.prep.deriving.append import append
     from tfshards.prep.deriving.merge import merge
     from tfshards.prep.deriving.options import ShardOptions
@@ -124,7 +124,7 @@ _NAMES = {
     "prep.building.build": "build plan",
     "prep.building.generations": "Generation Pruned generations prune restore",
     "prep.building.write_shards": "WriteShards WriteShardsResult",
-    "prep.comparison.diff": "Diff diff",
+    "prep.deriving.diff": "Diff diff",
     "prep.engines.read_shards": "ReadShards",
     "prep.exporting.export": "Export export",
     "prep.imaging.options": "ImageOptions",

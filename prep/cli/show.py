@@ -150,7 +150,7 @@ def _add_diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_diff(args: argparse.Namespace) -> Result:
-    from tfshards.prep.comparison.diff import diff
+    from tfshards.prep.deriving.diff import diff
 
     found = diff(args.source, args.dataset)
     return Result.of(found, 0 if found.is_same else 1)

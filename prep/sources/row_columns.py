@@ -35,6 +35,7 @@ from tfshards.prep.sources.roles import (
     meant,
     unknown_column,
 )
+from tfshards.prep.sources.splits import usual_splits
 from tfshards.prep.sources.wide import Wide, WideWriter
 from tfshards.schemas import InputError
 

@@ -17,12 +17,13 @@ from tfshards.prep.records.values import parse_record
 from tfshards.prep.sources.keys import to_bytes, to_text
 from tfshards.prep.verification.report import RecordProblem
 from tfshards.schemas import Manifest, Problem, Shard
-from tfshards.schemas.companions import OTHER_BYTES, read_index, read_keys, read_labels
+from tfshards.schemas.companions import read_index, read_keys, read_labels
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.files import read_once
 from tfshards.schemas.index import FRAME_OVERHEAD, IntArray, RecordIndex, keys_path, labels_path
 from tfshards.schemas.json_reader import Json
+from tfshards.schemas.manifest_file import OTHER_BYTES
 from tfshards.schemas.storage import AnyPath
 from tfshards.schemas.storage.untrusted import open_regular, size_of
 
