@@ -176,7 +176,7 @@ def _splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str,
             if other != name:
                 both = {"matching": other, "globs": globs[other], "matching2": name, "globs2": globs[name]}
                 raise InputError("globs-overlap", path=path, **both)
-    return {name: sorted(found, key=_natural) for name, found in matching.items()}
+    return matching
 
 
 def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
@@ -192,7 +192,7 @@ def _splits_by_name(paths: Sequence[str]) -> dict[str, list[str]]:
         named = next(name for name in splits if name)
         raise InputError("file-without-split", splits=splits[""][0], splits2=splits[named][0], named=named)
     ordered = sorted(splits, key=usual_order)
-    return {name or "train": sorted(splits[name], key=_natural) for name in ordered}
+    return {name or "train": splits[name] for name in ordered}
 
 
 def _split_of(path: str) -> str:
@@ -208,12 +208,6 @@ def _split_of(path: str) -> str:
     if len(found) > 1:
         raise InputError("file-of-two-splits", path=path, found=found[0], found2=found[1])
     return found[0] if found else ""
-
-
-def _natural(path: str) -> tuple[list[tuple[int, str]], str]:
-    """Return a sort key that orders numbers in paths by value: 2 before 10."""
-    parts = re.split(r"([0-9]+)", path)
-    return [(int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts)], path
 
 
 def _series_of(path: str) -> tuple[str, str, str] | None:
