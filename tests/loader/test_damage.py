@@ -19,13 +19,13 @@ import tensorflow as tf
 
 from tests.campaigns import cases
 from tests.errors import fault, raises
+from tests.prep.exported import write_manifest
 from tests.tables import mostly_nightly
 from tfshards import prep
 from tfshards.loader import Position, Records, Shuffle, Worker, batches, distribute, load
 from tfshards.schemas import FormatError, InputError, OptionsError, TfshardsError, Totals, read_manifest
 from tfshards.schemas.frames import masked_crc32c_of
 from tfshards.schemas.index import index_path
-from tfshards.schemas.manifest_file import write_manifest
 
 from .conftest import TEXT_SIZES, flip_bit, frames_of, shard_of, text_of
 
@@ -61,7 +61,7 @@ def replaced(root, /, **fields):
     shards[1] = dataclasses.replace(shards[1], **fields)
     total = sum(shard.num_examples for shard in shards)
     splits = {"train": dataclasses.replace(split, shards=tuple(shards))}
-    write_manifest(dataclasses.replace(manifest, splits=splits, totals=Totals(total, total)), root)
+    write_manifest(root, dataclasses.replace(manifest, splits=splits, totals=Totals(total, total)))
 
 
 def pipe(path):
@@ -133,9 +133,7 @@ def test_damage_of_files_is_refused_by_name_before_the_first_step(copied, reader
 def test_one_error_names_all_damaged_shards_and_the_remedy(copied):
     for index in (0, 1, 3):
         shard_of(copied, index).write_bytes(b"short")
-    with pytest.raises(
-        FormatError, match=r"`tfshards verify DATASET` .* --repair SOURCE`(.|\n)*3 problems"
-    ) as error:
+    with pytest.raises(FormatError, match=r"`tfshards verify DATASET --repair`(.|\n)*3 problems") as error:
         load(copied, batch_size=2)
     assert len(error.value.problems) == 3
 
