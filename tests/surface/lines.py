@@ -188,7 +188,7 @@ LINES = [
     line(
         "verify",
         "data",
-        {**CONFIG, **JOBS, "--deep": SWITCH, "--decode": SWITCH, "--repair": TEXT},
+        {**CONFIG, **JOBS, "--deep": SWITCH, "--decode": SWITCH, "--repair": SWITCH},
         (),
     ),
     line(
