@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from tfshards.prep.building.build import build, plan
     from tfshards.prep.building.generations import Generation, Pruned, generations, prune, restore
     from tfshards.prep.building.write_shards import WriteShards, WriteShardsResult
-    from tfshards.prep.comparison.diff import Diff, diff
+    from tfshards.prep.deriving.diff import Diff, diff
+    from tfshards.prep.deriving.append import append
+    from tfshards.prep.deriving.merge import merge
+    from tfshards.prep.deriving.options import ShardOptions
+    from tfshards.prep.deriving.relabel import relabel
+    from tfshards.prep.deriving.remove import remove
+    from tfshards.prep.deriving.reshard import reshard
     from tfshards.prep.engines.read_shards import ReadShards
     from tfshards.prep.exporting.export import Export, export
     from tfshards.prep.imaging.options import ImageOptions
@@ -23,19 +29,13 @@ if TYPE_CHECKING:
     from tfshards.prep.progress.threads import limited_jobs
     from tfshards.prep.reporting.options import ReportOptions
     from tfshards.prep.reporting.report import report
-    from tfshards.prep.deriving.append import append
-    from tfshards.prep.deriving.options import ShardOptions
-    from tfshards.prep.deriving.merge import merge
-    from tfshards.prep.deriving.relabel import relabel
-    from tfshards.prep.deriving.remove import remove
-    from tfshards.prep.verification.repair import repair
-    from tfshards.prep.deriving.reshard import reshard
     from tfshards.prep.sources.arrays import Arrays
     from tfshards.prep.sources.coco import Coco
     from tfshards.prep.sources.examples import Examples
     from tfshards.prep.sources.folder import ImageFolder
     from tfshards.prep.sources.table import Table
     from tfshards.prep.sources.yolo import Yolo
+    from tfshards.prep.verification.repair import repair
     from tfshards.prep.verification.report import RecordProblem, RepairReport, VerificationReport
     from tfshards.prep.verification.verify import verify
     from tfshards.schemas import read_manifest as info
@@ -124,7 +124,7 @@ _NAMES = {
     "prep.building.build": "build plan",
     "prep.building.generations": "Generation Pruned generations prune restore",
     "prep.building.write_shards": "WriteShards WriteShardsResult",
-    "prep.comparison.diff": "Diff diff",
+    "prep.deriving.diff": "Diff diff",
     "prep.engines.read_shards": "ReadShards",
     "prep.exporting.export": "Export export",
     "prep.imaging.options": "ImageOptions",

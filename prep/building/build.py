@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tfshards.prep.building.commit import Draft, plain_folder, produce
+from tfshards.prep.building.commit import Draft, produce
 from tfshards.prep.building.output import claimed, dataset_name, output_folder, staged
 from tfshards.prep.building.rejects import (
     check_rejects,
@@ -22,7 +22,7 @@ from tfshards.prep.building.rejects import (
     rejects_text,
     repeated_inputs,
 )
-from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output
+from tfshards.prep.building.state import OutputState, Wanted, check_usable, inspect_output, plain_folder
 from tfshards.prep.building.write import Writer
 from tfshards.prep.engines.table import EngineName, Work, find_run, is_distributed, run_on_threads
 from tfshards.prep.imaging.options import JPEG_QUALITY, ImageOptions

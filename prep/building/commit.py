@@ -154,7 +154,7 @@ def conclude(job: Job, target: BuildFolder, draft: Draft, state: OutputState, *,
 
 def _complete_builds(state: OutputState, wanted: Wanted) -> list[tuple[BuildFolder, Manifest]]:
     """Return the complete builds of a plan with their manifests, that of the dataset first."""
-    builds = [build for build in state.builds_of(wanted.plan_id) if state.is_generation(build)]
+    builds = [build for build in state.builds_of(wanted.plan_id) if build.is_committed]
     found = [(build, build.manifest()) for build in builds]
     complete = [(build, manifest) for build, manifest in found if manifest is not None]
     return sorted(complete, key=lambda each: each[1] != state.manifest)

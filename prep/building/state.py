@@ -58,22 +58,15 @@ class OutputState:
         """Return the folders of builds of a plan, of which each further one had inputs with other content."""
         return [each for each in self.folders if plan_of(each.name) == plan_id]
 
-    def is_generation(self, build: BuildFolder) -> bool:
-        """Return whether a build was committed, as its folder or the dataset shows."""
-        return build.is_committed or (self.manifest is not None and self.manifest.folder == build.name)
-
     @cached_property
     def _named(self) -> frozenset[str]:
         """The folders with files that generations name."""
-        manifests = [
-            self.manifest,
-            *(build.manifest() for build in self.folders if self.is_generation(build)),
-        ]
+        manifests = [self.manifest, *(build.manifest() for build in self.folders if build.is_committed)]
         return frozenset(plain_folder(path) for each in manifests if each for path in each.data_paths)
 
     def is_unfinished(self, build: BuildFolder) -> bool:
         """Return whether a build is not finished; what ``prune`` has left of one is needed by later ones."""
-        return not self.is_generation(build) and build.name not in self._named
+        return not build.is_committed and build.name not in self._named
 
     def new_folder(self, plan_id: str) -> BuildFolder:
         """Return the folder for a build of a plan: an unfinished one, or else the next one."""

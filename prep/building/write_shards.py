@@ -23,17 +23,11 @@ from tfshards.prep.planning.make_plan import check_option_types, make_plan
 from tfshards.prep.planning.options import Options, ShardCounts, Shards
 from tfshards.prep.progress.lines import Reporter, lines_to, nowhere, report_warning
 from tfshards.prep.sources.elements import Elements
-from tfshards.prep.sources.spill import (
-    TABLE_NAME,
-    ElementsReader,
-    Spill,
-    common_form,
-    described,
-    stage_elements,
-)
+from tfshards.prep.sources.spill import Spill, described, keep_described, kept_elements
+from tfshards.prep.sources.staged_reader import ROWS_NAME
 from tfshards.prep.sources.staging_folder import staged_name
 from tfshards.prep.writing.build_folder import BuildFolder, ShardId
-from tfshards.prep.writing.shard import EncodedInputs, ShardTask, write_shard
+from tfshards.prep.writing.shard import ShardTask, write_shard
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError
 from tfshards.schemas.names import RECORD_NAME
 from tfshards.schemas.storage import AnyPath
@@ -197,8 +191,7 @@ class WriteSteps:
                 "steps of the pipeline before WriteShards, such as a filter or a pattern that matches no file"
             )
         with claimed(self.folder, self._staging.name) as state:
-            form = common_form(table, self._staging)
-            stage_elements(self.elements, form, table, self._staging)
+            keep_described(table, self._staging)
             job = self._job()
             report_warning(*job.plan.warnings)
             changes = partial(changed_keys, state, job.plan.listing)
@@ -214,13 +207,8 @@ class WriteSteps:
 
     def write(self, task: _Task) -> int:
         """Write one shard, and return its bytes."""
-        source = task.task.source
-        assert isinstance(source, EncodedInputs)
-        reader = ElementsReader(self.elements, self._staging)
         try:
-            return write_shard(
-                replace(task.task, source=replace(source, reader=reader)), task.shard
-            ).shard.num_bytes
+            return write_shard(*task).shard.num_bytes
         except FileNotFoundError:
             if task.task.folder.is_complete:
                 # a task that a runner repeats after the commit
@@ -270,7 +258,7 @@ class WriteSteps:
     def _job(self) -> SourceBuild:
         """Return the build of the staged elements; it is the same in each step."""
         # tasks hold this reader: runners pickle them by other means than functions
-        reader = ElementsReader(self.elements, self._staging, self.options.group_by)
+        reader = kept_elements(self.elements, self._staging, self.options.group_by)
         plan = make_plan(reader, self.name, self.shards, self.seed, self.options)
         return SourceBuild(plan=plan, reader=reader, options=self.options)
 
@@ -295,7 +283,7 @@ class WriteSteps:
         manifest = target.manifest()
         if manifest is not None:
             return commit(target, manifest, state)
-        if not (self._staging / TABLE_NAME).is_file():
+        if not (self._staging / ROWS_NAME).is_file():
             if now and plan_of(now.folder) == plan_of(target.name):
                 # it was found complete, or has the same content as an earlier one
                 return now

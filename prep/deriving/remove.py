@@ -100,7 +100,7 @@ def _find(origin: Origin, wanted: Sequence[bytes]) -> Edit | None:
         rejects=[reject for reject in rejects if reject not in gone],
         removed=before | new,
         options={},
-        content=sorted(each.hashed.hex() for each in new),
+        content=[*sorted(each.hashed.hex() for each in new)],
     )
 
 

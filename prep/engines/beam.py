@@ -40,8 +40,9 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
     printed = io.StringIO()
     try:
         with redirect_stderr(printed):
-            pipeline = beam.Pipeline(options=options_of(arguments))
-            pipeline.options.get_all_options(retain_unknown_options=True)
+            options = options_of(arguments)
+            options.get_all_options(retain_unknown_options=True)
+            pipeline = beam.Pipeline(options=options)
     except (ValueError, ImportError, AttributeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not error.code:
             # the user asked for Beam's help
@@ -49,6 +50,7 @@ def find_run(arguments: Sequence[str]) -> Callable[[Work], None]:
         # argparse prints all of Beam's options before the error
         fault = printed.getvalue().rpartition("error: ")[2].strip() or str(error)
         raise OptionsError("beam-usage", fault=fault) from None
+    # the folder of a pipeline that will not run
     shutil.rmtree(pipeline.local_tempdir)
     return partial(run, arguments=tuple(arguments))
 

@@ -65,7 +65,7 @@ def find_run(name: EngineName | None, arguments: Sequence[str]) -> Callable[[Wor
     if chosen not in _MODULES:
         known = " or ".join(map(repr, get_args(EngineName)))
         raise OptionsError("engine-unknown", name=name, known=known)
-    found = import_module(_MODULES[chosen]).find_run(tuple(arguments))
+    found = import_module(_MODULES[chosen]).find_run(arguments)
     return cast("Callable[[Work], None]", found)
 
 

@@ -258,12 +258,12 @@ def _parts(manifest: Manifest) -> list[Part]:
     parts: list[Part] = []
     for name, split in manifest.splits.items():
         first = 0
-        for index, shard in enumerate(split.shards):
-            parts.append(Part(name, index, len(split.shards), first, shard))
+        for number, shard in enumerate(split.shards):
+            facts = (shard.path, shard.num_examples, shard.record_bytes, shard.examples_digest)
+            parts.append(Part(name, number, len(split.shards), first, *facts))
             first += shard.num_examples
     return parts
 
 
 def _written(parts: Sequence[Part]) -> Written:
-    shards = [part.shard for part in parts]
-    return Written(sum(each.num_examples for each in shards), sum(each.record_bytes for each in shards))
+    return Written(sum(part.num_examples for part in parts), sum(part.num_bytes for part in parts))

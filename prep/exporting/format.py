@@ -14,7 +14,7 @@ from tfshards.prep.progress.lines import Reporter
 from tfshards.prep.records.example import Values, as_encoded
 from tfshards.prep.records.frames import RecordError, read_frames
 from tfshards.prep.records.values import parse_record
-from tfshards.schemas import Feature, InputError, Manifest, Problem, Schema, Shard
+from tfshards.schemas import Feature, InputError, Manifest, Problem, Schema
 from tfshards.schemas.digests import examples_digest
 from tfshards.schemas.files import sync_file
 from tfshards.schemas.storage import AnyPath
@@ -24,15 +24,17 @@ from tfshards.schemas.storage.verbs import make_folder
 _EXAMPLES = 256
 
 
-@dataclass(frozen=True)
-class Part:
-    """The examples of one shard; ``index`` and ``first``, its first example, count in the split."""
+class Part(NamedTuple):
+    """One shard, as workers need it: ``number`` and ``first``, its first example, count in its split."""
 
     split: str
-    index: int
-    count: int
+    number: int
+    total: int
     first: int
-    shard: Shard
+    shard: str
+    num_examples: int
+    num_bytes: int
+    examples_digest: str
 
 
 # Bytes for an image, a mask and kind ``raw``, one element, or a list of them; byte strings may be text.
@@ -106,7 +108,7 @@ class Format:
 
     def examples(self, part: Part) -> Iterator[Example]:
         """Yield the examples of a part in order, after checking each, and at the end all together."""
-        path = self.root / part.shard.path
+        path = self.root / part.shard
         texts = self.texts - self.binary
         lengths: list[int] = []
         checksums: list[int] = []
@@ -133,9 +135,9 @@ class Format:
         rest = len(lengths) % _EXAMPLES
         self.reporter.report(rest, sum(lengths[len(lengths) - rest :]))
         digest = examples_digest(np.array(lengths, np.int64), np.array(checksums, np.uint32))
-        if len(lengths) != part.shard.num_examples or digest != part.shard.examples_digest:
+        if (len(lengths), digest) != (part.num_examples, part.examples_digest):
             raise InputError(
-                "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.shard.num_examples
+                "export-miscounted", path=path, num_lengths=len(lengths), num_examples=part.num_examples
             )
 
     def dtype_problems(self, dtypes: Sequence[str], fault: str) -> list[Problem]:

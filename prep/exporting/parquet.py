@@ -44,7 +44,7 @@ class Parquet(Format):
 
     def path(self, part: Part) -> str:
         """Return the path of a part in the directory."""
-        return f"data/{part.split}-{part.index:05d}-of-{part.count:05d}.parquet"
+        return f"data/{part.split}-{part.number:05d}-of-{part.total:05d}.parquet"
 
     def problems(self) -> list[Problem]:
         """Return what the format cannot hold of the dataset."""

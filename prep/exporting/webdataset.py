@@ -33,7 +33,7 @@ class WebDataset(Format):
 
     def path(self, part: Part) -> str:
         """Return the path of a part in the directory."""
-        return f"{self.manifest.name}-{part.split}-{part.index:06d}.tar"
+        return f"{self.manifest.name}-{part.split}-{part.number:06d}.tar"
 
     @property
     def texts(self) -> frozenset[str]:

@@ -79,7 +79,7 @@ class ImageOptions:
     ``tfshards build images --help`` describes each option.
 
     Attributes:
-        check: with ``none`` no other option applies.
+        check: with ``none`` no other option applies, and images have no masks, boxes or keypoints.
         alpha: None is ``keep`` if the channels allow it, else ``white``.
         depth: with 16 and ``keep`` the values are uint16, and only gray images have more than 8 bits; the
             loader multiplies the 8-bit values that ``keep`` stores.

@@ -9,6 +9,7 @@ import hashlib
 import io
 import math
 import os
+import shlex
 import shutil
 import threading
 import zipfile
@@ -145,10 +146,14 @@ def _opened(path: Path, where: str, content: str = "", dtype: str = "") -> OpenA
         shape = values.shape
         raise InputError(f"{where}: has {size} bytes; with the shape {shape} in its header it has {declared}")
     order = "C" if values.flags.c_contiguous else "F"
+    return _described(values, path.name, order, content, dtype)
+
+
+def _described(values: AnyArray, name: str, order: str, content: str, dtype: str) -> OpenArray:
+    """Return an array that is in a file of this name, or would be, in order C or F of its axes."""
     row_bytes = math.prod(values.shape[1:]) * values.itemsize
     identity = repr((values.dtype.str, values.shape, order, content))
-    file = ArrayFile(path.name, len(values), row_bytes, identity)
-    return OpenArray(values, dtype or values.dtype.name, file)
+    return OpenArray(values, dtype or values.dtype.name, ArrayFile(name, len(values), row_bytes, identity))
 
 
 def _mapped(path: Path, where: str) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
@@ -184,7 +189,12 @@ def _check_type(where: str, dtype: np.dtype[np.generic], shape: tuple[int, ...])
 def members(path: str) -> list[str]:
     """Return the names of the arrays in an .npz file."""
     with _archive(path) as archive:
-        names = sorted(name.removesuffix(".npy") for name in archive.namelist())
+        found = sorted(archive.namelist())
+    for name in found:
+        if not name.endswith(".npy"):
+            remove = shlex.join(["zip", "-d", path, name])
+            raise InputError(f"{path}: the member {name!r} is not an .npy file || remove it: {remove}")
+    names = [name.removesuffix(".npy") for name in found]
     if repeated := [name for name, after in pairwise(names) if name == after]:
         raise InputError(f"{path}: has several members {repeated[0]!r}")
     return names
@@ -225,6 +235,26 @@ def copy_chunks(chunks: Iterable[Chunk], needed: Set[str], folder: Path) -> dict
                 copies[name] = _ChunkFile(folder / f"chunks-{len(copies)}.npy", array[:0])
             copies[name].append(where, array)
     return {name: copy.opened(f"array {name!r}") for name, copy in copies.items()}
+
+
+def described_arrays(arrays: Chunk, needed: Set[str]) -> dict[str, OpenArray]:
+    """Return the ``needed`` arrays as ``copy_chunks`` would return their copies, for a preview."""
+    found = {}
+    for name in sorted(needed & arrays.keys()):
+        array = _in_memory(f"array {name!r}", arrays[name])
+        digest = hashlib.sha256()
+        for data in _pieces(array):
+            digest.update(data)
+        values = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+        found[name] = _described(values, "", "C", f"sha256:{digest.hexdigest()}", array.dtype.name)
+    return found
+
+
+def _pieces(array: AnyArray) -> Iterator[bytes]:
+    """Yield the bytes of a few rows at a time: the array may be mapped, and larger than memory."""
+    step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
+    for start in range(0, len(array), step):
+        yield array[start : start + step].tobytes()
 
 
 def _in_memory(where: str, array: object) -> AnyArray:
@@ -276,11 +306,8 @@ class _ChunkFile:
                 f"{where} holds {array.dtype} {array.shape[1:]} per example, the first one {like}"
             )
         require_space(self.path.parent, array.nbytes, "the copy of the arrays")
-        # a few rows at a time: the array may be mapped, and larger than memory
-        step = max(1, _COPY_BYTES * len(array) // max(1, array.nbytes))
         with self.path.open("ab") as file:
-            for start in range(0, len(array), step):
-                data = array[start : start + step].tobytes()
+            for data in _pieces(array):
                 file.write(data)
                 self.digest.update(data)
         self.num_rows += len(array)

@@ -20,6 +20,7 @@ from tfshards.prep.sources.array_files import (
     Member,
     OpenArray,
     copy_chunks,
+    described_arrays,
     members,
     open_file,
 )
@@ -132,7 +133,10 @@ class Arrays:
                 for number, (name, file) in enumerate(files.items())
                 if name in needed
             }
-            opened |= copy_chunks(chunks, needed, Path(target))
+            if preview and isinstance(chunks, list):
+                opened |= described_arrays(chunks[0], needed)
+            else:
+                opened |= copy_chunks(chunks, needed, Path(target))
             arrays = {name: [opened[part] for part in parts[name]] for name in kept}
             rows = _rows(self, arrays, roles, _row_counts(arrays, splits), group_by)
         return stage(rows, folder, preview=preview)
@@ -150,7 +154,7 @@ def _given(arrays: object) -> tuple[list[str], dict[str, str | Member], Iterable
             if isinstance(each, (str, os.PathLike, Member))
         }
         values = {name: each for name, each in arrays.items() if name not in files}
-        return [*arrays], files, [values] if values else []
+        return [*arrays], files, [values]
     chunks = iter(arrays)  # type: ignore[call-overload]
     first: Chunk = next(chunks, {})
     return [*first] if isinstance(first, Mapping) else [], {}, chain([first], chunks)

@@ -55,6 +55,11 @@ class Form(NamedTuple):
     roles: tuple[tuple[str, str], ...]
     features: tuple[Feature, ...]
 
+    @property
+    def wide(self) -> tuple[Feature, ...]:
+        """The features whose values are written to files, see ``wide.py``."""
+        return tuple(feature for feature in self.features if feature.kind != "label")
+
     def has_role(self, *roles: str) -> bool:
         """Return whether a value has one of these roles."""
         return any(role in roles for _, role in self.roles)
@@ -198,6 +203,7 @@ class Elements:
         if self.class_names is not None and not form.has_role("label"):
             raise InputError(f"class_names= has no effect: none of {form} is a label || declare it in roles=")
         check_mask_depth(self.images, has_masks=form.has_role("mask"))
+        self.rules(form)
 
     def rules(self, form: Form) -> ImageRules:
         """Return how images are stored of elements of this form."""

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, cast
 from tfshards.prep.progress.bars import Display
 from tfshards.prep.sources.elements import Elements
 from tfshards.prep.sources.keys import to_text
-from tfshards.prep.sources.spill import Description, ElementsReader, Spill, described, stage_elements
+from tfshards.prep.sources.spill import Description, Spill, described, stage_elements
+from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.names import name_fault
 from tfshards.schemas.sizes import size
@@ -65,7 +66,7 @@ class Examples(Elements):
         """Return the source with these class names, unless it has its own."""
         return self if self.class_names is not None else replace(self, class_names=names)
 
-    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> ElementsReader:
+    def stage(self, folder: Path, *, group_by: str | None = None, preview: bool = False) -> StagedReader:
         """Return a reader of the examples, after reading them into ``folder``.
 
         Args:
@@ -88,13 +89,15 @@ class Examples(Elements):
             )
         splits = {*self.examples} if isinstance(self.examples, Mapping) else set()
         left = splits - {to_text(split) for split in table["split"].unique().to_pylist()}
-        # the iterable may be one that workers cannot have
-        elements = replace(self, examples=())
-        return replace(
-            stage_elements(elements, spill.form, table, folder, preview=preview),
+        return stage_elements(
+            self,
+            spill.form,
+            table,
+            folder,
             group_by=group_by,
-            warnings=tuple(f"the split {each!r} has no examples; it is left out" for each in sorted(left)),
+            warnings=[f"the split {each!r} has no examples; it is left out" for each in sorted(left)],
             is_numbered=spill.is_numbered,
+            preview=preview,
         )
 
 

@@ -13,15 +13,18 @@ from tfshards.prep.imaging.masks import Geometry
 from tfshards.prep.imaging.normalize import Normalized, normalize
 from tfshards.prep.imaging.options import CONVERSION, MAX_BYTES, ImageOptions
 from tfshards.prep.imaging.pillow import decoder_versions
-from tfshards.prep.imaging.stored import stored_header
 from tfshards.prep.imaging.whitelist import ImageError
 from tfshards.prep.records.example import Values
 from tfshards.prep.sources.base import Rejected
 from tfshards.prep.sources.fetching import FetchedContent
 from tfshards.schemas import Feature, OptionsError
 from tfshards.schemas.coordinates import Coordinates
+from tfshards.schemas.errors import listed
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
+
+# of features in a message
+_SHOWN_NAMES = 5
 
 
 class EncodedImage(NamedTuple):
@@ -56,6 +59,9 @@ class ImageRules:
         placed_in: feature of the image to which the coordinates refer; None in a source without images.
         outside: what to do about coordinates outside of the image.
         boxes_in: whether coordinates refer to the pixels in the file or to the upright image, if declared.
+
+    Raises:
+        OptionsError: images that masks or coordinates must fit would be stored unchecked.
     """
 
     options: ImageOptions
@@ -64,6 +70,14 @@ class ImageRules:
     placed_in: str | None = None
     outside: Outside = "reject"
     boxes_in: Reference | None = None
+
+    def __post_init__(self) -> None:
+        if self.options.check == "none" and (self.masks or self.coordinates):
+            names = listed([*map(repr, sorted({*self.masks, *self.coordinates}))], _SHOWN_NAMES)
+            raise OptionsError(
+                f"check='none' neither measures nor turns images, which {names} must fit || leave out "
+                "check='none'; the role drop leaves out masks, boxes and keypoints"
+            )
 
 
 def convert_images(
@@ -94,12 +108,11 @@ def convert_images(
                 return found if len(images) == 1 else found._replace(detail=f"{image.name}: {found.detail}")
             values[image.name] = found.data
             conversions += found.conversions
-            if rules.masks and not is_mask:
-                views += _views_of(found)
+            if rules.masks and not is_mask and found.view is not None:
+                views.append(found.view)
             if image.name == rules.placed_in and found.view is not None:
                 conversions += _place(rules, values, found.view, stated)
-        if rules.placed_in is None or rules.options.check == "none":
-            # files that are stored unchecked are neither turned nor measured
+        if rules.placed_in is None:
             for name, coordinates in rules.coordinates.items():
                 check_numbers(name, cast("list[float]", values[name]), coordinates)
     except ImageError as fault:
@@ -122,12 +135,6 @@ def _normalized_image(
         )
     except ImageError as fault:
         return Rejected(fault.reason, fault.detail)
-
-
-def _views_of(image: Normalized) -> list[Geometry]:
-    """Return the view of an image to which masks may belong; without a check, its header states the size."""
-    header = None if image.view else stored_header(image.data)
-    return [Geometry(header.size)] if header else [image.view] if image.view else []
 
 
 def _place(
@@ -175,10 +182,7 @@ def mask_feature(name: str, options: ImageOptions) -> Feature:
 
 @lru_cache(maxsize=8)
 def mask_options(images: ImageOptions) -> ImageOptions:
-    """Return the options of masks next to images with these options: pixel values are kept.
-
-    Masks are checked even if images are not: a palette would be decoded to colors.
-    """
+    """Return the options of masks next to images with these options: pixel values are kept."""
     depth = images.depth if images.mask_depth is None else images.mask_depth
     kept = replace(
         images, check="decode", format="keep", jpeg_quality=None, channels=1, alpha=None, mask=True

@@ -16,14 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from tfshards.prep.imaging.options import MAX_BYTES
-from tfshards.prep.records.example import Values
+from tfshards.prep.records.example import Values, is_single
 from tfshards.prep.sources.array_files import ArrayFile, MappedArrays
 from tfshards.prep.sources.base import Accepted, Listing, Outcome, Rejected, Row, pieces_of
 from tfshards.prep.sources.features import numbers_of
 from tfshards.prep.sources.fetching import fetched_ahead, local_copy, read_as_listed
 from tfshards.prep.sources.image_paths import location_of
 from tfshards.prep.sources.keys import LazyKeys, to_bytes, to_text
+from tfshards.prep.sources.wide import wide_values
 from tfshards.schemas import Schema
+from tfshards.schemas.example import Decoded, decode_example
 from tfshards.schemas.index import IntArray
 from tfshards.schemas.json_reader import Json
 from tfshards.schemas.reasons import Reason
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     # Pillow, which only images need, takes as long to import as many rows of numbers to write
     from tfshards.prep.sources.pictures import EncodedImage, ImageRules
 
-ROWS_NAME, WIDE_NAME = "rows.arrow", "wide.arrow"
+ROWS_NAME = "rows.arrow"
 # Columns of rows.arrow. Prefixes keep the names of features apart from these.
-KEY, SPLIT, FAULT, WIDTH, HEIGHT, ROW = "key", "split", "fault", "width", "height", "row"
+KEY, SPLIT, FAULT, WIDTH, HEIGHT = "key", "split", "fault", "width", "height"
+# The number of the row in the source, for arrays, and the origin of its large values, see wide.py.
+ROW, ORIGIN = "row", "origin"
 VALUE, IMAGE = "value/", "image/"
 
 
@@ -45,8 +49,8 @@ class _StagedImage(NamedTuple):
     name: str
     held: bytes | None
     path: bytes
-    size: int
-    stamp: int
+    size: int = -1
+    stamp: int = 0
 
 
 class _StagedRow(NamedTuple):
@@ -72,8 +76,7 @@ class StagedReader:
         root: folder, or its URL, to which paths of images are relative.
         schema: schema of the dataset.
         rules: how images and coordinates are stored; None in a source that has neither.
-        images: features that are images or masks.
-        wide: features of which ``wide.arrow`` has values.
+        wide: features whose values, or some of whose images, are large values, see ``wide.py``.
         arrays: files of arrays by feature.
         recorded: what manifests record of the source.
         has_remote_images: whether images may be in object stores.
@@ -84,7 +87,6 @@ class StagedReader:
     root: bytes
     schema: Schema
     rules: ImageRules | None
-    images: tuple[str, ...]
     wide: tuple[str, ...]
     arrays: Mapping[str, tuple[ArrayFile, ...]]
     recorded: Mapping[str, Json]
@@ -100,6 +102,11 @@ class StagedReader:
         # mapped no longer than the reader exists: deleted files occupy disk space as long as they are mapped
         folder = any_path(self.folder)
         return _StagedFiles(folder) if isinstance(folder, Path) else _fetched_files(folder, os.getpid())
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """The features that are images or masks."""
+        return tuple(feature.name for feature in self.schema.features if feature.is_encoded)
 
     def in_place(self) -> dict[str, Path]:
         """Return the files of the user that are read in place, by the name of a copy of each."""
@@ -158,6 +165,7 @@ class StagedReader:
         files = self._files
         numbers = files.find(rows)
         places = np.array(files.values(ROW, numbers), np.int64) if ROW in files.rows.column_names else numbers
+        wide = files.wide(numbers) if self.wide else []
         columns: dict[str, Sequence[Any]] = {}
         for feature in schema.features:
             name = feature.name
@@ -165,7 +173,9 @@ class StagedReader:
                 # an append to relabeled examples compares rows with the labels that these have
                 columns[name] = [row.label for row in rows]
             elif name in self.wide:
-                columns[name] = _values(files.wide[name], places)
+                lists = [values[name] for values in wide]
+                # a row of a table may hold no image
+                columns[name] = [next(iter(each), None) for each in lists] if is_single(feature) else lists
             elif name in self.arrays:
                 columns[name] = files.arrays.values(feature, self.arrays[name], places)
             elif name != "key" and name not in self.images:
@@ -178,9 +188,9 @@ class StagedReader:
         nothing = [None] * len(rows)
         images = [
             [
-                _StagedImage(name, held, **file)
-                for file, held in zip(
-                    self._files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
+                _StagedImage(name, held, **file) if file else _StagedImage(name, held, to_bytes(row.key))
+                for row, file, held in zip(
+                    rows, self._files.values(IMAGE + name, numbers), columns.pop(name, nothing), strict=True
                 )
             ]
             for name in self.images
@@ -226,11 +236,6 @@ class _StagedFiles:
         return mapped_table(self._folder / ROWS_NAME)
 
     @cached_property
-    def wide(self) -> pa.Table:
-        """Large values, in the order of the source."""
-        return _opened(self._folder / WIDE_NAME).read_all()
-
-    @cached_property
     def _keys(self) -> ArrowKeys | None:
         return ArrowKeys(self.rows[KEY]) if KEY in self.rows.column_names else None
 
@@ -245,6 +250,10 @@ class _StagedFiles:
             return [None] * len(numbers)
         return _values(self.rows[name], numbers)
 
+    def wide(self, numbers: IntArray) -> list[dict[str, Decoded]]:
+        """Return the large values of some rows by feature, as lists."""
+        return [*map(decode_example, wide_values(self._folder, self.values(ORIGIN, numbers)))]
+
 
 def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
     """Return the values of some rows of a staged column."""
@@ -256,16 +265,8 @@ def _values(column: pa.ChunkedArray, numbers: IntArray) -> Sequence[Any]:
         if column.type == pa.large_binary():
             texts = ArrowKeys(column)
             return [texts.at(number) for number in numbers.tolist()]
-    if column.num_chunks > 1:
-        # which Arrow may join before it takes rows
-        return [column[number].as_py() for number in numbers.tolist()]
     found: list[Any] = column.take(pa.array(numbers)).to_pylist()
     return found
-
-
-def mapped_table(path: AnyPath) -> pa.Table:
-    """Return a staged table, mapped into memory rather than read; one in a store is fetched once."""
-    return _opened(path).read_all() if isinstance(path, Path) else _fetched_table(path, os.getpid())
 
 
 # Of objects, every process has a copy.
@@ -274,15 +275,11 @@ def _fetched_files(folder: AnyPath, _process: int) -> _StagedFiles:
     return _StagedFiles(folder)
 
 
-@lru_cache(maxsize=1)
-def _fetched_table(path: AnyPath, _process: int) -> pa.Table:
-    return _opened(path).read_all()
-
-
-def _opened(path: AnyPath) -> pa.ipc.RecordBatchFileReader:
+def mapped_table(path: AnyPath) -> pa.Table:
+    """Return a staged table, mapped into memory rather than read; one in a store is fetched."""
     with local_copy(path) as local, open(local, "rb") as file:
         # not Arrow's memory map, which asks the system to read each batch as a whole
-        return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+        return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).read_all()
 
 
 class ArrowKeys(LazyKeys):

@@ -47,8 +47,9 @@ from tfshards.prep.sources.row_columns import (
     row_groups,
     template_columns,
 )
-from tfshards.prep.sources.staged import Rows, WideWriter, stage
+from tfshards.prep.sources.staged import Rows, stage
 from tfshards.prep.sources.staged_reader import StagedReader
+from tfshards.prep.sources.wide import WideWriter
 from tfshards.schemas import InputError, OptionsError
 from tfshards.schemas.coordinates import coordinates_of
 from tfshards.schemas.json_reader import Json

@@ -598,7 +598,8 @@ NUMBERS = [
     *(row(f"COCO states {name}", *stated(*found, max_rejected=1), refused(BuildError))
         for name, found in NOT_FITTING.items()),
     row("COCO of a half turn without boxes", *stated(3, (16, 8), ()), kept(3, ())),
-    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), kept(1)),
+    row("COCO of a half turn without a check", *stated(3, (16, 8), check="none"), refused(OptionsError, None,
+        "objects/bbox")),
     row("COCO of a half turn that is declared", *stated(3, (16, 8), boxes_in="upright"), kept(3)),
     row("a column of boxes that are values", *of_columns(BOX, {"bbox": "value"}, 6), four({"bbox":
         BOX["bbox"]}, 6)),

@@ -224,6 +224,8 @@ PICTURES = [
     row("a mask that nobody declared", {}, examples(lambda: MASKED), refused(InputError, None, "'mask'")),
     row("a mask that is an image", {}, examples(lambda: MASKED, {"mask": "image"}), stored(numbered({
         "image": 1, "mask": pixels(1, 1) % 7}), conversions={"known by content": 2})),
+    row("masks of unchecked images", {}, examples(lambda: MASKED, {"mask": "mask"}, check="none"),
+        refused(OptionsError, None, "mask")),
     row("a mask of another size", {}, examples(lambda: [{"image": png(n), "m": pixels(1, 1)} for n in (1,
         1, 2)], {"m": "mask"}, max_rejected=0.5), stored(numbered(*[{"image": 1, "m": pixels(1, 1)}] * 2),
         rejected={"mismatch": 1}, conversions={"known by content": 4})),

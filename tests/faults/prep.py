@@ -48,7 +48,7 @@ FAULTS = [
     ),
     (
         "examples without keys are appended to",
-        "prep/rewriting/append.py",
+        "prep/deriving/append.py",
         "    if not origin.has_keys:\n",
         "    if False:\n",
         KEYLESS,

@@ -1,89 +1,118 @@
-"""Engines: every item is processed, the first failure stops the others, all write the same bytes."""
+"""Engines: every item is processed, the first failure ends the others, and keeps its class and code."""
 
-import _thread
+import os
+import signal
 import subprocess
 import sys
-import threading
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.errors import raises
+from tests.programs import ROOT, until
 from tfshards.prep import Arrays
-from tfshards.prep.engines.table import Work, run_on_threads
-from tfshards.prep.progress.lines import WorkProgress
-from tfshards.prep.progress.threads import num_writers
-from tfshards.schemas import BuildError, OptionsError
+from tfshards.prep.engines.table import find_run, run_on_threads
+from tfshards.prep.progress.threads import limited_jobs
+from tfshards.schemas import BuildError, InputError, OptionsError
+
+from .calls import ERRORS, NUM_ITEMS, fail, go_on, note, work_of
+
+pytestmark = pytest.mark.processes
+
+PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+# the arguments of ``find_run``, and how many processes call the function
+ENGINES = {
+    "local": (("local", []), 3),
+    "beam": (("beam", []), 1),
+    "beam in processes": ((None, ["--runner=DirectRunner", *PROCESSES]), 2),
+}
+on_each_engine = pytest.mark.parametrize(("engine", "num_processes"), ENGINES.values(), ids=ENGINES)
 
 
-@pytest.fixture
-def stop() -> threading.Event:
-    return threading.Event()
+@on_each_engine
+def test_every_item_is_processed(engine, num_processes, tmp_path):
+    with limited_jobs(3):
+        find_run(*engine)(work_of(note, tmp_path))
+    processes = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    # nothing else is left in the folder
+    assert sorted(map(int, processes)) == list(range(NUM_ITEMS))
+    assert len(set(processes.values())) == num_processes
 
 
-def run_in_process(function, items, stop) -> None:
-    run_on_threads(Work(function, items, WorkProgress("x", len(items)), lambda _: stop.set()))
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ERRORS)
+def test_the_first_failure_is_raised_as_it_is_and_ends_other_calls(name, engine, tmp_path):
+    error, has_processes = ERRORS[name], engine == "beam in processes"
+    # Beam waits for its other processes
+    call = partial(fail, name, note if has_processes else go_on)
+    with limited_jobs(3), pytest.raises((type(error), BuildError)) as failed:
+        find_run(*ENGINES[engine][0])(work_of(call, tmp_path))
+    found = failed.value
+    match error:
+        case InputError():
+            assert (type(found), found.code) == (InputError, error.code)
+            assert str(found.values["path"]) == str(error.values["path"])
+        case OSError():
+            assert (found.errno, found.filename) == (error.errno, error.filename)
+        case _:
+            assert str(error) in str(found)
+    # none of the others began another item
+    assert has_processes or len(list(tmp_path.iterdir())) <= 3
 
 
-def test_a_failure_is_raised_rather_than_that_another_call_was_stopped_because_of_it(stop):
-    stopped = threading.Event()
+def test_a_failure_of_a_thread_is_raised_rather_than_that_of_one_that_it_ended(tmp_path):
+    def call(item: int) -> None:
+        if item:
+            go_on(tmp_path, work.progress.reporter, item)
+        raise BuildError("build-failed", text="first")
 
-    def call(item: str) -> None:
-        # as a shard does, which ends the others before it has ended itself
-        stop.set()
-        if item == "stopped":
-            stopped.set()
-            raise BuildError("build-stopped")
-        assert stopped.wait(100)
-        raise BuildError("gone")
-
-    work = Work(call, ["fail", "stopped"], WorkProgress("x", 2), lambda _: stop.set())
-    with raises(BuildError, "gone"):
-        run_on_threads(work, 2)
-    with raises(BuildError, "build-stopped"):
-        run_in_process(call, ["stopped"], stop)
+    work = work_of(note, tmp_path)
+    object.__setattr__(work, "function", call)
+    with raises(BuildError, "build-failed", text="first"):
+        run_on_threads(work, 4)
 
 
-def test_an_interrupt_stops_all_calls_and_starts_no_more(stop):
-    called: list[int] = []
-
-    def wait(number: int) -> None:
-        if not number:
-            _thread.interrupt_main()
-        assert stop.wait(100)
-        called.append(number)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_in_process(wait, range(50), stop)
-    assert 1 <= len(called) <= num_writers()
-
-
-def test_engines_and_options_that_do_not_fit_are_refused(tmp_path, quiet_build):
-    numbers = Arrays({"x": np.arange(4)})
-    with raises(OptionsError, "engine-unknown", name="spark", known="'local' or 'beam'"):
-        quiet_build(numbers, tmp_path / "out", engine="spark")
-    with raises(OptionsError, "beam-args-useless"):
-        quiet_build(numbers, tmp_path / "out", engine="local", beam_args=["--direct_num_workers=2"])
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("beam_args", [[], ["--runner=DirectRunner"]], ids=["local", "beam"])
-def test_a_build_from_python_prints_no_messages_of_beam(beam_args, tmp_path):
-    program = """
-import logging, sys
-import numpy as np
-from tfshards.prep import Arrays, build
-if __name__ == "__main__":
-    build(Arrays({"x": np.arange(9)}), "out", shards=2, beam_args=sys.argv[1:])
-    assert not logging.getLogger().handlers
-"""
-    (tmp_path / "program.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "program.py", *beam_args], cwd=tmp_path, capture_output=True, text=True
+@on_each_engine
+def test_ctrl_c_ends_all_calls(engine, num_processes, tmp_path):
+    name, arguments = engine
+    command = [sys.executable, "-m", "tests.prep.calls", "go_on", str(tmp_path), name or "beam", *arguments]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    # the first status line, and on a busy machine a line of progress
-    first, *others = done.stderr.splitlines()
-    assert first.startswith("starting build: ")
-    assert all(line.startswith("out: ") for line in others), others
+    until(lambda: len([*tmp_path.glob("[0-9]*")]) >= 2)
+    # to the process group, as a terminal does
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (out, process.returncode) == ("interrupted\n", 0), err
+    begun = contents_of(tmp_path)
+    assert len(begun) <= 4
+    until(lambda: not in_group(process.pid))
+    assert contents_of(tmp_path) == begun
+
+
+def contents_of(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("[0-9]*")}
+
+
+def in_group(group: int) -> str:
+    return subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True).stdout
+
+
+def test_engines_and_options_that_do_not_fit_are_refused(tmp_path, monkeypatch, quiet_build):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    numbers = Arrays({"x": np.arange(4)})
+    for code, engine, arguments in [
+        ("engine-unknown", "spark", []),
+        ("beam-args-useless", "local", ["--direct_num_workers=2"]),
+        ("beam-usage", None, ["--direct_num_workers=two"]),
+        ("beam-usage", None, ["--runner=Flonk"]),
+        ("not-strings", "beam", "--runner=DirectRunner"),
+    ]:
+        with raises(OptionsError, code):
+            quiet_build(numbers, tmp_path / "out", engine=engine, beam_args=arguments)
+    find_run("beam", ["--direct_num_workers=2"])
+    # neither a dataset nor what a pipeline of Beam puts on the disk
+    assert list(tmp_path.iterdir()) == []

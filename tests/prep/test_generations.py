@@ -50,7 +50,7 @@ def out(tmp_path):
 def test_a_generation_that_lacks_a_shard_is_not_restored(out):
     last = generations(out)[-1].folder
     manifest = json.loads((out / last / "dataset.json").read_bytes())
-    (out / manifest["splits"]["train"]["shards"][0]["path"]).unlink()
+    (out / manifest["splits"]["train"]["shards"][1]["path"]).unlink()
     with raises(InputError, "generation-damaged", build_id=last):
         restore(out, last, log=quiet)
     # the generation after it has the same shard

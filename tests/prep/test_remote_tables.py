@@ -9,7 +9,7 @@ from tests.errors import raises
 from tests.prep.table_files import encoded, write_jsonl, write_parquet, write_text
 from tests.prep.test_remote_sources import OPTIONS, check_same
 from tests.storage import conftest
-from tfshards.prep import Table, build, plan, verify
+from tfshards.prep import Examples, Table, build, plan, verify
 from tfshards.prep.sources.staged_reader import StagedReader
 from tfshards.schemas import InputError, OptionsError
 
@@ -66,8 +66,9 @@ def test_parquet_files_of_a_folder_and_a_pattern(upload, tmp_path, contents):
         plan(Table(f"{url}/x*.parquet"), tmp_path / "planned")
 
 
-def test_workers_of_beam_read_the_copy_of_a_table_in_the_bucket(
-    photos, upload, bucket, tmp_path, monkeypatch
+@pytest.mark.parametrize("kind", [Table, Examples])
+def test_workers_of_beam_read_the_copies_of_rows_in_the_bucket(
+    kind, photos, upload, bucket, tmp_path, monkeypatch
 ):
     """Workers may be on other machines, which do not see the folder of the main one."""
     rows = {"file_name": NAMES[:-1], "inside": [encoded(n) for n in range(12)]}
@@ -79,11 +80,15 @@ def test_workers_of_beam_read_the_copy_of_a_table_in_the_bucket(
         return read(self, *given)
 
     monkeypatch.setattr(StagedReader, "read", noted)
-    table, url = Table(write_parquet(photos / "t.parquet", rows), roles), f"{upload(photos)}/out"
-    manifest = build(table, url, shards=2, engine="beam", log=lambda _: None)
+    url = f"{upload(photos)}/out"
+    if kind is Table:
+        source = Table(write_parquet(photos / "t.parquet", rows), roles)
+    else:
+        source = Examples([{"inside": encoded(n)} for n in range(12)], roles)
+    manifest = build(source, url, shards=2, engine="beam", log=lambda _: None)
     assert manifest.num_examples == 12
     assert [folder.startswith(f"{url}/.build/staged-") for folder in folders] == [True]
-    local = build(table, tmp_path / "out", shards=2, log=lambda _: None)
+    local = build(source, tmp_path / "out", shards=2, log=lambda _: None)
     assert local.build_id == manifest.build_id
     assert verify(url, deep=True)
     assert not [

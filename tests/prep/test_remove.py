@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.errors import raises
-from tfshards import prep
 from tfshards.prep import ImageFolder, Options, adopt, append, prune, remove, verify
 from tfshards.schemas import BuildError, InputError, Manifest, OptionsError, read_manifest
 

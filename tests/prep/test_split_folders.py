@@ -21,12 +21,11 @@ def test_a_folder_with_images_next_to_splits_is_an_error_with_two_choices_that_w
     assert "Train" in run([*command, "--splits", ""]).out
 
 
-def test_repair_and_append_know_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
+def test_append_knows_the_folders_of_the_build(image_folder, tmp_path, quiet_build):
     root = image_folder({"Train/1.png": 1, "holdout/1.png": 2, "old/1.png": 3})
     given = {"train": "Train", "final": "holdout"}
     out = tmp_path / "out"
     quiet_build(ImageFolder(root, split_folders=given, exclude=["**/x*"]), out)
-    check_repair(out, root, split="final")
     more = image_folder({"holdout/2.png": 4, "holdout/x.png": 5}, name="more")
     grown = append(more, out, log=lambda _: None, engine="local")
     assert {name: split.num_examples for name, split in grown.splits.items()} == {"train": 1, "final": 2}

@@ -179,11 +179,14 @@ class Verbs(RuleBasedStateMachine):
     def committed(self, model: Model, fits: Callable[[list[int], list[int], str], bool]) -> None:
         """Take a model for what a verb has written; ``fits`` judges old and new sizes of shards."""
         text = self.first.files(self.name)["dataset.json"]
-        splits = json.loads(text)["splits"]
-        sizes = {name: [shard["num_examples"] for shard in split["shards"]] for name, split in splits.items()}
+        manifest = json.loads(text)
+        sizes = {
+            name: [shard["num_examples"] for shard in split["shards"]]
+            for name, split in manifest["splits"].items()
+        }
         for name, found in sizes.items():
             assert fits(model.sizes.get(name, []), found, name), (name, found)
-        self.current = json.loads(text)["build_id"]
+        self.current = manifest["folder"]
         self.models[self.current], self.texts[self.current] = replace(model, sizes=sizes), text
 
     def unchanged(self, verb: Callable[..., object]) -> None:
@@ -486,28 +489,25 @@ class Verbs(RuleBasedStateMachine):
         """Make an earlier generation the dataset again."""
         self.restored(data.draw(st.sampled_from(sorted({*self.models} - {self.current}))))
 
-    def restored(self, build_id: str) -> None:
+    def restored(self, folder: str) -> None:
         """Restore a generation, with its manifest byte for byte."""
 
         def call(place, log, **_):
-            return prep.restore(place.path(self.name), build_id, log=log)
+            return prep.restore(place.path(self.name), folder, log=log)
 
         self.call(call)
-        assert self.first.files(self.name)["dataset.json"] == self.texts[build_id]
-        self.current = build_id
+        assert self.first.files(self.name)["dataset.json"] == self.texts[folder]
+        self.current = folder
         self.unchanged(call)
 
     @precondition(lambda self: len(self.models) > 1)
     @in_turn()
     def prune(self):
         """Remove the earlier generations."""
-        # links make the numbers of bytes differ
-        self.call(lambda place: [one.path for one in prep.prune(place.path(self.name))], writes=False)
-        for build_id in {*self.models} - {self.current}:
+        self.call(lambda place: prep.prune(place.path(self.name)), writes=False)
+        for folder in {*self.models} - {self.current}:
             self.refused(
-                lambda place, log, build_id=build_id, **_: prep.restore(
-                    place.path(self.name), build_id, log=log
-                )
+                lambda place, log, folder=folder, **_: prep.restore(place.path(self.name), folder, log=log)
             )
         self.models = {self.current: self.model}
         found = self.first.files(self.name)
@@ -516,7 +516,8 @@ class Verbs(RuleBasedStateMachine):
             *paths,
             *(companion(path, suffix) for path in paths for suffix in ("idx", "labels", "keys")),
         }
-        if self.model.build and self.model.build[3] == len(self.rows):
+        is_first = "-" not in self.current
+        if is_first and self.model.build and self.model.build[3] == len(self.rows):
             # as if nothing else had been
             name, self.name = self.name, "once"
             self.call(self.build_call(*self.model.build))
@@ -542,7 +543,8 @@ class Verbs(RuleBasedStateMachine):
     @in_turn(data=st.data(), how=st.sampled_from(DAMAGE), at=st.floats(0, 1), number=st.integers(1, 2))
     def damage_others(self, data, how, at, number):
         """Damage other files, and repair them."""
-        kinds = ["index", "labels", "keys", "view", *(["rejects"] if self.model.rejected else [])]
+        kinds = ["index", "labels", "keys", "view"]
+        kinds += [*(["rejects"] if self.model.rejected else []), *(["removed"] if self.model.removed else [])]
         self.damage_and_repair(data.draw(st.sampled_from(kinds)), data, how, at, number)
 
     def damage_and_repair(self, kind: str, data: st.DataObject, how: str, at: float, number: int) -> None:
@@ -557,6 +559,7 @@ class Verbs(RuleBasedStateMachine):
             # to dataset_info.json other programs may add
             "view": sorted({*manifest.get("views", {})} - {"dataset_info.json"}),
             "rejects": [rejects_path(manifest)],
+            "removed": [f"{manifest['folder']}/removed.txt"],
         }[kind]
         paths = data.draw(st.permutations(paths))[:number]
         before = [place.files(self.name) for place in self.all_places]
@@ -575,26 +578,27 @@ class Verbs(RuleBasedStateMachine):
                 assert "dataset.json" not in place.files("from")
                 if place.files("from"):
                     place.remove("from")
-        way = data.draw(st.sampled_from(["source", "paths", "build"]))
+        way = data.draw(st.sampled_from(["repair", "build"]))
         for place, files in zip(self.all_places, before, strict=True):
             others = {path: place.identity(self.name, path) for path in {*files} - {*paths}}
             self.repair(place, kind, way, {path: files[path] for path in paths})
             assert place.files(self.name) == files
-            if way != "build":
+            # a shard is written with its companions
+            if way != "build" and kind != "shard":
                 assert {path: place.identity(self.name, path) for path in others} == others
 
     def repair(self, place: Place, kind: str, way: str, copies: Mapping[str, bytes]) -> None:
         """Repair files of a kind, by a verb or, if none can rebuild them, from a user's copies."""
-        model, needs_inputs = self.model, kind in ("shard", "rejects")
-        if place.is_remote or (needs_inputs and model.made == "derive"):
+        model, follows = self.model, kind not in ("shard", "rejects", "removed")
+        is_built = model.build and model.build[3] == len(self.rows) and kind not in ("rejects", "removed")
+        if is_built and (way == "build" or not follows):
+            self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
+        elif follows and not place.is_remote:
+            report = prep.repair(place.path(self.name))
+            assert report, report.left
+        else:
             for path, content in copies.items():
                 place.write(self.name, path, content)
-        elif way == "build" and kind != "view" and model.build and model.build[3] == len(self.rows):
-            self.build_call(*model.build, overwrite=True)(place, **place.options, log=quiet)
-        else:
-            inputs = self.of.paths(self.rows) if way == "paths" else self.of.source(self.rows)
-            report = prep.repair(place.path(self.name), inputs if needs_inputs else None)
-            assert report, report.left
 
     # The invariants
 
@@ -609,9 +613,9 @@ class Verbs(RuleBasedStateMachine):
             report = prep.verify(place.path(self.name), deep=True)
             assert report, report.problems
             found = prep.generations(place.path(self.name))
-            assert found[0].build_id == self.current
-            assert {each.build_id: (each.num_examples, each.num_damaged) for each in found} == {
-                build_id: (len(model.keys), 0) for build_id, model in self.models.items()
+            assert found[0].folder == self.current
+            assert {each.folder: (each.num_examples, each.num_damaged) for each in found} == {
+                folder: (len(model.keys), 0) for folder, model in self.models.items()
             }
             # files of the user
             assert {path: files.get(path) for path in FOREIGN} == FOREIGN
@@ -641,8 +645,8 @@ class Verbs(RuleBasedStateMachine):
     def teardown(self):
         """Restore each generation."""
         with self.stack:
-            for build_id in sorted({*self.models} - {self.current}) if self.is_sound else ():
-                self.restored(build_id)
+            for folder in sorted({*self.models} - {self.current}) if self.is_sound else ():
+                self.restored(folder)
                 self.check_examples(self.first.files(self.name))
 
 

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tfshards.prep.deriving.stored import Origin, damage_named, open_origin
 from tfshards.prep.planning.balance import BoolArray
 from tfshards.prep.progress.lines import Meter
 from tfshards.prep.progress.threads import Tick, in_threads
 from tfshards.prep.records.example import canonical
 from tfshards.prep.records.frames import RecordError, read_footers
-from tfshards.prep.rewriting.origin import SEE_VERIFY, Origin, open_origin
 from tfshards.prep.sources.keys import KEY_FEATURE, to_text
 from tfshards.schemas import BuildError, InputError, Manifest, Shard
 from tfshards.schemas.errors import counted
@@ -201,8 +201,8 @@ def diff(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Diff:
     classes = first.classes()[in_first], second.classes()[in_second]
     splits = first.splits()[in_first], second.splits()[in_second]
     has_other_class, has_moved = (np.asarray(a != b, np.bool_) for a, b in (classes, splits))
-    added = np.setdiff1d(np.arange(second.num_examples), in_second)
-    removed = np.setdiff1d(np.arange(first.num_examples), in_first)
+    added = second.others(in_second)
+    removed = first.others(in_first)
 
     def changes(is_one: BoolArray, names: tuple[_Names, _Names]) -> tuple[Change, ...]:
         found = np.flatnonzero(is_one)
@@ -267,6 +267,12 @@ class _Examples:
     def num_examples(self) -> int:
         """Number of examples."""
         return self.origin.manifest.num_examples
+
+    def others(self, numbers: IntArray) -> IntArray:
+        """Return the numbers of all other examples, ascending."""
+        is_other = np.ones(self.num_examples, np.bool_)
+        is_other[numbers] = False
+        return np.flatnonzero(is_other)
 
     def splits(self) -> _Names:
         """Return the name of the split of each example."""
@@ -351,10 +357,8 @@ class _Examples:
             found[rows] = read(shard, records, tick)
 
         try:
-            with Meter(label, int(self.lengths(numbers).sum())) as meter:
+            with damage_named(), Meter(label, int(self.lengths(numbers).sum())) as meter:
                 in_threads(work, [*rows_by_shard(self.shards, numbers)], meter.add)
-        except RecordError as error:
-            raise BuildError("shard-damaged", SEE_VERIFY, text=str(error)) from None
         except OSError as error:
             filename = error.filename or self.origin.root
             raise BuildError("file-fault", filename=filename, why=error.strerror) from None
@@ -381,9 +385,7 @@ def _matched(one: _Examples, other: _Examples) -> tuple[IntArray, IntArray, Bool
         for (shard, _), (twin, _) in pairs
     ]
     in_one, in_other = np.concatenate(numbers[0]), np.concatenate(numbers[1])
-    rests = [
-        np.setdiff1d(np.arange(each.num_examples), seen) for each, seen in ((one, in_one), (other, in_other))
-    ]
+    rests = [each.others(seen) for each, seen in ((one, in_one), (other, in_other))]
     matched = {id(shard) for pair in pairs for shard, _ in pair}
     hashes = [
         each.hashes([shard for shard in each.shards if shard.num_examples and id(shard) not in matched])
