@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias, cast
@@ -82,17 +82,8 @@ class Format:
         """Return what the format cannot hold of the dataset."""
         raise NotImplementedError
 
-    @property
-    def texts(self) -> frozenset[str]:
-        """The features that the format stores as text, unless they are in ``binary``."""
-        return frozenset(feature.name for feature in self.schema.features if feature.kind == "bytes")
-
     def write(self, path: Path, examples: Iterator[Example]) -> None:
         """Write examples to a new file."""
-        raise NotImplementedError
-
-    def others(self) -> Mapping[str, bytes]:
-        """Return the content of files about the whole export, by their paths in the directory."""
         raise NotImplementedError
 
     def write_part(self, part: Part) -> None:
@@ -109,7 +100,9 @@ class Format:
     def examples(self, part: Part) -> Iterator[Example]:
         """Yield the examples of a part in order, after checking each, and at the end all together."""
         path = self.root / part.shard
-        texts = self.texts - self.binary
+        texts = [
+            each for each in self.schema.features if each.kind == "bytes" and each.name not in self.binary
+        ]
         lengths: list[int] = []
         checksums: list[int] = []
         for found in read_frames(path, self.manifest.compression):
@@ -124,13 +117,12 @@ class Format:
             exported: dict[str, Content] = {
                 each.name: as_encoded(each, values[each.name]) for each in self.schema.features
             }
-            for name in texts:
-                try:
-                    exported[name] = text_of(exported[name])
-                except UnicodeDecodeError:
-                    raise InputError(
-                        "export-not-text", name=name, path=path, record=found.number, directory=self.directory
-                    ) from None
+            try:
+                for feature in texts:
+                    exported[feature.name] = _text_of(exported[feature.name])
+            except UnicodeDecodeError:
+                where = {"name": feature.name, "path": path, "record": found.number}
+                raise InputError("export-not-text", **where, directory=self.directory) from None
             yield Example(part.first + found.number, len(data), exported)
         rest = len(lengths) % _EXAMPLES
         self.reporter.report(rest, sum(lengths[len(lengths) - rest :]))
@@ -156,7 +148,7 @@ def array_of(feature: Feature, value: Content) -> np.ndarray:
     return array.reshape([-1 if dim is None else dim for dim in feature.shape])
 
 
-def text_of(value: Content) -> str | list[str]:
+def _text_of(value: Content) -> str | list[str]:
     """Return a byte string, or a list of them, as text; raise UnicodeDecodeError if one is not UTF-8."""
     if isinstance(value, bytes):
         return value.decode("utf-8")
