@@ -121,8 +121,10 @@ class Format:
                 for feature in texts:
                     exported[feature.name] = _text_of(exported[feature.name])
             except UnicodeDecodeError:
-                where = {"name": feature.name, "path": path, "record": found.number}
-                raise InputError("export-not-text", **where, directory=self.directory) from None
+                name, folder = feature.name, self.directory
+                raise InputError(
+                    "export-not-text", name=name, path=path, record=found.number, directory=folder
+                ) from None
             yield Example(part.first + found.number, len(data), exported)
         rest = len(lengths) % _EXAMPLES
         self.reporter.report(rest, sum(lengths[len(lengths) - rest :]))
