@@ -125,7 +125,7 @@ def read_frames(
 
 
 def _by_index(path: AnyPath, index: RecordIndex) -> Iterator[Frame]:
-    """Yield the frames up to the first one that the file does not hold, or whose header states another length."""
+    """Yield the frames until the file ends, or a sound header states another length than the index."""
     for part, data in _contents(path, "none", index, 0, len(index.lengths)):
         begins = [*accumulate(part.lengths, initial=0)]
         if checked := _checked(data, part.lengths):
@@ -232,9 +232,11 @@ class FrameReader:
         self._at = offset + len(found)
         if len(found) < length:
             raise RecordError(self._path, record, offset, _too_long(length - FRAME_OVERHEAD))
-        data = _parsed(record, offset, found).require_data(self._path)
+        data, footer = found[HEADER_BYTES:-FOOTER_BYTES], found[-FOOTER_BYTES:]
+        if footer != FOOTER.pack(masked_crc32c(data)) or not found.startswith(header_of(len(data))):
+            _parsed(record, offset, found).require_data(self._path)
         if self._change is None:
-            return found, found[-FOOTER_BYTES:]
+            return found, footer
         try:
             parts = frame(self._change(record, data))
         except ValueError as error:

@@ -33,7 +33,7 @@ _TICK_BYTES = 1 << 20
 
 
 def shard_problems(folder: AnyPath, shard: Shard, tick: Tick = lambda _: None) -> list[Problem]:
-    """Return the problems of the size, the digest or the last bytes of one shard of the dataset in ``folder``."""
+    """Return the problems of the size, the digest or the last bytes of one shard."""
     path = folder / shard.path
     try:
         with open_regular(path, buffering=0) as file:

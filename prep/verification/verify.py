@@ -28,7 +28,7 @@ _SHOWN = 5
 
 
 class _Held(NamedTuple):
-    """What the sound records of one shard hold, as its companions list it: hashes of keys, counts of labels."""
+    """What the sound records of one shard hold, according to its files of keys and labels."""
 
     keys: KeyHashes = hash_array([])
     label_counts: Counter[int] | None = None

@@ -460,7 +460,7 @@ FAULTS = [
     ("numbers of examples are taken for keys", "prep/sources/spill.py",
      "self.is_numbered |= key is None and not has_own_key",
      "self.is_numbered |= False",
-     f"{ITERABLES}_repair_and_append_take_the_examples_again"),
+     f"{ITERABLES}_a_build_and_append_take_the_examples_again"),
     ("equal sizes are equal content", "prep/sources/staged.py",
      "stamps.append(digests[:, 0])",
      "stamps.append(digests[:, 0] * np.uint64(0))",

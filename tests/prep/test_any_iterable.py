@@ -146,12 +146,13 @@ def test_a_build_that_ended_reads_the_examples_again_and_writes_the_same_bytes(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole" / "out")
 
 
-def test_repair_and_append_take_the_examples_again(build, tmp_path):
+def test_a_build_and_append_take_the_examples_again(build, tmp_path):
     given, quiet = [*map(example, range(COUNT))], lambda _: None
     out = build(prep.Examples(given), shards=3)
     shard = out / read_manifest(out).shards[1].path
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-9])
+    assert not prep.repair(out)
     build(prep.Examples(given), shards=3)
     assert shard.read_bytes() == whole
     with raises(InputError, "examples-of-python"):

@@ -43,7 +43,12 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-DAMAGE: dict[str, Callable[[Path], object]] = {"a bit": flip, "a cut": cut, "empty": empty, "gone": Path.unlink}
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a bit": flip,
+    "a cut": cut,
+    "empty": empty,
+    "gone": Path.unlink,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
