@@ -174,8 +174,8 @@ def _splits_by_glob(paths: Sequence[str], globs: Mapping[str, str]) -> dict[str,
         for path in found:
             other = split_of.setdefault(path, name)
             if other != name:
-                both = {"matching": other, "globs": globs[other], "matching2": name, "globs2": globs[name]}
-                raise InputError("globs-overlap", path=path, **both)
+                both = f"{other}={globs[other]} and {name}={globs[name]}"
+                raise InputError("globs-overlap", path=path, both=both)
     return matching
 
 
